@@ -1,0 +1,112 @@
+"""One turn's answer on its way to the chat: complete messages on a stream, live text beside it.
+
+Where the reply goes is decided by the message: to its channel, or only to whoever waits for it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+from remoteclaw.errors import RedisUnavailable
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.messages import ReplyPayload, Turn
+
+__all__ = ["Answer"]
+
+#: How often live text is shown, in seconds: platforms limit edits, a terminal does not.
+SHOW_EVERY_S = {"console": 0.03}
+SHOW_EVERY_DEFAULT_S = 0.25
+
+
+class Answer:
+    """What is said in a turn, numbered from 0, whoever says it."""
+
+    def __init__(self, lease: Lease, turn: Turn) -> None:
+        self.turn = turn
+        self._lease = lease
+        self._goes_to_channel = turn.entries[-1].deliver == "channel"
+        self._said: list[ReplyPayload] = []
+        self._live: tuple[int, str] = (0, "")
+        self._live_changed = asyncio.Event()
+        self.next_index = 0
+        """The number of the first message that is not on the reply stream yet."""
+
+    async def say(self, words: str) -> None:
+        """Say something before the agent does."""
+        payload = ReplyPayload(words, index=self.next_index)
+        self._said.append(payload)
+        await self.publish(payload)
+
+    async def publish(self, payload: ReplyPayload) -> None:
+        """Put one complete message on the reply stream, while the turn goes on."""
+        if self._goes_to_channel:
+            await self._lease.publish(payload.index, self._on_stream(payload, ()))
+        self.next_index = payload.index + 1
+
+    def show(self, index: int, text: str) -> None:
+        """Have the message with this index shown as far as it has come."""
+        self._live = (index, text)
+        self._live_changed.set()
+
+    async def keep_showing(self) -> None:
+        """Show the newest live text until cancelled, no more often than the channel can take."""
+        if not self._goes_to_channel:
+            return
+        provider = self.turn.session.provider
+        while True:
+            await self._live_changed.wait()
+            # First the pause: an answer that is complete by then needs no live text.
+            await asyncio.sleep(SHOW_EVERY_S.get(provider, SHOW_EVERY_DEFAULT_S))
+            self._live_changed.clear()
+            index, text = self._live
+            position = {"turn": self.turn.id, "attempt": self.turn.attempt, "index": index}
+            with contextlib.suppress(RedisUnavailable):
+                await self._lease.show({**position, "text": text})
+
+    async def finish(
+        self,
+        status: str,
+        payloads: Sequence[ReplyPayload],
+        *,
+        error: dict[str, Any] | None,
+        agent_process: dict[str, Any] | None,
+    ) -> tuple[int, int]:
+        """End the turn: its outcome, its last messages and its entries are one step.
+
+        Return how many entries are left, and how many hints wait for a worker.
+        """
+        everything = [*self._said, *payloads]
+        return await self._lease.finish(
+            status,
+            reply=[{"text": payload.text, "is_error": payload.is_error} for payload in everything],
+            error=error,
+            agent_process=agent_process,
+            first_index=self.next_index,
+            payloads=self._rest(payloads),
+        )
+
+    def _rest(self, payloads: Sequence[ReplyPayload]) -> list[dict[str, Any]]:
+        """Return what still has to go on the reply stream; the last one names the entries."""
+        if not self._goes_to_channel:
+            return []
+        rest = [payload for payload in payloads if payload.index >= self.next_index]
+        # A reply without text says no more than "that was all".
+        *most, last = rest or [ReplyPayload("", index=self.next_index)]
+        ids = [entry.id for entry in self.turn.entries]
+        return [*(self._on_stream(payload, ()) for payload in most), self._on_stream(last, ids)]
+
+    def _on_stream(self, payload: ReplyPayload, entries: Sequence[str]) -> dict[str, Any]:
+        message = self.turn.entries[-1].message
+        return reply_payload(
+            sid=self._lease.sid,
+            turn=self.turn.id,
+            attempt=self.turn.attempt,
+            index=payload.index,
+            channel_id=message.channel_id,
+            thread_id=message.thread_id,
+            text=payload.text,
+            is_error=payload.is_error,
+            entries=entries,
+        )

@@ -1,0 +1,311 @@
+"""`ChannelBridge.handle()`: one turn, in the ten steps of the channel bridge, a method each."""
+
+import asyncio
+import contextlib
+import logging
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from remoteclaw.bridge.delivery import DeliveryAdapter
+from remoteclaw.bridge.hooks import (
+    AfterRuntimeExit,
+    AgentEnd,
+    BeforeRuntimeSpawn,
+    Hooks,
+    SpawnOverride,
+)
+from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.side_effects import SideEffectsReader
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, sentence
+from remoteclaw.messages import (
+    AgentDeliveryResult,
+    AgentRunResult,
+    ChannelMessage,
+    Entry,
+    ErrorEvent,
+    McpServerConfig,
+    McpSideEffects,
+    ReplyPayload,
+    SessionKey,
+    Turn,
+)
+from remoteclaw.protocols import (
+    AgentProcess,
+    Agents,
+    AgentSpec,
+    BridgeCallbacks,
+    Runtime,
+    SessionMap,
+)
+
+__all__ = ["ChannelBridge"]
+
+#: Characters per message where the channel names no limit of its own.
+DEFAULT_CHUNK_LIMIT = 4000
+#: How much of an answer hooks are given, in characters.
+HOOK_OUTPUT = 64_000
+#: How much of a CLI's own words is logged, in characters.
+LOGGED = 500
+#: How long an agent may take to stop a turn, in seconds; then its process is ended.
+ABORT_S = 5.0
+#: How often it is told, in seconds: the first time it may not have begun yet.
+INTERRUPT_EVERY_S = 0.5
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What the steps of one turn hand on to each other."""
+
+    turn: Turn
+    delivery: DeliveryAdapter
+    callbacks: BridgeCallbacks
+    abort: asyncio.Event
+    started: float
+    workspace: str
+    env: Mapping[str, str]
+    session_id: str | None = None
+    system_prompt: str = ""
+    mcp_servers: Mapping[str, McpServerConfig] | None = None
+    side_effects: SideEffectsReader | None = None
+    run: AgentRunResult = field(default_factory=AgentRunResult)
+    error: ErrorEvent | None = None
+    is_ending: bool = False
+    """Whether the agent is being ended because it did not stop."""
+    mcp: McpSideEffects = field(default_factory=McpSideEffects)
+
+
+class ChannelBridge:
+    """Takes a turn through an agent and returns what there is to deliver.
+
+    It never repeats a turn: it reports a failure's category, and its caller decides.
+    """
+
+    def __init__(
+        self,
+        *,
+        runtime: Runtime,
+        agents: Agents,
+        session_map: SessionMap,
+        command: Sequence[str],
+        workspace_dir: str,
+        env: Mapping[str, str],
+        model: str | None = None,
+        permissions: str = "ask",
+        inherit_mcp: bool = True,
+        mcp_servers: Mapping[str, McpServerConfig] | None = None,
+        chunk_limit: int = DEFAULT_CHUNK_LIMIT,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._agents = agents
+        self._session_map = session_map
+        self._command = tuple(command)
+        self._workspace = workspace_dir
+        self._env = dict(env)
+        self._model = model
+        self._permissions = permissions
+        self._inherit_mcp = inherit_mcp
+        self._mcp_servers = dict(mcp_servers or {})
+        self._chunk_limit = chunk_limit
+        self._hooks = hooks or Hooks()
+
+    async def handle(
+        self,
+        message: Turn | ChannelMessage,
+        callbacks: BridgeCallbacks | None = None,
+        abort: asyncio.Event | None = None,
+        *,
+        first_index: int = 0,
+    ) -> AgentDeliveryResult:
+        """Run one turn to its end; failures are in the result, not raised.
+
+        Setting `abort` stops it.
+        The payloads are numbered from `first_index`; those that a callback took are marked
+        delivered.
+        """
+        callbacks = callbacks or BridgeCallbacks()
+        run = _Run(
+            turn=message if isinstance(message, Turn) else _turn_of(message),
+            delivery=DeliveryAdapter(
+                chunk_limit=self._chunk_limit, callbacks=callbacks, first_index=first_index
+            ),
+            callbacks=callbacks,
+            abort=abort or asyncio.Event(),
+            started=time.monotonic(),
+            workspace=self._workspace,
+            env=self._env,
+        )
+        await self._look_up_session(run)
+        await self._run_before_spawn_hooks(run)
+        self._build_system_prompt(run)
+        self._prepare_mcp(run)
+        try:
+            agent = await self._start_agent(run)
+            await self._ask_and_deliver(run, agent)
+        except AgentUnavailable as failure:
+            run.error = ErrorEvent(failure.category, str(failure))
+        await self._classify_error(run)
+        self._collect_side_effects(run)
+        await self._update_session(run)
+        await self._run_exit_hooks(run)
+        return AgentDeliveryResult(
+            payloads=run.delivery.payloads,
+            run=run.run,
+            mcp=run.mcp,
+            error=run.error.detail if run.error else None,
+            error_category=run.error.category if run.error else None,
+        )
+
+    # -- 1: session lookup ---------------------------------------------------------------------
+
+    async def _look_up_session(self, run: _Run) -> None:
+        run.session_id = await self._session_map.get(self._map_name(run))
+
+    def _map_name(self, run: _Run) -> str:
+        # Another runtime does not know the id, and claude finds it in its own directory only.
+        return f"{self._runtime.name}|{run.workspace}"
+
+    # -- 2: system prompt ----------------------------------------------------------------------
+
+    def _build_system_prompt(self, run: _Run) -> None:
+        run.system_prompt = build_system_prompt(
+            run.turn.session, workspace=run.workspace, runtime=self._runtime.name
+        )
+
+    # -- 3: MCP servers and run directory ------------------------------------------------------
+
+    def _prepare_mcp(self, run: _Run) -> None:
+        """Name the servers; the run directory is made with the process that they belong to."""
+        run.mcp_servers = self._mcp_servers
+
+    # -- 4: hooks before the spawn -------------------------------------------------------------
+
+    async def _run_before_spawn_hooks(self, run: _Run) -> None:
+        """Let hooks choose another directory and add to the environment; the last one wins.
+
+        They come before the steps that use the directory.
+        """
+        event = BeforeRuntimeSpawn(run.turn.session, self._runtime.name, run.workspace)
+        for override in await self._hooks.run("before_runtime_spawn", event):
+            if not isinstance(override, SpawnOverride):
+                log.error("a before_runtime_spawn hook returned %s", type(override).__name__)
+                continue
+            run.workspace = override.workspace or run.workspace
+            run.env = {**run.env, **override.env}
+        if run.workspace != self._workspace:
+            await self._look_up_session(run)
+
+    # -- 5: runtime ----------------------------------------------------------------------------
+
+    async def _start_agent(self, run: _Run) -> AgentProcess:
+        """Get an agent that fits, warm or new, and remember its conversation before it is asked."""
+        program = shutil.which(self._command[0], path=run.env.get("PATH"))
+        if program is None:
+            raise AgentUnavailable(
+                f"{self._command[0]!r} was not found: install it, or correct the agent's command.",
+                category=ErrorCategory.NOT_INSTALLED,
+            )
+        spec = AgentSpec(
+            runtime=self._runtime.name,
+            command=(program, *self._command[1:]),
+            workspace=run.workspace,
+            env=run.env,
+            system_prompt=run.system_prompt,
+            model=self._model,
+            permissions=self._permissions,
+            inherit_mcp=self._inherit_mcp,
+            mcp_servers=run.mcp_servers or {},
+        )
+        agent = await self._agents.obtain(spec, session_id=run.session_id)
+        run.side_effects = SideEffectsReader(self._agents.run_dir)
+        if agent.session_id and agent.session_id != run.session_id:
+            await self._session_map.set(self._map_name(run), agent.session_id)
+            run.session_id = agent.session_id
+        if run.callbacks.on_phase:
+            await run.callbacks.on_phase("spawned", self._agents.description)
+        return agent
+
+    # -- 6: delivery ---------------------------------------------------------------------------
+
+    async def _ask_and_deliver(self, run: _Run, agent: AgentProcess) -> None:
+        """Ask the agent and deliver what it says, as it says it."""
+        if run.abort.is_set():
+            return
+        # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
+        watch = asyncio.create_task(self._stop_when_asked(run, agent))
+        try:
+            async with contextlib.aclosing(agent.turn(build_turn_prompt(run.turn))) as events:
+                delivered = await run.delivery.process(events)
+        finally:
+            if not run.is_ending:
+                watch.cancel()
+            await asyncio.wait((watch,))
+        run.run, run.error = delivered.run, delivered.error
+        if not delivered.has_ended and run.error is None:
+            run.error = ErrorEvent(ErrorCategory.FATAL, "the agent's output ended without a result")
+
+    async def _stop_when_asked(self, run: _Run, agent: AgentProcess) -> None:
+        """Interrupt the agent once the turn is to stop, and end it if it does not."""
+        await run.abort.wait()
+        for _ in range(round(ABORT_S / INTERRUPT_EVERY_S)):
+            await agent.interrupt()
+            await asyncio.sleep(INTERRUPT_EVERY_S)
+        log.warning("the agent did not stop within %d s and is ended", ABORT_S)
+        run.is_ending = True
+        await self._agents.discard()
+
+    # -- 7: errors -----------------------------------------------------------------------------
+
+    async def _classify_error(self, run: _Run) -> None:
+        """Give a failure its category on the result, and the person a sentence about it."""
+        if run.abort.is_set():
+            run.error = ErrorEvent(ErrorCategory.ABORTED, "stopped by request")
+            run.run = replace(run.run, aborted=True)
+        if run.error is None:
+            return
+        category = run.error.category
+        subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
+        run.run = replace(run.run, error_subtype=subtype)
+        agent, reference = run.turn.session.agent, run.turn.reference
+        words = sentence(category, agent=agent, reference=reference)
+        log.warning("turn %s: %s: %s", reference, category, run.error.detail[:LOGGED])
+        await run.delivery.say(ReplyPayload(words, is_error=category is not ErrorCategory.ABORTED))
+
+    # -- 8: side effects -----------------------------------------------------------------------
+
+    def _collect_side_effects(self, run: _Run) -> None:
+        if run.side_effects:
+            run.mcp = run.side_effects.read()
+
+    # -- 9: session update ---------------------------------------------------------------------
+
+    async def _update_session(self, run: _Run) -> None:
+        """Keep the conversation's id, also of a turn that was stopped; drop one that is dead."""
+        name = self._map_name(run)
+        if run.error and run.error.category is ErrorCategory.SESSION_EXPIRED:
+            await self._session_map.delete(name)
+            await self._agents.discard()
+        elif run.run.session_id and run.run.session_id != run.session_id:
+            await self._session_map.set(name, run.run.session_id)
+
+    # -- 10: hooks after the exit --------------------------------------------------------------
+
+    async def _run_exit_hooks(self, run: _Run) -> None:
+        session = run.turn.session
+        output = run.run.text[:HOOK_OUTPUT]
+        await self._hooks.run("after_runtime_exit", AfterRuntimeExit(session, output, run.mcp))
+        duration_ms = round((time.monotonic() - run.started) * 1000)
+        success = run.error is None
+        await self._hooks.run(
+            "agent_end", AgentEnd(session, run.turn.reference, success, duration_ms)
+        )
+
+
+def _turn_of(message: ChannelMessage) -> Turn:
+    """Return a turn of one message that stands on no stream."""
+    session = SessionKey.of(message, agent="main")
+    return Turn(session, (Entry(id=f"{message.timestamp}-0", message=message),))

@@ -1,0 +1,1 @@
+"""What a session's entries become: decisions about turns, without any I/O."""

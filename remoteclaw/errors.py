@@ -1,0 +1,187 @@
+"""Everything that can go wrong, as one exception tree and one set of sentences.
+
+Two audiences are kept apart.
+A `RemoteClawError` is for the operator at a terminal: one line that says what happened, to which
+key or file, and what to do.
+An `ErrorCategory` is for the person in the chat: `sentence()` turns it into words they can act on,
+and never quotes what a CLI printed.
+"""
+
+import re
+from enum import StrEnum
+
+__all__ = [
+    "AgentUnavailable",
+    "ConfigError",
+    "ErrorCategory",
+    "LeaseLost",
+    "MessageRefused",
+    "NotRunning",
+    "RedisRefused",
+    "RedisUnavailable",
+    "RedisUnfit",
+    "RemoteClawError",
+    "StateDirectoryError",
+    "UnknownSession",
+    "classify_error",
+    "sentence",
+]
+
+
+class RemoteClawError(Exception):
+    """Base of every error that RemoteClaw raises on purpose.
+
+    Its text is one complete sentence for an operator; the command line prints it as it is.
+    """
+
+
+class ConfigError(RemoteClawError):
+    """Raised when the configuration file or an override can't be used."""
+
+
+class StateDirectoryError(RemoteClawError):
+    """Raised when the state directory can't be created, read or written."""
+
+
+class NotRunning(RemoteClawError):
+    """Raised when a command needs the embedded server and nobody started it."""
+
+
+class RedisUnavailable(RemoteClawError):
+    """Raised when Redis can't be reached before the caller's deadline."""
+
+
+class RedisUnfit(RemoteClawError):
+    """Raised when a Redis server can't keep the promises that RemoteClaw makes."""
+
+
+class RedisRefused(RemoteClawError):
+    """Raised when Redis is reachable and refuses a command (memory, disk, permission)."""
+
+
+class MessageRefused(RemoteClawError):
+    """Raised before a message is accepted: nothing was stored, the sender must be told."""
+
+
+class UnknownSession(RemoteClawError):
+    """Raised when no session, or more than one, fits what an operator typed."""
+
+
+class LeaseLost(RemoteClawError):
+    """Raised when a fenced write finds a newer epoch: this process must stop at once."""
+
+
+class AgentUnavailable(RemoteClawError):
+    """Raised when an agent can't be started or attached; carries what a person should hear."""
+
+    def __init__(self, message: str, *, category: "ErrorCategory") -> None:
+        super().__init__(message)
+        self.category = category
+
+
+class ErrorCategory(StrEnum):
+    """What a failed turn means for the person who waits for it."""
+
+    RETRYABLE = "retryable"
+    CONTEXT_OVERFLOW = "context_overflow"
+    AUTH = "auth"
+    BILLING = "billing"
+    PERMISSION = "permission"
+    SESSION_EXPIRED = "session_expired"
+    NOT_INSTALLED = "not_installed"
+    TIMEOUT = "timeout"
+    ABORTED = "aborted"
+    DIED = "died"
+    INTERRUPTED = "interrupted"
+    FATAL = "fatal"
+
+
+_BY_STATUS = {
+    401: ErrorCategory.AUTH,
+    402: ErrorCategory.BILLING,
+    403: ErrorCategory.AUTH,
+    408: ErrorCategory.RETRYABLE,
+    413: ErrorCategory.CONTEXT_OVERFLOW,
+    429: ErrorCategory.RETRYABLE,
+}
+
+# Order matters: the first pattern that fits decides, so the specific ones come first.
+# Numbers are matched as whole words only: "429" also occurs inside ids and token counts.
+_BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
+    (category, re.compile(pattern, re.IGNORECASE))
+    for category, pattern in (
+        (
+            ErrorCategory.SESSION_EXPIRED,
+            r"no (conversation|session|rollout) found|(conversation|session) not found"
+            r"|requires a valid session id",
+        ),
+        (ErrorCategory.BILLING, r"credit balance|usage limit|quota|billing|payment required"),
+        (
+            ErrorCategory.CONTEXT_OVERFLOW,
+            r"prompt is too long|context.?(length|window|overflow)|too many tokens"
+            r"|maximum context|token.?limit",
+        ),
+        (
+            ErrorCategory.AUTH,
+            r"\b40[13]\b|unauthori[sz]ed|forbidden|invalid.?(api.?)?key|authentication"
+            r"|not logged in|please run /login",
+        ),
+        (
+            ErrorCategory.RETRYABLE,
+            r"rate.?limit|\b(429|503|529)\b|overloaded|too many requests|ETIMEDOUT|ECONNRESET"
+            r"|ECONNREFUSED|unable to connect|network error|connection (reset|refused|closed)",
+        ),
+        (ErrorCategory.TIMEOUT, r"timed? ?out"),
+    )
+)
+
+
+def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
+    """Return the category of a failure that a CLI reported.
+
+    `status` is the HTTP status of the model's API where the CLI names it; it is trusted before
+    `text`, because a sentence can quote any number.
+    A 400 says too little by itself, so its text decides.
+    """
+    if status in _BY_STATUS and not (status == 429 and re.search(r"quota|usage limit", text, re.I)):
+        return _BY_STATUS[status]
+    if status is not None and status >= 500:
+        return ErrorCategory.RETRYABLE
+    return next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
+
+
+_SENTENCES = {
+    ErrorCategory.RETRYABLE: "The model behind {agent} is busy or out of reach right now. "
+    "Your message was not answered: send it again in a minute.",
+    ErrorCategory.CONTEXT_OVERFLOW: "This conversation has become too long for {agent}'s model. "
+    "Send less at once, or start a new conversation.",
+    ErrorCategory.AUTH: "{agent} isn't signed in to its model. "
+    "Whoever runs it has to sign in again on its computer; then send your message again.",
+    ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "
+    "Whoever pays for it has to top it up; then send your message again.",
+    ErrorCategory.PERMISSION: "{agent} wasn't allowed to do that. "
+    "Whoever runs it can change what it may do.",
+    ErrorCategory.SESSION_EXPIRED: "{agent} no longer has this conversation. "
+    "Send your message again to start a new one.",
+    ErrorCategory.NOT_INSTALLED: "{agent} can't be started on its computer. "
+    "Whoever runs it finds out why with `remoteclaw doctor`.",
+    ErrorCategory.TIMEOUT: "{agent} took too long and was stopped. "
+    "Ask again, perhaps for a smaller step.",
+    ErrorCategory.ABORTED: "Stopped.",
+    ErrorCategory.DIED: "{agent} stopped working in the middle of your message. Part of the work "
+    "may be done: check before you send it again.",
+    ErrorCategory.INTERRUPTED: "{agent} was cut off while it worked on your message, more than "
+    "once, and it isn't tried again. Part of the work may be done: check before you send it again.",
+    ErrorCategory.FATAL: "{agent} failed and couldn't finish your message. "
+    "Send it again; if it fails again, whoever runs it can look up the reason.",
+}
+
+
+def sentence(category: ErrorCategory, *, agent: str, reference: str) -> str:
+    """Return what the person in the chat reads about a failed turn.
+
+    `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out where
+    nothing went wrong (a turn that the person stopped).
+    """
+    words = _SENTENCES[category].format(agent=agent)
+    return words if category is ErrorCategory.ABORTED else f"{words} ({reference})"

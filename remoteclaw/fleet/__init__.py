@@ -1,0 +1,56 @@
+"""Everything that is kept in Redis: streams, leases, outcomes, and the hints that wake workers.
+
+The scripts in `scripts/` carry all correctness; read them beside `docs/architecture.md`.
+`Fleet` is the one object that the rest of RemoteClaw opens.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.inbound import Inbound
+from remoteclaw.fleet.lease import Leases
+from remoteclaw.fleet.outcomes import Outcomes
+from remoteclaw.fleet.replies import Replies
+from remoteclaw.fleet.sessions import Sessions
+from remoteclaw.fleet.sweep import Sweeper
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.fleet.workers import Workers
+
+__all__ = ["Fleet"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """One connection pool to Redis, and what can be done with it."""
+
+    scripts: Scripts
+    waker: Waker
+    inbound: Inbound
+    leases: Leases
+    outcomes: Outcomes
+    replies: Replies
+    sessions: Sessions
+    sweeper: Sweeper
+    workers: Workers
+
+    @classmethod
+    def open(cls, url: str, *, lease_s: float, scripts: Scripts | None = None) -> Self:
+        """Return a fleet on the Redis at `url`; nothing is sent before the first call."""
+        scripts = scripts or Scripts(open_redis(url))
+        waker = Waker(scripts)
+        return cls(
+            scripts=scripts,
+            waker=waker,
+            inbound=Inbound(scripts, waker),
+            leases=Leases(scripts, waker, lease_s=lease_s),
+            outcomes=Outcomes(scripts),
+            replies=Replies(scripts),
+            sessions=Sessions(scripts),
+            sweeper=Sweeper(scripts, waker),
+            workers=Workers(scripts),
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self.scripts.client.aclose()

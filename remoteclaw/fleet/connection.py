@@ -1,0 +1,174 @@
+"""The connection to Redis: is the server fit, and scripts that count once however often sent.
+
+redis-py's own retries are off.
+A script is repeated here after a lost connection, a timeout or a restart, until the caller's
+deadline; that is safe because every script is idempotent, and it is the only place that repeats.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import redis.asyncio
+from redis import exceptions
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.commands.core import AsyncScript
+
+from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable, RedisUnfit
+from remoteclaw.holder.client import boottime
+
+__all__ = ["PRELUDE", "Scripts", "check_fitness", "open_redis"]
+
+#: The oldest server whose streams and scripts do what we need.
+OLDEST = (6, 2)
+#: How long one command may take before its connection counts as dead, in seconds.
+COMMAND_S = 5.0
+#: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
+PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
+
+_DIRECTORY = Path(__file__).parent / "scripts"
+PRELUDE = (_DIRECTORY / "_prelude.lua").read_text()
+
+_TRANSIENT = (
+    exceptions.ConnectionError,
+    exceptions.TimeoutError,
+    exceptions.BusyLoadingError,
+    exceptions.ReadOnlyError,
+    exceptions.TryAgainError,
+    OSError,
+)
+#: How a refused login reads. redis-py reports it as a failed connection; waiting does not heal it.
+_LOGIN = re.compile("NOAUTH|NOPERM|WRONGPASS|already authenticated|username-password", re.I)
+
+
+def open_redis(url: str) -> "redis.asyncio.Redis":
+    """Return a client that does not connect yet, and that leaves time limits and repeats to us.
+
+    Its own time limit would wrap each command in `asyncio.wait_for`, which before Python 3.12 now
+    and then swallows a cancellation, and takes a task for each command.
+    """
+    client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
+        url,
+        retry=Retry(NoBackoff(), 0),
+        socket_timeout=None,
+        socket_connect_timeout=COMMAND_S,
+        driver_info=None,  # spares two round trips per connection
+    )
+    return client
+
+
+class Scripts:
+    """Runs the Lua scripts of `scripts/` on one client."""
+
+    def __init__(self, client: "redis.asyncio.Redis", *, prelude: str = PRELUDE) -> None:
+        self.client = client
+        self._prelude = prelude
+        self._known: dict[str, AsyncScript] = {}
+
+    async def run(
+        self,
+        name: str,
+        keys: Sequence[str],
+        arguments: Sequence[str | bytes | int | float],
+        *,
+        deadline: float,
+    ) -> Any:
+        """Run a script and return its reply; `deadline` is on `boottime()`.
+
+        Raises `LeaseLost` for a fenced write, `RedisRefused` when the server refuses, and
+        `RedisUnavailable` at the deadline.
+        """
+        script = self._known.get(name)
+        if script is None:
+            source = self._prelude + (_DIRECTORY / f"{name}.lua").read_text()
+            script = self._known[name] = self.client.register_script(source)
+        return await self.call(lambda: script(keys=keys, args=arguments), deadline=deadline)
+
+    async def call(self, command: Callable[[], Any], *, deadline: float) -> Any:
+        """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise."""
+        repeats = 0
+        while True:
+            try:
+                async with asyncio.timeout(COMMAND_S):
+                    return await command()
+            except _TRANSIENT as error:
+                if _LOGIN.search(str(error)):
+                    raise RedisRefused(_refusal(error)) from None
+                pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
+                repeats += 1
+                if boottime() + pause > deadline:
+                    raise RedisUnavailable(f"Redis can't be reached: {error}.") from None
+                await asyncio.sleep(pause)
+            except exceptions.ResponseError as error:
+                text = str(error)
+                if text.startswith("FENCED"):
+                    raise LeaseLost(text) from None
+                raise RedisRefused(_refusal(error)) from None
+
+
+def _refusal(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, exceptions.OutOfMemoryError) or text.startswith("OOM"):
+        return "Redis has no memory left (maxmemory): nothing new is accepted until some is freed."
+    if "MISCONF" in text:
+        return "Redis can't write to its disk and refuses writes: look at its disk and its log."
+    return f"Redis refuses: {text}."
+
+
+async def check_fitness(client: "redis.asyncio.Redis", url: str) -> None:
+    """Raise `RedisUnfit`, with the reason, if a server can't keep what RemoteClaw promises.
+
+    Raises `RedisUnavailable` when it can't be reached at all.
+    """
+    name = f"The Redis at {_without_password(url)}"
+    try:
+        async with asyncio.timeout(COMMAND_S):
+            info = await client.info("everything")
+    except exceptions.BusyLoadingError:
+        raise RedisUnavailable(f"{name} is still loading its data: try again soon.") from None
+    except (exceptions.RedisError, OSError) as error:
+        if _LOGIN.search(str(error)):
+            raise RedisUnfit(f"{name} gives no permission: {error}.") from None
+        if isinstance(error, exceptions.ResponseError):
+            raise RedisUnfit(f"{name} answers with an error: {error}.") from None
+        raise RedisUnavailable(
+            f"{name} can't be reached ({error}): start it, or correct [redis] url."
+        ) from None
+    if reason := unfit_reason(info):
+        raise RedisUnfit(f"{name} can't be used: {reason}.")
+    try:
+        probe = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
+        await client.eval(probe, 1, "rc:probe")
+    except exceptions.ResponseError as error:
+        raise RedisUnfit(f"{name} does not let this user run scripts: {error}.") from None
+
+
+def unfit_reason(info: dict[str, Any]) -> str | None:
+    """Return why a server with this INFO can't be used, or None."""
+    version = str(info.get("redis_version", "0"))
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        return f"it is version {version}, and 6.2 is the oldest that will do"
+    if info.get("cluster_enabled"):
+        return "it runs in Cluster mode, which RQ can't use: give it one primary"
+    if info.get("role") not in ("master", None):
+        return "it is a replica and takes no writes: name the primary, or use Sentinel's address"
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        return (
+            f"its maxmemory-policy is {policy}, which throws messages away: "
+            "set `maxmemory-policy noeviction`"
+        )
+    if not info.get("aof_enabled"):
+        return (
+            "its append-only file is off, so a crash would lose accepted messages: "
+            "set `appendonly yes`"
+        )
+    return None
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

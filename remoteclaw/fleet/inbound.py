@@ -1,0 +1,110 @@
+"""Accepting messages: the one way in, for every adapter and every door."""
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import orjson
+from pydantic import ValidationError
+
+from remoteclaw.errors import RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.holder.client import boottime
+from remoteclaw.messages import ChannelMessage, Entry, SessionKey
+
+__all__ = ["Accepted", "Inbound", "decode_entry"]
+
+#: How long a message's id is remembered, in milliseconds: platforms repeat themselves for days.
+DEDUPE_MS = 7 * 24 * 3600 * 1000
+#: How long a hint may take to reach a worker before the sweeper looks, in milliseconds.
+GRACE_MS = 2000
+#: How long accepting is tried while Redis is away, in seconds; then the adapter is told.
+APPEND_S = 10.0
+#: The form in which entries are written. Readers refuse a higher number than they know.
+ENTRY_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A message that is stored: it will have exactly one outcome."""
+
+    session: SessionKey
+    entry_id: str
+    is_duplicate: bool
+    """True when it had been accepted before; `entry_id` is the first one's."""
+
+
+class Inbound:
+    """The inbound streams, from the adapters' side."""
+
+    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+        self._scripts = scripts
+        self._waker = waker
+
+    async def append(
+        self,
+        message: ChannelMessage,
+        *,
+        agent: str,
+        deliver: Literal["channel", "caller"] = "channel",
+    ) -> Accepted:
+        """Accept a message: when this returns, it is stored, and a worker is told if one must be.
+
+        Repeating it is harmless: the message's id is remembered for 7 days.
+        Raises `RedisUnavailable` or `RedisRefused` when it was not accepted.
+        """
+        session = SessionKey.of(message, agent=agent)
+        sid = session.sid
+        status, entry_id, wake = await self._scripts.run(
+            "append",
+            [
+                keys.inbound(sid),
+                keys.state(sid),
+                keys.dedupe(message),
+                keys.ACTIVE,
+                keys.SESSIONS,
+            ],
+            [
+                sid,
+                _encode_entry(message, deliver),
+                GRACE_MS,
+                DEDUPE_MS,
+                keys.outcome_prefix(sid),
+                str(session),
+                agent,
+            ],
+            deadline=boottime() + APPEND_S,
+        )
+        if wake:
+            # The message is safe by now: without this hint, the sweeper's comes.
+            with contextlib.suppress(RedisUnavailable):
+                await self._waker.hint(sid, str(session))
+        return Accepted(session, entry_id.decode(), status == b"duplicate")
+
+
+def _encode_entry(message: ChannelMessage, deliver: str) -> bytes:
+    return orjson.dumps(
+        {
+            "v": ENTRY_VERSION,
+            "deliver": deliver,
+            "message": message.model_dump(by_alias=True, exclude_none=True),
+        }
+    )
+
+
+def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> Entry:
+    """Return an entry as it was appended; raises ValueError if it can't be read."""
+    flat = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
+    try:
+        data: dict[str, Any] = orjson.loads(flat[b"entry"])
+        if data["v"] > ENTRY_VERSION:
+            raise ValueError(f"entry version {data['v']} is newer than this worker")
+        message = ChannelMessage.model_validate(data["message"])
+        deliver = cast(Literal["channel", "caller"], data["deliver"])
+    except (KeyError, TypeError, ValidationError) as error:
+        raise ValueError(
+            f"entry {entry_id.decode()} can't be read: {type(error).__name__}"
+        ) from None
+    return Entry(id=entry_id.decode(), message=message, deliver=deliver)

@@ -1,0 +1,377 @@
+"""A session's lease: the right to run its turns, and every write that this right allows.
+
+Semantics of Azure Service Bus sessions (an exclusive lock on a session and its state) with
+Kafka's fenced read-process-write: each write carries the lease's epoch, and a turn's outcome, its
+last messages and the removal of its entries are one step.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+from redis.exceptions import RedisError
+
+from remoteclaw.errors import LeaseLost, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.holder.client import boottime
+from remoteclaw.messages import SessionKey
+
+__all__ = ["Batch", "Lease", "Leases", "Phase"]
+
+#: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
+#: The owner must have stopped before the agent's holder acts, both before anybody can take over.
+RENEW_AT, FENCE_AT, KILL_AT = 1 / 6, 0.8, 0.9
+#: How long outcomes can be read, in milliseconds.
+OUTCOME_MS = 7 * 24 * 3600 * 1000
+#: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
+STATE_MS = 8 * 24 * 3600 * 1000
+#: How long a CLI's session id is kept since its last use, in milliseconds.
+SESSION_MAP_MS = 7 * 24 * 3600 * 1000
+#: How long live text stays readable after the last write, in milliseconds.
+LIVE_MS = 60_000
+#: How many entries are read at once; more are read when these are done.
+MOST_ENTRIES = 16
+#: How long taking the lease is tried while Redis is away, in seconds.
+ACQUIRE_S = 10.0
+
+#: How long a new drain waits before it listens for stops, in seconds: it needs a connection of its
+#: own, and the agent should be asked first.
+QUIET_S = 0.02
+#: How often a listener for stops looks up from its socket, in seconds.
+LISTEN_S = 1.0
+
+#: How far an attempt has come: recorded, prompt about to be sent, first text, first tool.
+Phase = Literal["", "accepted", "spawned", "output", "tool"]
+#: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
+RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What `begin` recorded: the entries of a turn, and what is known of earlier attempts."""
+
+    turn: str
+    attempt: int
+    before: Phase
+    """The phase that the attempt before reached; empty for a first attempt."""
+    is_stopped: bool
+    """True when somebody stopped these entries before they could begin."""
+    entries: tuple[RawEntry, ...]
+
+    @property
+    def entry_ids(self) -> frozenset[bytes]:
+        """The ids of its entries."""
+        return frozenset(entry_id for entry_id, _ in self.entries)
+
+
+@dataclass(slots=True)
+class Lease:
+    """One session, held. Every method raises `LeaseLost` once another worker holds it."""
+
+    sid: str
+    epoch: str
+    session: SessionKey
+    state: dict[str, str]
+    """The session's state as it was when the lease was taken."""
+    session_ids: dict[str, str]
+    """The CLIs' own session ids, by runtime and workspace."""
+    waiting: list[RawEntry]
+    """The oldest entries, as far as they were read."""
+    lease_s: float
+    renewed_at: float
+    """When the last successful renewal was sent, on `boottime()`."""
+    _scripts: Scripts
+    _waker: Waker
+    _turn: Batch | None = None
+
+    @property
+    def fence(self) -> float:
+        """When this process has to stop by itself, on `boottime()`."""
+        return self.renewed_at + FENCE_AT * self.lease_s
+
+    @property
+    def kill(self) -> float:
+        """When the agent is killed by its holder, on `boottime()`."""
+        return self.renewed_at + KILL_AT * self.lease_s
+
+    @property
+    def parked_agent(self) -> dict[str, Any] | None:
+        """Where the session's warm agent was when its last turn finished."""
+        text = self.state.get("agent_process")
+        return dict(orjson.loads(text)) if text else None
+
+    # -- a turn --------------------------------------------------------------------------------
+
+    async def entries(self) -> list[RawEntry]:
+        """Return the oldest entries of the inbound stream that are not finished."""
+        if not self.waiting:
+            client = self._scripts.client
+            self.waiting = await self._scripts.call(
+                lambda: client.xrange(keys.inbound(self.sid), count=MOST_ENTRIES),
+                deadline=self.fence,
+            )
+        return self.waiting
+
+    async def begin(
+        self, entry_ids: Sequence[str], *, phase: Phase = "accepted", detail: str = ""
+    ) -> Batch | None:
+        """Record a turn of these entries, or begin again the one that was never finished.
+
+        With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`.
+        None means that the entries are gone, which only an operator can have done.
+        """
+        nonce = uuid.uuid4().hex  # the script may be sent twice, the attempt counts once
+        reply = await self._run(
+            "begin",
+            [keys.state(self.sid), keys.inbound(self.sid)],
+            [nonce, keys.outcome_prefix(self.sid), ",".join(entry_ids), phase, detail],
+        )
+        if reply[0] == b"missing":
+            self.waiting = []
+            return None
+        verdict, turn, attempt, before, entries = reply
+        self._turn = Batch(
+            turn=turn.decode(),
+            attempt=int(attempt),
+            before=before.decode(),
+            is_stopped=verdict == b"stopped",
+            entries=tuple(tuple(entry) for entry in entries),
+        )
+        return self._turn
+
+    async def mark(self, phase: str, detail: str = "") -> None:
+        """Record how far the running attempt has come; `detail` is for people who trace it."""
+        arguments = [self._running.turn, phase, detail, keys.outcome_prefix(self.sid)]
+        await self._run("mark", [keys.state(self.sid)], arguments)
+
+    async def publish(self, index: int, payload: dict[str, Any]) -> None:
+        """Put one complete message of the running turn on its reply stream, once per index."""
+        await self._run(
+            "publish",
+            [keys.state(self.sid), self._reply_stream],
+            [self._running.turn, self._running.attempt, index, orjson.dumps(payload)],
+        )
+
+    async def finish(
+        self,
+        status: str,
+        *,
+        reply: list[dict[str, Any]],
+        error: dict[str, Any] | None = None,
+        agent_process: dict[str, Any] | None = None,
+        first_index: int = 0,
+        payloads: Sequence[dict[str, Any]] = (),
+    ) -> tuple[int, int]:
+        """End the running turn; return how many entries are left and how many hints wait.
+
+        `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
+        stream, numbered from `first_index`; `agent_process` says where the agent is parked.
+        """
+        done = self._running.entry_ids
+        left, hints = await self._run(
+            "finish",
+            [
+                keys.state(self.sid),
+                keys.inbound(self.sid),
+                self._reply_stream,
+                keys.RQ_QUEUE,
+            ],
+            [
+                self._running.turn,
+                self._running.attempt,
+                status,
+                OUTCOME_MS,
+                keys.outcome_prefix(self.sid),
+                keys.outcome_channel(self.sid),
+                orjson.dumps(reply) if reply else b"",
+                orjson.dumps(error) if error else b"",
+                orjson.dumps(agent_process) if agent_process else b"",
+                first_index,
+                *(orjson.dumps(payload) for payload in payloads),
+            ],
+        )
+        self._turn = None
+        self.waiting = [entry for entry in self.waiting if entry[0] not in done]
+        return int(left), int(hints)
+
+    async def show(self, payload: dict[str, Any]) -> None:
+        """Show the answer as far as it has come; each call replaces the one before."""
+        await self._run(
+            "live",
+            [keys.state(self.sid), keys.live(self.sid)],
+            [orjson.dumps(payload), LIVE_MS],
+        )
+
+    async def remember(self, name: str, session_id: str | None) -> None:
+        """Keep the CLI's session id under a runtime and workspace; None drops it."""
+        if session_id is None:
+            self.session_ids.pop(name, None)
+        else:
+            self.session_ids[name] = session_id
+        await self._run(
+            "remember",
+            [keys.state(self.sid), keys.session_map(self.sid)],
+            [name, session_id or "", SESSION_MAP_MS],
+        )
+
+    # -- holding it ----------------------------------------------------------------------------
+
+    async def keep(self, renewed: Callable[[str], None]) -> None:
+        """Renew until cancelled; call `renewed` with the stop mark after each success.
+
+        Raises `LeaseLost` when somebody else holds the session, or when no renewal has succeeded
+        for 0.8 of the lease: then somebody else soon may.
+        """
+        while True:
+            await asyncio.sleep(self.lease_s * RENEW_AT)
+            if boottime() > self.fence:
+                raise LeaseLost("the lease was not renewed in time: this process was frozen")
+            sent_at = boottime()
+            lease_ms = int(self.lease_s * 1000)
+            try:
+                stop = await self._run(
+                    "renew",
+                    [keys.state(self.sid), keys.ACTIVE],
+                    [self.sid, lease_ms, GRACE_MS],
+                )
+            except RedisUnavailable as error:
+                raise LeaseLost(f"the lease could not be renewed: {error}") from None
+            self.renewed_at = sent_at
+            renewed(stop.decode())
+
+    async def watch_stop(self, stopped: Callable[[str], None]) -> None:
+        """Call `stopped` with each stop mark as soon as it is announced, until cancelled.
+
+        An announcement may be lost; `keep()` learns of every stop, a little later.
+        """
+        client = self._scripts.client
+        await asyncio.sleep(QUIET_S)
+        while True:
+            try:
+                async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    await pubsub.subscribe(keys.stop_channel(self.sid))
+                    earlier: Any = await client.hget(keys.state(self.sid), "stop")
+                    if earlier:
+                        stopped(earlier.decode())
+                    while True:
+                        message = await pubsub.get_message(timeout=LISTEN_S)
+                        if message is not None:
+                            stopped(message["data"].decode())
+            except (RedisError, OSError):
+                await asyncio.sleep(LISTEN_S)
+
+    async def wait(self, seconds: float) -> Literal["entry", "hint", "nothing"]:
+        """Wait for the session's next entry, or for a hint that finds no idle worker.
+
+        Without Redis it returns at once: the caller's next step waits for it.
+        """
+        try:
+            return await self._wait_until(boottime() + seconds)
+        except (RedisError, OSError):
+            return "nothing"
+
+    async def _wait_until(self, until: float) -> Literal["entry", "hint", "nothing"]:
+        client = self._scripts.client
+        # Read before the queue is: a hint that comes between the two is then seen by XREAD.
+        async with asyncio.timeout(LISTEN_S):
+            newest: Any = await client.xrevrange(keys.WAKE, count=1)
+            is_busy = await client.llen(keys.RQ_QUEUE)
+        last_hint: bytes = newest[0][0] if newest else b"0"
+        if is_busy:
+            return "hint"
+        while (left_ms := int((until - boottime()) * 1000)) > 0:
+            streams: dict[Any, Any] = {keys.inbound(self.sid): "0", keys.WAKE: last_hint}
+            found: Any = await client.xread(
+                streams,
+                count=1,
+                block=min(left_ms, 2000),
+            )
+            for stream, entries in found:
+                if stream == keys.inbound(self.sid).encode():
+                    self.waiting = entries
+                    return "entry"
+                last_hint = entries[-1][0]
+                # An idle worker has taken the job by now: it was blocked on the queue.
+                if await client.llen(keys.RQ_QUEUE):
+                    return "hint"
+        return "nothing"
+
+    # -- leaving it ----------------------------------------------------------------------------
+
+    async def close(self) -> bool:
+        """Give the lease back and let the session be idle; False if there is more to do."""
+        reply = await self._run(
+            "close",
+            [keys.state(self.sid), keys.inbound(self.sid), keys.ACTIVE],
+            [self.sid, STATE_MS],
+        )
+        return bool(reply == b"closed")
+
+    async def release(self) -> None:
+        """Give the lease back while entries remain, behind the other sessions that wait."""
+        await self._run("release", [keys.state(self.sid), keys.ACTIVE], [self.sid, GRACE_MS])
+        await self._waker.hint(self.sid, str(self.session))
+
+    @property
+    def _running(self) -> Batch:
+        if self._turn is None:
+            raise RuntimeError("no turn is running: begin() comes first")
+        return self._turn
+
+    @property
+    def _reply_stream(self) -> str:
+        return keys.reply_stream(self.session.provider, self.session.account)
+
+    async def _run(self, name: str, names: list[str], arguments: list[Any]) -> Any:
+        return await self._scripts.run(name, names, [self.epoch, *arguments], deadline=self.fence)
+
+
+class Leases:
+    """Gives out leases."""
+
+    def __init__(self, scripts: Scripts, waker: Waker, *, lease_s: float) -> None:
+        self._scripts = scripts
+        self._waker = waker
+        self._lease_s = lease_s
+
+    async def acquire(self, sid: str, *, worker: str) -> Lease | None:
+        """Take a session's lease; None if it has no work or somebody else holds it.
+
+        `worker` says who holds it, for people.
+        """
+        sent_at = boottime()
+        lease_ms = int(self._lease_s * 1000)
+        reply = await self._scripts.run(
+            "acquire",
+            [keys.state(sid), keys.inbound(sid), keys.ACTIVE, keys.session_map(sid)],
+            [sid, uuid.uuid4().hex, lease_ms, GRACE_MS, worker, MOST_ENTRIES],
+            deadline=sent_at + ACQUIRE_S,
+        )
+        if reply[0] != b"acquired":
+            return None
+        _, epoch, state, session_ids, entries = reply
+        fields = _text_pairs(state)
+        return Lease(
+            sid=sid,
+            epoch=epoch.decode(),
+            session=SessionKey.parse(fields["key"]),
+            state=fields,
+            session_ids=_text_pairs(session_ids),
+            waiting=[tuple(entry) for entry in entries],
+            lease_s=self._lease_s,
+            renewed_at=sent_at,
+            _scripts=self._scripts,
+            _waker=self._waker,
+        )
+
+
+def _text_pairs(flat: list[bytes]) -> dict[str, str]:
+    return {
+        name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)
+    }

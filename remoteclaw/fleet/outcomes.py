@@ -1,0 +1,108 @@
+"""What became of each message: readable for 7 days after it is over."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.holder.client import boottime
+
+__all__ = ["Outcome", "Outcomes", "Step"]
+
+#: How often a waiting caller looks by itself, in seconds: an announcement can be lost.
+LOOK_S = 1.0
+#: How long reading is tried while Redis is away, in seconds.
+READ_S = 5.0
+
+_NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts")
+#: The order of steps that fall into the same millisecond.
+_ORDER = ("accepted", "begun", "spawned", "tool", "output", "finished", "delivered")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A state that a message passed through."""
+
+    at_ms: int
+    """Milliseconds since 1970 on Redis' clock."""
+    name: str
+    attempt: int | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One message's story so far."""
+
+    entry_id: str
+    status: str
+    """accepted, running, or how it ended: done, failed, stopped."""
+    turn: str | None
+    reply: tuple[dict[str, Any], ...]
+    error: dict[str, Any] | None
+    """`category` and `detail` of a failure, for operators."""
+    steps: tuple[Step, ...]
+    previous: str | None
+    """The session's entry before this one."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the message has had its one outcome."""
+        return self.status not in ("accepted", "running")
+
+
+class Outcomes:
+    """Reads outcomes and waits for them."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def read(self, sid: str, entry_id: str) -> Outcome | None:
+        """Return an entry's outcome; None once it is forgotten, or if there never was one."""
+        client = self._scripts.client
+        found = await self._scripts.call(
+            lambda: client.hgetall(keys.outcome_prefix(sid) + entry_id),
+            deadline=boottime() + READ_S,
+        )
+        return _outcome(entry_id, found) if found else None
+
+    async def wait(self, sid: str, entry_id: str, *, timeout_s: float) -> Outcome | None:
+        """Wait until an entry's outcome is final and return it; None if that takes too long."""
+        until = boottime() + timeout_s
+        async with self._scripts.client.pubsub(ignore_subscribe_messages=True) as pubsub:
+            await pubsub.subscribe(keys.outcome_channel(sid))
+            while True:
+                outcome = await self.read(sid, entry_id)
+                if outcome and outcome.is_final:
+                    return outcome
+                left = until - boottime()
+                if left <= 0:
+                    return None
+                try:
+                    async with asyncio.timeout(min(left, LOOK_S)):
+                        await pubsub.get_message(timeout=None)
+                except TimeoutError:
+                    pass
+
+
+def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:
+    fields = {name.decode(): value.decode() for name, value in found.items()}
+    steps = []
+    for name, value in fields.items():
+        if name in _NOT_STEPS:
+            continue
+        at_ms, _, detail = value.partition(" ")
+        step, _, attempt = name.partition(".")
+        steps.append(Step(int(at_ms), step, int(attempt) if attempt else None, detail))
+    return Outcome(
+        entry_id=entry_id,
+        status=fields["status"],
+        turn=fields.get("turn"),
+        reply=tuple(orjson.loads(fields["reply"])) if "reply" in fields else (),
+        error=orjson.loads(fields["error"]) if "error" in fields else None,
+        steps=tuple(sorted(steps, key=lambda step: (step.at_ms, _ORDER.index(step.name)))),
+        previous=fields.get("previous") or None,
+    )

@@ -1,0 +1,169 @@
+"""Reply streams, from the adapters' side: read in order, delivered, receipted.
+
+There are no consumer groups: two readers of a group would be given consecutive messages in
+parallel, and a conversation would lose its order.
+"""
+
+import asyncio
+import functools
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from redis.exceptions import RedisError
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.holder.client import boottime
+
+__all__ = ["Replies", "Reply", "ReplyReader"]
+
+#: How long an adapter holds its reply stream without a sign of life, in milliseconds.
+READER_LEASE_MS = 10_000
+#: How long a read waits for the next reply, in milliseconds; each one renews the reader's lease.
+BLOCK_MS = 2000
+#: How long receipts are tried while Redis is away, in seconds.
+RECEIPT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One message to deliver."""
+
+    id: str
+    sid: str
+    turn: str
+    attempt: int
+    index: int
+    channel_id: str
+    thread_id: str | None
+    text: str
+    is_error: bool
+    is_final: bool
+    """True for the last one of its turn."""
+    entries: tuple[str, ...]
+    """The entries that the turn answers; named by the last message only."""
+
+
+class ReplyReader:
+    """The one reader of an account's reply stream."""
+
+    def __init__(
+        self, scripts: Scripts, provider: str, account: str, token: str | None = None
+    ) -> None:
+        self._scripts = scripts
+        self._reader = keys.reader(provider, account)
+        self._stream = keys.reply_stream(provider, account)
+        self._token = token or uuid.uuid4().hex
+
+    async def claim(self) -> bool:
+        """Become, or stay, the stream's reader; False if another adapter is."""
+        mine = await self._scripts.run(
+            "read",
+            [self._reader],
+            [self._token, READER_LEASE_MS],
+            deadline=boottime() + RECEIPT_S,
+        )
+        return bool(mine)
+
+    async def replies(self) -> AsyncGenerator[Reply, None]:
+        """Yield replies in order, for ever; one that got no receipt comes again after a restart.
+
+        While another adapter reads the stream, this one waits.
+        """
+        last = b"0"
+        client = self._scripts.client
+        while True:
+            if not await self.claim():
+                await asyncio.sleep(BLOCK_MS / 1000)
+                last = b"0"
+                continue
+            after: dict[Any, Any] = {self._stream: last}
+            read = functools.partial(client.xread, after, count=64, block=BLOCK_MS)
+            found = await self._scripts.call(read, deadline=boottime() + RECEIPT_S)
+            for _stream, entries in found:
+                for entry_id, fields in entries:
+                    last = entry_id
+                    yield _reply(entry_id.decode(), orjson.loads(fields[b"reply"]))
+
+    async def receipt(self, reply: Reply) -> None:
+        """Record that a reply was delivered; raises `LeaseLost` if another adapter took over."""
+        outcomes = [keys.outcome_prefix(reply.sid) + entry for entry in reply.entries]
+        await self._scripts.run(
+            "receipt",
+            [self._reader, self._stream, *outcomes],
+            [self._token, reply.id],
+            deadline=boottime() + RECEIPT_S,
+        )
+
+
+class Replies:
+    """Opens reply streams, and follows what is not complete yet."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    def reader(self, provider: str, account: str, *, token: str | None = None) -> ReplyReader:
+        """Return a reader of an account's reply stream, which it has still to claim.
+
+        Readers with the same `token` count as the same: for one that is certain to be alone.
+        """
+        return ReplyReader(self._scripts, provider, account, token)
+
+    async def live(self, sid: str) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield a session's answers as far as they have come, for ever; some may be missed."""
+        while True:
+            try:
+                async with self._scripts.client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    await pubsub.subscribe(keys.live(sid))
+                    while True:
+                        message = await pubsub.get_message(timeout=BLOCK_MS / 1000)
+                        if message is not None:
+                            yield orjson.loads(message["data"])
+            except (RedisError, OSError):
+                continue
+
+
+def reply_payload(
+    *,
+    sid: str,
+    turn: str,
+    attempt: int,
+    index: int,
+    channel_id: str,
+    thread_id: str | None,
+    text: str,
+    is_error: bool = False,
+    entries: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return a reply as it stands on the stream; `entries` only for the last one of a turn."""
+    return {
+        "v": 1,
+        "sid": sid,
+        "turn": turn,
+        "attempt": attempt,
+        "index": index,
+        "channel_id": channel_id,
+        "thread_id": thread_id,
+        "text": text,
+        "is_error": is_error,
+        "entries": list(entries),
+    }
+
+
+def _reply(reply_id: str, data: dict[str, Any]) -> Reply:
+    return Reply(
+        id=reply_id,
+        sid=data["sid"],
+        turn=data["turn"],
+        attempt=data["attempt"],
+        index=data["index"],
+        channel_id=data["channel_id"],
+        thread_id=data["thread_id"],
+        text=data["text"],
+        is_error=data["is_error"],
+        is_final=bool(data["entries"]),
+        entries=tuple(data["entries"]),
+    )

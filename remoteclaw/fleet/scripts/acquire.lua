@@ -1,0 +1,19 @@
+-- Take the session's lease, unless somebody else holds it.
+-- KEYS state, inbound, active, session map
+-- ARGV sid, nonce, lease ms, grace ms, holder of the lease (for people), entries to return
+-- → idle | busy | acquired, epoch, state, session map, first entries
+local held = redis.call('HMGET', KEYS[1], 'state', 'nonce', 'expires', 'epoch')
+local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
+if not state then return {'idle'} end
+local now = now_ms()
+if state == 'running' and nonce ~= ARGV[2] and expires > now then return {'busy'} end
+if state ~= 'running' or nonce ~= ARGV[2] then
+  -- At least the clock, so that a replica which lost the last epochs can't give one out again.
+  epoch = string.format('%d', math.max(tonumber(epoch or 0) + 1, now))
+end
+redis.call('HSET', KEYS[1], 'state', 'running', 'epoch', epoch, 'nonce', ARGV[2],
+  'expires', now + ARGV[3], 'worker', ARGV[5])
+redis.call('HDEL', KEYS[1], 'swept')
+redis.call('ZADD', KEYS[3], now + ARGV[3] + ARGV[4], ARGV[1])
+return {'acquired', epoch, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[4]),
+  redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[6])}

@@ -1,0 +1,13 @@
+-- A reply was delivered: remove it, and note the time with every entry that it answers.
+-- KEYS reader, reply stream, outcome …; ARGV token, reply id
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+  return redis.error_reply('FENCED another adapter reads this stream')
+end
+if redis.call('XDEL', KEYS[2], ARGV[2]) == 0 then return 0 end
+local now = now_ms()
+for position = 3, #KEYS do
+  if redis.call('EXISTS', KEYS[position]) == 1 then
+    redis.call('HSETNX', KEYS[position], 'delivered', now)
+  end
+end
+return 1

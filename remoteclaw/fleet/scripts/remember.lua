@@ -1,0 +1,11 @@
+-- Keep (or, with an empty id, drop) the CLI's session id for a runtime and workspace.
+-- KEYS state, session map; ARGV epoch, field, session id, keep ms
+local fence = fenced(KEYS[1], ARGV[1])
+if fence then return fence end
+if ARGV[3] == '' then
+  redis.call('HDEL', KEYS[2], ARGV[2])
+else
+  redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
+  redis.call('PEXPIRE', KEYS[2], ARGV[4])
+end
+return 1

@@ -1,0 +1,141 @@
+"""Looking at sessions, stopping them, and the bridge's session map."""
+
+import re
+from dataclasses import dataclass
+
+from remoteclaw.errors import UnknownSession
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.holder.client import boottime
+from remoteclaw.messages import SessionKey
+
+__all__ = ["LeasedSessionMap", "SessionView", "Sessions"]
+
+#: How long a look or a stop is tried while Redis is away, in seconds.
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A session as operators see it."""
+
+    sid: str
+    key: SessionKey
+    state: str
+    """idle, scheduled or running."""
+    waiting: int
+    """Entries that have no outcome yet, the running ones included."""
+    last_message_ms: int
+    last_entry: str | None
+    worker: str | None
+    turn: str | None
+    phase: str | None
+    session_ids: dict[str, str]
+
+
+class Sessions:
+    """The sessions that Redis knows."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def list(self, *, limit: int) -> list[SessionView]:
+        """Return the sessions with the newest messages, newest first."""
+        client = self._scripts.client
+        newest = await self._scripts.call(
+            lambda: client.zrevrange(keys.SESSIONS, 0, limit - 1), deadline=boottime() + LOOK_S
+        )
+        views = [await self.view(sid.decode()) for sid in newest]
+        return [view for view in views if view is not None]
+
+    async def view(self, sid: str) -> SessionView | None:
+        """Return one session; None if nothing is known of it any more."""
+        client = self._scripts.client
+
+        async def look() -> list[dict[bytes, bytes] | dict[str, str] | int | float | None]:
+            pipeline = client.pipeline(transaction=True)
+            pipeline.hgetall(keys.state(sid))
+            pipeline.xlen(keys.inbound(sid))
+            pipeline.zscore(keys.SESSIONS, sid)
+            pipeline.hgetall(keys.session_map(sid))
+            return list(await pipeline.execute())
+
+        raw, waiting, last, session_ids = await self._scripts.call(
+            look, deadline=boottime() + LOOK_S
+        )
+        if not raw:
+            return None
+        state = {name.decode(): value.decode() for name, value in raw.items()}
+        return SessionView(
+            sid=sid,
+            key=SessionKey.parse(state["key"]),
+            state=state.get("state", "idle"),
+            waiting=waiting,
+            last_message_ms=int(last or 0),
+            last_entry=state.get("last"),
+            worker=state.get("worker"),
+            turn=state.get("turn"),
+            phase=state.get("phase"),
+            session_ids={name.decode(): value.decode() for name, value in session_ids.items()},
+        )
+
+    async def find(self, text: str) -> str:
+        """Return the id of the session that `text` names: its key, or the start of its id.
+
+        Raises `UnknownSession` if none fits, or more than one.
+        """
+        if "/" in text:
+            try:
+                return SessionKey.parse(text).sid
+            except ValueError:
+                raise UnknownSession(
+                    f"{text!r} is no session: `remoteclaw sessions list` shows those there are."
+                ) from None
+        if re.fullmatch("[0-9a-f]{32}", text):
+            return text
+        client = self._scripts.client
+        found = set()
+        if re.fullmatch("[0-9a-f]{4,31}", text):
+            async for sid, _score in client.zscan_iter(keys.SESSIONS, match=f"{text}*", count=1000):
+                found.add(sid.decode())
+        if len(found) == 1:
+            return str(found.pop())
+        problem = f"fits {len(found)} sessions" if found else "is no session"
+        raise UnknownSession(
+            f"{text!r} {problem}: `remoteclaw sessions list` shows those there are."
+        )
+
+    async def stop(self, sid: str) -> int:
+        """Stop all that the session has accepted so far; return how many entries that concerns.
+
+        It is durable: a worker that takes the session later stops them too.
+        0 means that there was nothing to stop, or that it finished first.
+        """
+        return int(
+            await self._scripts.run(
+                "stop",
+                [keys.state(sid), keys.inbound(sid)],
+                [keys.stop_channel(sid)],
+                deadline=boottime() + LOOK_S,
+            )
+        )
+
+
+class LeasedSessionMap:
+    """The bridge's session map, kept in Redis under a session's lease."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    async def get(self, name: str) -> str | None:
+        """Return the CLI's session id for a runtime and workspace."""
+        return self._lease.session_ids.get(name)
+
+    async def set(self, name: str, session_id: str) -> None:
+        """Keep it for 7 days."""
+        await self._lease.remember(name, session_id)
+
+    async def delete(self, name: str) -> None:
+        """Drop it: the CLI no longer knows it."""
+        await self._lease.remember(name, None)

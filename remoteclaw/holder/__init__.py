@@ -1,0 +1,6 @@
+"""The program that keeps one agent process alive, and the client that drives it.
+
+`program.py` is a process of its own, started by exec; it imports nothing of ours and little of the
+standard library, because every agent that starts waits for it.
+`client.py` is what a drain uses.
+"""

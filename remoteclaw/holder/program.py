@@ -1,0 +1,454 @@
+"""Holds one agent CLI: starts it, hands its pipes over, keeps it warm, ends its whole tree.
+
+`main()` runs in `python -I -S` with a connected unix socket as standard input, whose other end is
+the first client.
+The holder is the subreaper of everything that the CLI starts, so nothing can leave its tree; it
+ends that tree when beats stop coming, when a client's connection ends without PARK, when a parked
+agent's time is over, or when the process that keeps the lifeline is gone.
+
+Only modules of C are imported: `import socket, signal, json` would double the 9 ms that a cold
+start pays for the holder.
+
+The wire, version 1.  Every message is one line, for some followed by a body of stated length:
+
+    client                                    holder
+    START 1 <bytes>\\n<fields>                 HELLO 1 pipes <pid> <state bytes> <output bytes>\\n…
+                                                 with the CLI's stdin, stdout and stderr attached
+                                              or FAILED <errno> <what>
+    BEAT <deadline>
+    PARK <epoch> <seconds> <bytes>\\n<state>   PARKED
+    END                                       ENDED
+    ATTACH 1 <epoch> <key> <deadline>         HELLO …, GONE or DENIED
+                                              EXIT <status> when the CLI ended by itself
+
+A deadline is in seconds of CLOCK_BOOTTIME, which goes on while a laptop sleeps.
+"""
+
+import _signal  # the signal module wraps it in enums, 4 ms
+import _socket
+import ctypes
+import os
+import select
+import time
+from _operator import _compare_digest  # hmac.compare_digest without importing hmac
+
+PROTOCOL = "1"
+#: What a parked CLI may print before it is ended, in bytes; a quiet CLI prints nothing.
+RING_BYTES = 1024 * 1024
+#: The most of a START or PARK body that is accepted, in bytes: a system prompt is not part of it.
+BODY_BYTES = 8 * 1024 * 1024
+#: How long the tree may take to end by itself after SIGTERM, in seconds; claude needs 0.1.
+GRACE_S = 1.0
+#: How often deadlines are looked at, in seconds: poll()'s own timeout does not count suspend.
+TICK_S = 1.0
+#: How long an unknown peer may take to say who it is, in seconds.
+HANDSHAKE_S = 5.0
+
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+def now():
+    """Return seconds that also count the time a machine was suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Peer:
+    """One connected client: a socket, what arrived on it, and since when."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.since = now()
+        self.buffer = b""
+        self.is_closed = False
+
+    def receive(self):
+        """Read what there is; remember when the other side has gone."""
+        try:
+            data = self.sock.recv(262144)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self.is_closed = not data
+        self.buffer += data
+        if len(self.buffer) > BODY_BYTES + 4096:
+            self.is_closed = True
+
+    def take(self):
+        """Return the next complete message as (words, body), or None."""
+        head, newline, rest = self.buffer.partition(b"\n")
+        if not newline:
+            return None
+        words = head.decode("ascii", "replace").split()
+        size = 0
+        if words and words[0] in ("START", "PARK"):
+            size = int(words[-1]) if words[-1].isdigit() else BODY_BYTES + 1
+            if size > BODY_BYTES:
+                self.is_closed = True
+                return None
+            if len(rest) < size:
+                return None
+        self.buffer = rest[size:]
+        return words or [""], rest[:size]
+
+    def send(self, data, descriptors=()):
+        """Send everything, with the descriptors attached to the first byte."""
+        ancillary = []
+        if descriptors:
+            numbers = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
+            ancillary = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, numbers)]
+        self.sock.settimeout(HANDSHAKE_S)
+        try:
+            while data:
+                data = data[self.sock.sendmsg([data], ancillary) :]
+                ancillary = []
+        except OSError:
+            self.is_closed = True
+        finally:
+            self.sock.setblocking(False)
+
+
+class Holder:
+    """The agent's state: attached to one client, or parked, until it ends."""
+
+    def __init__(self, starter, fields):
+        key, path, run_dir, lifeline, cwd, epoch, deadline, argc, *rest = fields
+        self.key, self.path, self.run_dir = key, path, run_dir
+        self.epoch, self.deadline = int(epoch), float(deadline)
+        self.attached, self.strangers = starter, []
+        self.state, self.ring = b"", bytearray()
+        self.lifeline = self.open_lifeline(lifeline)
+        self.listener = self.listen()
+        self.wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        _signal.set_wakeup_fd(wake_write)
+        _signal.signal(_signal.SIGCHLD, lambda *_: None)
+        self.argv, self.environment = rest[: int(argc)], rest[int(argc) :]
+        # Strays carry this mark: if the holder is killed, others recognise what it leaves behind.
+        self.environment.append(b"REMOTECLAW_HOLDER=%d:%s" % (os.getpid(), start_time("self")))
+        self.cwd = cwd
+        self.status = self.cli = None
+
+    def open_lifeline(self, path):
+        """Open the FIFO whose writer must stay alive; None when the operator set none."""
+        if not path:
+            return None
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.read(descriptor, 1)  # b"" at once when nobody has it open for writing
+        except BlockingIOError:
+            return descriptor
+        except OSError:
+            pass
+        raise SystemExit("the process that started this agent's worker is gone")
+
+    def listen(self):
+        """Return the listening socket, which only this user can reach."""
+        previous = os.umask(0o177)
+        try:
+            listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+            listener.bind(self.path)
+        finally:
+            os.umask(previous)
+        listener.listen(8)
+        listener.setblocking(False)
+        return listener
+
+    def start(self):
+        """Start the CLI in its own session with three pipes; answer the starter."""
+        child_in, self.stdin = os.pipe2(os.O_CLOEXEC)
+        self.stdout, child_out = os.pipe2(os.O_CLOEXEC)
+        self.stderr, child_err = os.pipe2(os.O_CLOEXEC)
+        failure_read, failure_write = os.pipe2(os.O_CLOEXEC)
+        holder = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.become_agent(holder, (child_in, child_out, child_err))
+            except OSError as error:
+                os.write(failure_write, b"%d" % error.errno)
+            os._exit(127)
+        for descriptor in (child_in, child_out, child_err, failure_write):
+            os.close(descriptor)
+        failure = os.read(failure_read, 16)
+        os.close(failure_read)
+        if failure:
+            self.leave(self.attached, b"FAILED " + failure + b"\n")
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(descriptor, False)
+        self.cli = pid
+        self.hello()
+
+    def become_agent(self, holder, pipes):
+        """Turn this forked child into the CLI; raises OSError when that can't be done."""
+        os.setsid()
+        prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # the holder itself may be killed
+        if os.getppid() != holder:
+            os._exit(0)
+        for target, source in enumerate(pipes):
+            os.dup2(source, target)
+        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them; children don't
+            _signal.signal(number, _signal.SIG_DFL)
+        os.chdir(self.cwd)
+        variables = dict(pair.split(b"=", 1) for pair in self.environment)
+        os.execve(self.argv[0], self.argv, variables)
+
+    def hello(self):
+        """Hand the pipes over, with what the last client left and the CLI said since."""
+        head = f"HELLO {PROTOCOL} pipes {self.cli} {len(self.state)} {len(self.ring)}\n"
+        body = head.encode() + self.state + bytes(self.ring)
+        self.attached.send(body, (self.stdin, self.stdout, self.stderr))
+        self.ring.clear()
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def run(self):
+        """Serve clients until the agent has to end."""
+        while True:
+            self.wait()
+            self.reap()
+            self.accept()
+            if self.attached:
+                self.serve()
+            for stranger in list(self.strangers):
+                self.meet(stranger)
+            if not self.attached:
+                self.collect()
+            if now() > self.deadline:
+                self.end()
+            self.check_lifeline()
+
+    def wait(self):
+        """Sleep until something happens, a second at most."""
+        poll = select.poll()
+        peers = [*self.strangers, *([self.attached] if self.attached else [])]
+        for readable in (self.wake_read, self.listener, *(peer.sock for peer in peers)):
+            poll.register(readable, select.POLLIN)
+        if self.lifeline is not None:
+            poll.register(self.lifeline, 0)  # POLLHUP is always reported
+        if not self.attached:
+            poll.register(self.stdout, select.POLLIN)
+            poll.register(self.stderr, select.POLLIN)
+        poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
+
+    def reap(self):
+        """Collect ended children; when the CLI is among them, report it and end the rest."""
+        try:
+            while os.read(self.wake_read, 512):
+                pass
+        except BlockingIOError:
+            pass
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
+                if pid == self.cli:
+                    self.status = os.waitstatus_to_exitcode(status)
+        except ChildProcessError:
+            pass
+        if self.status is not None:
+            if self.attached:
+                self.attached.send(b"EXIT %d\n" % self.status)
+            self.end()
+
+    def accept(self):
+        """Take new connections of this user; everybody else's are closed."""
+        try:
+            descriptor, _ = self.listener._accept()
+        except OSError:
+            return
+        sock = _socket.socket(fileno=descriptor)
+        credentials = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+        if int.from_bytes(credentials[4:8], "little") != os.getuid():
+            sock.close()
+            return
+        sock.setblocking(False)
+        self.strangers.append(Peer(sock))
+
+    def serve(self):
+        """Obey the attached client; without PARK, its end is the agent's end."""
+        peer = self.attached
+        peer.receive()
+        while message := peer.take():
+            words, body = message
+            if words[0] == "BEAT":
+                self.deadline = float(words[1])
+            elif words[0] == "PARK" and int(words[1]) == self.epoch:
+                self.state = body
+                self.deadline = now() + float(words[2])
+                self.attached = None
+                for descriptor in (self.stdout, self.stderr):
+                    os.set_blocking(descriptor, False)  # shared with whoever had them
+                peer.send(b"PARKED\n")
+                self.strangers.append(peer)  # it may attach again: a message came meanwhile
+                return
+            elif words[0] == "END":
+                self.end(tell=peer)
+        if peer.is_closed:
+            self.end()
+
+    def meet(self, stranger):
+        """Let a client attach (or end the agent) if it has the key."""
+        stranger.receive()
+        message = stranger.take()
+        if message:
+            words, _ = message
+            known = len(words) > 3 and _compare_digest(words[3].encode(), self.key)
+            if (
+                words[0] != "ATTACH"
+                or words[1] != PROTOCOL
+                or not known
+                or int(words[2]) < self.epoch
+            ):
+                stranger.send(b"DENIED\n")
+                stranger.is_closed = True
+            elif self.attached:
+                # A descriptor that was handed out can't be taken back: the older client, frozen
+                # perhaps, may yet write to the CLI. So the CLI goes; the newcomer starts another.
+                self.end(tell=stranger, word=b"GONE\n")
+            else:
+                self.epoch, self.deadline = int(words[2]), float(words[4])
+                self.strangers.remove(stranger)
+                self.attached = stranger
+                self.hello()
+                return
+        if stranger.is_closed or now() > stranger.since + HANDSHAKE_S:
+            stranger.sock.close()
+            self.strangers.remove(stranger)
+
+    def collect(self):
+        """Keep what a parked CLI prints for whoever attaches; end it when it prints too much."""
+        for descriptor in (self.stdout, self.stderr):
+            try:
+                data = os.read(descriptor, 65536)
+            except BlockingIOError:
+                continue
+            if not data:  # it closed its own output: nobody could ever hear it again
+                self.end()
+            if descriptor == self.stdout:  # errors are read so that the CLI doesn't block on them
+                self.ring += data
+        if len(self.ring) > RING_BYTES:
+            self.end()
+
+    def check_lifeline(self):
+        """End the agent when the process at the other end of the lifeline is gone."""
+        if self.lifeline is None:
+            return
+        try:
+            if not os.read(self.lifeline, 1):
+                self.end()
+        except BlockingIOError:
+            pass
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def end(self, tell=None, word=b"ENDED\n"):
+        """End the CLI and all that it started: ask, then insist; then leave for good."""
+        signal_all(descendants(os.getpid()), _signal.SIGTERM)
+        patience = now() + GRACE_S
+        while now() < patience and has_children():
+            time.sleep(0.005)
+        while has_children():
+            tree = descendants(os.getpid())
+            signal_all(tree, _signal.SIGSTOP)  # all stopped first, none can fork away
+            signal_all(tree, _signal.SIGKILL)
+            time.sleep(0.005)
+        self.leave(tell, word)
+
+    def leave(self, tell=None, word=b""):
+        """Remove the run directory, say goodbye, and exit."""
+        remove_tree(os.fsdecode(self.run_dir))
+        if tell:
+            tell.send(word)
+        os._exit(0)
+
+
+def prctl(option, value):
+    """Call prctl(2), which the standard library lacks."""
+    ctypes.CDLL(None).prctl(option, int(value), 0, 0, 0)
+
+
+def start_time(pid):
+    """Return when a process started, in clock ticks since boot: with its pid, its identity."""
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[19]
+
+
+def signal_all(pids, number):
+    """Send one signal to every process that is still there and ours."""
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass
+
+
+def has_children():
+    """Reap what has ended and say whether any descendant is left (a subreaper inherits all)."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def descendants(root):
+    """Return every process below `root`, from /proc."""
+    parents = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            parents.setdefault(int(fields[1]), []).append(int(name))
+    found, queue = [], [root]
+    while queue:
+        children = parents.get(queue.pop(), [])
+        found += children
+        queue += children
+    return found
+
+
+def remove_tree(path):
+    """Remove a directory and what is in it, following no links."""
+    try:
+        for entry in os.scandir(path):
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(entry.path)
+            else:
+                os.unlink(entry.path)
+        os.rmdir(path)
+    except OSError:
+        pass
+
+
+def main():
+    """Read the launch data, start the agent and hold it."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _signal.signal(_signal.SIGTERM, leave_on_signal)
+    _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)
+    starter = Peer(_socket.socket(fileno=os.dup(0)))
+    os.set_inheritable(starter.sock.fileno(), False)
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    starter.sock.settimeout(HANDSHAKE_S)
+    while not (message := starter.take()):
+        starter.receive()
+        if starter.is_closed:
+            raise SystemExit("no launch data arrived")
+    starter.sock.setblocking(False)
+    _, body = message
+    holder = Holder(starter, body.split(b"\0"))
+    try:
+        holder.start()
+        holder.run()
+    finally:  # whatever goes wrong in here, the agent must not outlive it
+        holder.end()
+
+
+def leave_on_signal(number, _frame):
+    """End like an error does, so that the agent's tree is ended first."""
+    raise SystemExit(128 + number)

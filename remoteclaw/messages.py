@@ -1,0 +1,402 @@
+"""The vocabulary: the dozen types that everything else speaks.
+
+Messages that cross a process boundary are pydantic models; what lives inside one process is a
+frozen dataclass.
+"""
+
+import hashlib
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+from urllib.parse import quote, unquote
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from remoteclaw.errors import ErrorCategory, MessageRefused
+
+__all__ = [
+    "AgentDeliveryResult",
+    "AgentEvent",
+    "AgentRunResult",
+    "AgentUsage",
+    "ChannelMessage",
+    "DoneEvent",
+    "Entry",
+    "ErrorEvent",
+    "McpServerConfig",
+    "McpSideEffects",
+    "NoticeEvent",
+    "ReplyPayload",
+    "SentTarget",
+    "SessionKey",
+    "TextEvent",
+    "TextResetEvent",
+    "ThinkingEvent",
+    "ToolResultEvent",
+    "ToolUseEvent",
+    "Turn",
+]
+
+#: The largest text that is accepted, in bytes of UTF-8.
+#: Every CLI that was measured takes prompts of 300 KB; chat platforms stop far below.
+MAX_TEXT_BYTES = 512 * 1024
+
+#: The longest id that is accepted, in characters: platforms stay below 256.
+MAX_ID_CHARS = 512
+
+
+# ---------------------------------------------------------------------------------------------
+# What comes in
+
+
+class ChannelMessage(BaseModel):
+    """One message of a chat, in the same form for every platform.
+
+    The field names follow the platforms' own ideas: `provider` is the kind of channel (console,
+    telegram), `account` the bot or login that received the message, `channel_id` the chat,
+    `from_` the sender's immutable id, `thread_id` a thread of the chat, and `reply_to_id` a
+    message that is quoted (which is not a thread).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    id: str
+    text: str
+    from_: str = Field(alias="from")
+    channel_id: str
+    provider: str
+    account: str = "default"
+    timestamp: int
+    """When it was sent, in milliseconds since 1970 UTC."""
+    thread_id: str | None = None
+    reply_to_id: str | None = None
+    user_name: str | None = None
+    timezone: str | None = None
+    """The sender's IANA time zone, where the channel knows it."""
+
+    @classmethod
+    def checked(cls, **fields: Any) -> Self:
+        """Return the message, or raise `MessageRefused` with one sentence that says why not."""
+        try:
+            return cls(**fields)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]).rstrip("_") or "message"
+            why = first["msg"].removeprefix("Value error, ")
+            raise MessageRefused(f"The message was refused: {where} {why}.") from None
+
+    @field_validator("id", "from_", "channel_id", "provider", "account", "thread_id", "reply_to_id")
+    @classmethod
+    def _check_id(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not value:
+            raise ValueError("is empty")
+        if len(value) > MAX_ID_CHARS:
+            raise ValueError(f"has {len(value)} characters; an id has {MAX_ID_CHARS} at most")
+        for character in value:
+            # Cc: NUL, newline, escape. Cs: half of a UTF-16 pair, which can't be stored as UTF-8.
+            if unicodedata.category(character) in ("Cc", "Cs"):
+                raise ValueError(f"contains U+{ord(character):04X}, which no id may contain")
+        return value
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _check_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        # A lone surrogate can't be stored; losing one broken character beats losing the message.
+        value = value.encode("utf-8", "replace").decode("utf-8")
+        if not value.strip():
+            raise ValueError("is empty")
+        size = len(value.encode())
+        if size > MAX_TEXT_BYTES:
+            raise ValueError(
+                f"has {size:,} bytes; the limit is {MAX_TEXT_BYTES:,}: send it as a file"
+            )
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Who talks to which agent, and where: one conversation.
+
+    Its text ends with the `channel:user:thread` that agents see, scoped by agent, provider and
+    account.
+    """
+
+    agent: str
+    provider: str
+    account: str
+    channel_id: str
+    user: str
+    thread: str | None = None
+
+    @classmethod
+    def of(cls, message: ChannelMessage, *, agent: str) -> Self:
+        """Return the key of the conversation that a message belongs to."""
+        return cls(
+            agent=agent,
+            provider=message.provider,
+            account=message.account,
+            channel_id=message.channel_id,
+            user=message.from_,
+            thread=message.thread_id,
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the key whose `str()` is `text`; raises ValueError on anything else."""
+        agent, provider, account, rest = text.split("/")
+        channel_id, user, thread = rest.split(":")
+        return cls(
+            agent=unquote(agent),
+            provider=unquote(provider),
+            account=unquote(account),
+            channel_id=unquote(channel_id),
+            user=unquote(user),
+            thread=None if thread == "_" else unquote(thread),
+        )
+
+    def __str__(self) -> str:
+        """Return the key as text; `parse()` reads it."""
+        scope = "/".join(_encode(part) for part in (self.agent, self.provider, self.account))
+        return f"{scope}/{self.conversation}"
+
+    @property
+    def conversation(self) -> str:
+        """`channel:user:thread`, with `_` for no thread."""
+        thread = "_" if self.thread is None else _encode(self.thread)
+        return f"{_encode(self.channel_id)}:{_encode(self.user)}:{thread}"
+
+    @property
+    def sid(self) -> str:
+        """128 bits of hash as 32 hexadecimal digits: the session's name in keys, paths and logs."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:32]
+
+
+def _encode(part: str) -> str:
+    # "_" alone means "no thread", so a thread that is really called "_" is written %5F.
+    return "%5F" if part == "_" else quote(part, safe="")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a session's inbound stream: something that makes the session take a turn."""
+
+    id: str
+    """The stream id, "milliseconds-sequence" of Redis' clock."""
+    message: ChannelMessage
+    deliver: Literal["channel", "caller"] = "channel"
+    """Where the reply goes: on the channel's reply stream, or to whoever waits for the outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the agent is asked in one go: a list of entries, never joined text."""
+
+    session: SessionKey
+    entries: tuple[Entry, ...]
+    attempt: int = 1
+    """1 for the first time this batch runs; more after a crash."""
+    was_interrupted: bool = False
+    """True when an earlier attempt reached the agent: it may have done part of the work."""
+
+    @property
+    def id(self) -> str:
+        """The stream id of the first entry; stays the same over all attempts."""
+        return self.entries[0].id
+
+    @property
+    def reference(self) -> str:
+        """The id that people see and that `remoteclaw sessions trace` takes."""
+        return f"{self.session.sid[:8]}-{self.id}"
+
+
+# ---------------------------------------------------------------------------------------------
+# What an agent says
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUsage:
+    """Tokens of one turn."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunResult:
+    """What one turn of an agent came to."""
+
+    text: str = ""
+    session_id: str | None = None
+    """The CLI's own id of the conversation, with which it can be resumed."""
+    duration_ms: int = 0
+    usage: AgentUsage = field(default_factory=AgentUsage)
+    aborted: bool = False
+    total_cost_usd: float | None = None
+    """This turn's cost in US dollars, where the CLI knows it."""
+    num_turns: int | None = None
+    """Model requests that the turn took, where the CLI counts them."""
+    stop_reason: str | None = None
+    error_subtype: str | None = None
+    """The category of the failure, with `context_window` for an overflow; none on success."""
+    permission_denials: tuple[str, ...] = ()
+    """Names of the tools that the agent wanted and was not allowed to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextEvent:
+    """More of the assistant's answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextResetEvent:
+    """The last `chars` characters of text were withdrawn; what follows replaces them.
+
+    A CLI whose stream broke asks again without streaming and then reports the whole text.
+    """
+
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEvent:
+    """More of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseEvent:
+    """The agent starts to use a tool."""
+
+    tool_name: str
+    tool_id: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultEvent:
+    """A tool came back."""
+
+    tool_id: str
+    output: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeEvent:
+    """Something the person should know while they wait; not part of the answer."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """The turn failed. `detail` is what the CLI said, for logs and operators only."""
+
+    category: ErrorCategory
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class DoneEvent:
+    """The turn is over: exactly one, always the last."""
+
+    result: AgentRunResult
+
+
+AgentEvent = (
+    TextEvent
+    | TextResetEvent
+    | ThinkingEvent
+    | ToolUseEvent
+    | ToolResultEvent
+    | NoticeEvent
+    | ErrorEvent
+    | DoneEvent
+)
+
+
+# ---------------------------------------------------------------------------------------------
+# What goes out
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyPayload:
+    """One message for the chat."""
+
+    text: str
+    index: int = 0
+    """Its place among the turn's messages, from 0."""
+    is_error: bool = False
+    delivered: bool = False
+    """True once a callback took it: whoever reads the result must not send it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentTarget:
+    """Where a messaging tool sent something during a turn."""
+
+    tool: str
+    provider: str
+    account_id: str | None = None
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpSideEffects:
+    """What the turn's tools did besides answering."""
+
+    sent_texts: tuple[str, ...] = ()
+    sent_media_urls: tuple[str, ...] = ()
+    sent_targets: tuple[SentTarget, ...] = ()
+    cron_adds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDeliveryResult:
+    """What `ChannelBridge.handle()` returns."""
+
+    payloads: tuple[ReplyPayload, ...]
+    run: AgentRunResult
+    mcp: McpSideEffects
+    error: str | None = None
+    """What the CLI or RemoteClaw said about a failure, for logs; people read the payloads."""
+    error_category: ErrorCategory | None = None
+
+
+class McpServerConfig(BaseModel):
+    """An MCP server that the agent gets: a program to start (stdio) or an address (HTTP)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    command: str | None = None
+    """The program to start."""
+    args: tuple[str, ...] = ()
+    """Its arguments. Everybody on the machine can read them: no secrets here."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables added to its environment."""
+    url: str | None = None
+    """The address of a server that runs already."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Headers sent with every request, such as a token."""
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return value
+
+    def model_post_init(self, _context: Any) -> None:
+        """Refuse a server that is neither or both."""
+        if (self.command is None) == (self.url is None):
+            raise ValueError("needs either a command or a url")

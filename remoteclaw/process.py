@@ -1,0 +1,155 @@
+"""Starting, signalling and sweeping processes: beside the holder, the one place that does."""
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+__all__ = [
+    "become",
+    "die_with_parent",
+    "end_strays",
+    "identity",
+    "is_alive",
+    "read_output",
+    "spawn",
+    "stop",
+]
+
+_PR_SET_PDEATHSIG = 1
+#: Looked up once: between fork and exec nothing should have to be found.
+_prctl = ctypes.CDLL(None).prctl
+#: What a holder writes into the environment of everything it starts: its pid and start time.
+MARK = b"REMOTECLAW_HOLDER="
+
+
+async def spawn(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    log: Path,
+    death_signal: signal.Signals,
+    keep: Sequence[int] = (),
+) -> asyncio.subprocess.Process:
+    """Start a process that gets `death_signal` when we die, however we die.
+
+    What it prints is appended to `log`, which only this user can read.
+    It is its own process group, so that a Ctrl-C at the terminal reaches us alone.
+    """
+    parent = os.getpid()
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            pass_fds=keep,
+            process_group=0,
+            preexec_fn=lambda: die_with_parent(parent, death_signal),
+        )
+    finally:
+        os.close(descriptor)
+
+
+async def stop(process: asyncio.subprocess.Process, *, patience_s: float) -> None:
+    """Ask a process to end, and make it end when it hasn't within `patience_s` seconds."""
+    for number, seconds in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 10.0)):
+        if process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await process.wait()
+
+
+def become(argv: Sequence[str], env: Mapping[str, str]) -> None:
+    """Replace this process; raises OSError if that program can't be executed."""
+    os.execvpe(argv[0], list(argv), dict(env))
+
+
+def read_output(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
+    """Return what a short command prints on standard output; None if it fails or takes too long."""
+    try:
+        result = subprocess.run(
+            argv,
+            env=env,
+            timeout=timeout_s,
+            check=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return result.stdout
+
+
+def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Let the kernel send us `number` when our parent dies; exit if it has died already."""
+    _prctl(_PR_SET_PDEATHSIG, int(number), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def identity() -> str:
+    """Return a name for this process that no other process on this host will ever have."""
+    return f"pid {os.getpid()} {_namespace()} {_start_time(os.getpid())}"
+
+
+def is_alive(name: str) -> bool:
+    """Whether a process with that `identity()` runs; true where that can't be told from here."""
+    _, pid, namespace, started = name.split()
+    return namespace != _namespace() or _start_time(int(pid)) == started
+
+
+def _namespace() -> str:
+    """Return which process ids are meant: containers on one host have their own."""
+    return str(os.stat("/proc/self/ns/pid").st_ino)
+
+
+def _start_time(pid: int) -> str | None:
+    """Return when a process started, in ticks since boot; None if it is gone or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] == "Z" else fields[19]
+
+
+def end_strays() -> int:
+    """Kill what holders left behind that were themselves killed; return how many processes.
+
+    A holder is the subreaper of its agent's tree and leaves nothing, unless it gets a SIGKILL.
+    Then what carries its mark has no owner any more.
+    """
+    strays = [pid for pid, mark in _marked() if not _holder_lives(mark)]
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # all stopped first, so that none can fork away
+        for pid in strays:
+            with contextlib.suppress(OSError):
+                os.kill(pid, number)
+    return len(strays)
+
+
+def _marked() -> Iterator[tuple[int, bytes]]:
+    """Yield every process of ours with a holder's mark in its environment."""
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            for variable in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+                if variable.startswith(MARK):
+                    yield int(name), variable.removeprefix(MARK)
+                    break
+
+
+def _holder_lives(mark: bytes) -> bool:
+    pid, _, started = mark.decode("ascii", "replace").partition(":")
+    return pid.isdigit() and _start_time(int(pid)) == started

@@ -1,0 +1,232 @@
+"""The seams: what the parts expect of each other, and nothing of how it is done.
+
+Each implementation of a seam passes the same suite in `tests/contracts`.
+"""
+
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from remoteclaw.messages import (
+    AgentEvent,
+    McpServerConfig,
+    ReplyPayload,
+    ToolResultEvent,
+)
+
+__all__ = [
+    "AgentPipes",
+    "AgentProcess",
+    "AgentSpec",
+    "Agents",
+    "BridgeCallbacks",
+    "ChannelAdapter",
+    "Launch",
+    "Runtime",
+    "SessionMap",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """What an agent process has to be like: fixed at its start, compared at every turn."""
+
+    runtime: str
+    command: tuple[str, ...]
+    """The program, as an absolute path, and its first arguments."""
+    workspace: str
+    env: Mapping[str, str]
+    """The whole environment that the process gets."""
+    system_prompt: str
+    model: str | None = None
+    permissions: str = "ask"
+    inherit_mcp: bool = True
+    mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=dict)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of it all and of the program: a warm agent with another one is restarted."""
+        try:
+            program = Path(self.command[0]).stat()
+            version = (program.st_ino, program.st_size, program.st_mtime_ns)
+        except OSError:
+            version = (0, 0, 0)
+        servers = {name: server.model_dump() for name, server in self.mcp_servers.items()}
+        parts = (
+            *(self.runtime, self.command, version, self.workspace, dict(self.env)),
+            *(self.system_prompt, self.model, self.permissions, self.inherit_mcp, servers),
+        )
+        data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to execute an agent CLI. Secrets are in `env`, never in `argv`."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    session_id: str | None
+    """The id of the conversation that this process will have, where we choose it."""
+
+
+class AgentPipes(Protocol):
+    """A running CLI, as a stream of lines each way."""
+
+    async def read(self) -> bytes | None:
+        """Return the next line that the CLI printed, without its end; None when it has ended."""
+
+    async def write(self, line: bytes) -> None:
+        """Send one line; a CLI that has ended is noticed by `read()`, not here."""
+
+    def take_unread(self) -> list[bytes]:
+        """Return the lines that have arrived and were not read, without waiting."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything that arrived was read, to the end of a line."""
+
+    def last_errors(self) -> str:
+        """Return the end of what the CLI printed on standard error, for logs."""
+
+
+class AgentProcess(Protocol):
+    """A CLI that is ready for turns: one conversation, one turn at a time."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The CLI's own id of the conversation."""
+
+    def turn(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+        """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
+
+    async def interrupt(self) -> None:
+        """Stop the running turn, which then ends with `aborted`; without one, do nothing."""
+
+    def parked_state(self) -> dict[str, Any] | None:
+        """Return what the next driver must know, or None if the agent can't be parked now."""
+
+
+class Runtime(Protocol):
+    """One kind of agent CLI: its launch line, its handshake, its translation of messages."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the configuration."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The program's usual name, looked for on PATH, and its first arguments."""
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of RemoteClaw's environment that this CLI needs."""
+
+    def launch(self, spec: AgentSpec, *, session_id: str | None) -> Launch:
+        """Return how to start it, resuming a conversation if its id is given."""
+
+    async def connect(
+        self,
+        pipes: AgentPipes,
+        spec: AgentSpec,
+        *,
+        session_id: str | None,
+        parked_state: Mapping[str, Any] | None,
+        run_dir: Path,
+    ) -> AgentProcess:
+        """Take over a CLI: one just started, or one that another driver left with this state."""
+
+
+class Agents(Protocol):
+    """Where the bridge gets its agent from: a warm one that fits, or a new one."""
+
+    async def obtain(self, spec: AgentSpec, *, session_id: str | None) -> AgentProcess:
+        """Return an agent of this spec that continues this conversation.
+
+        Raises `AgentUnavailable` when none can be started.
+        """
+
+    async def discard(self) -> None:
+        """End the current agent's whole tree."""
+
+    @property
+    def description(self) -> str:
+        """How the current agent came, in words for people who trace a turn."""
+
+    @property
+    def run_dir(self) -> Path:
+        """The current agent's own directory, private to it and removed when it ends."""
+
+
+class SessionMap(Protocol):
+    """Remembers the CLIs' own session ids of one session."""
+
+    async def get(self, name: str) -> str | None:
+        """Return the id kept under a runtime and workspace."""
+
+    async def set(self, name: str, session_id: str) -> None:
+        """Keep an id for 7 days from now."""
+
+    async def delete(self, name: str) -> None:
+        """Forget an id that the CLI no longer knows."""
+
+
+class Deliverable(Protocol):
+    """A reply as adapters see it."""
+
+    @property
+    def sid(self) -> str:
+        """The session that it belongs to."""
+
+    @property
+    def turn(self) -> str:
+        """The turn that it answers."""
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt at the turn said it."""
+
+    @property
+    def index(self) -> int:
+        """Its place among the turn's messages, from 0."""
+
+    @property
+    def text(self) -> str:
+        """What to send; nothing, if it only says that the turn is over."""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it reports a failure."""
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """With a turn's last message, the entries that the turn answers."""
+
+
+class ChannelAdapter(Protocol):
+    """One account on one chat platform."""
+
+    async def deliver(self, reply: Deliverable) -> None:
+        """Send one message; when this returns, the platform has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeCallbacks:
+    """What to call while a turn runs, in the order of the agent's output. All are optional."""
+
+    on_partial_reply: Callable[[ReplyPayload], Awaitable[None]] | None = None
+    """A message of the answer is complete and more follows."""
+    on_block_reply: Callable[[ReplyPayload], Awaitable[None]] | None = None
+    """The last message of the answer, or a message about an error."""
+    on_tool_result: Callable[[ToolResultEvent], Awaitable[None]] | None = None
+    """A tool came back; it is no part of the answer."""
+    on_thinking: Callable[[str], None] | None = None
+    """More of the model's reasoning; not awaited."""
+    on_live_text: Callable[[int, str], None] | None = None
+    """The message with this index as far as it has come; not awaited."""
+    on_phase: Callable[[str, str], Awaitable[None]] | None = None
+    """The attempt reached a phase (spawned, output, tool), with a word about how."""

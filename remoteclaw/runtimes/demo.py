@@ -1,0 +1,106 @@
+"""The demo agent: a process like any other, which needs nothing installed and says what it is.
+
+`command` in the configuration may name another program that speaks the same few lines; see
+`demo_agent.py`.
+"""
+
+import sys
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from remoteclaw.errors import ErrorCategory, classify_error
+from remoteclaw.messages import (
+    AgentEvent,
+    AgentRunResult,
+    DoneEvent,
+    ErrorEvent,
+    TextEvent,
+    ToolResultEvent,
+    ToolUseEvent,
+)
+from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
+from remoteclaw.runtimes.environment import inherit
+
+__all__ = ["DemoProcess", "DemoRuntime"]
+
+COMMAND = (sys.executable, "-I", "-S", str(Path(__file__).with_name("demo_agent.py")))
+
+
+class DemoRuntime:
+    """How to start the demo agent."""
+
+    name = "demo"
+    command = COMMAND
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the common variables: the demo needs no others."""
+        return inherit(inherited)
+
+    def launch(self, spec: AgentSpec, *, session_id: str | None) -> Launch:
+        """Return the command line."""
+        known_id = session_id or str(uuid.uuid4())
+        argv = (*spec.command, "resume" if session_id else "start", known_id)
+        return Launch(argv=argv, env=spec.env, cwd=spec.workspace, session_id=known_id)
+
+    async def connect(
+        self,
+        pipes: AgentPipes,
+        spec: AgentSpec,
+        *,
+        session_id: str | None,
+        parked_state: Mapping[str, Any] | None,
+        run_dir: Path,
+    ) -> AgentProcess:
+        """Return the demo, which needs no handshake."""
+        return DemoProcess(pipes, (parked_state or {}).get("session_id", session_id))
+
+
+class DemoProcess:
+    """One demo agent."""
+
+    def __init__(self, pipes: AgentPipes, session_id: str | None) -> None:
+        self._pipes = pipes
+        self._is_busy = False
+        self.session_id = session_id
+
+    def parked_state(self) -> dict[str, Any] | None:
+        """Return the id; None in a turn or with something unread."""
+        if self._is_busy or not self._pipes.is_clean:
+            return None
+        return {"session_id": self.session_id}
+
+    async def turn(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+        """Ask the demo; yield what it says."""
+        self._is_busy = True
+        self._pipes.take_unread()
+        await self._pipes.write(orjson.dumps({"type": "turn", "prompt": prompt}))
+        text = ""
+        while (line := await self._pipes.read()) is not None:
+            message: dict[str, Any] = orjson.loads(line)
+            match message["type"]:
+                case "text":
+                    text += message["text"]
+                    yield TextEvent(message["text"])
+                case "tool_use":
+                    yield ToolUseEvent(message["name"], message["id"], message["input"])
+                case "tool_result":
+                    yield ToolResultEvent(message["id"], message["output"])
+                case "done":
+                    self._is_busy = False
+                    if error := message.get("error"):
+                        yield ErrorEvent(classify_error(error), error)
+                    aborted = bool(message.get("aborted"))
+                    yield DoneEvent(AgentRunResult(text, self.session_id, aborted=aborted))
+                    return
+        detail = f"the agent ended in mid-turn: {self._pipes.last_errors()}"
+        yield ErrorEvent(ErrorCategory.DIED, detail)
+        yield DoneEvent(AgentRunResult(text, self.session_id))
+
+    async def interrupt(self) -> None:
+        """Stop the running turn."""
+        if self._is_busy:
+            await self._pipes.write(b'{"type": "interrupt"}')

@@ -1,0 +1,156 @@
+"""The demo agent's program: an agent CLI without a model, for people who have none installed.
+
+It speaks one JSON object a line.
+In: `{"type": "turn", "prompt": …}` and `{"type": "interrupt"}`.
+Out: `text`, `tool_use`, `tool_result`, and exactly one `done` for each turn.
+Only the standard library is used: it runs as `python -I -S`, apart from everything of ours.
+"""
+
+import json
+import os
+import select
+import sys
+import time
+
+#: Seconds between two words: quick enough to wait for, slow enough to be seen.
+PAUSE_S = 0.004
+
+ABOUT = """\
+This is RemoteClaw's demo agent. **No model is behind it**: it answers with fixed words, so that \
+you can see how a message travels. Install an agent CLI, such as `claude`, and it takes my place.
+
+You wrote {count} characters, and this is message {number} of our conversation. \
+My one tool looked at my workspace and found this:
+
+```text
+{listing}
+```
+
+Send `slow` to watch me count and to stop me, `long` for an answer in several parts, `memory` for \
+what you said before, `fail` for a failure, or `crash` to see what happens when an agent dies."""
+
+
+class Interrupted(Exception):
+    """Raised when the person stops the turn."""
+
+
+class Demo:
+    """One conversation, kept in a file so that it survives this process."""
+
+    def __init__(self, session_id, is_resumed):
+        self.file = os.path.join(".demo-agent", f"{session_id}.json")
+        self.said = []
+        self.is_unknown = False
+        self.buffer = b""
+        try:
+            with open(self.file, encoding="utf-8") as file:
+                self.said = json.load(file)
+        except (OSError, ValueError):
+            self.is_unknown = is_resumed
+
+    def run(self):
+        """Answer until standard input ends."""
+        while (message := self.receive(None)) is not None:
+            if message.get("type") == "turn":
+                self.turn(str(message.get("prompt", "")))
+
+    def turn(self, prompt):
+        """Answer one message."""
+        if self.is_unknown:
+            say(type="done", error="No conversation found: the demo's file is gone")
+            return
+        # The first line is RemoteClaw's own, about who writes and when.
+        text = prompt.split("\n\n", 1)[-1] if prompt.startswith("[remoteclaw ") else prompt
+        self.remember(text)
+        try:
+            self.answer(text.strip())
+        except Interrupted:
+            say(type="done", aborted=True)
+        except Failure as failure:
+            say(type="done", error=str(failure))
+        else:
+            say(type="done")
+
+    def remember(self, text):
+        """Keep what was said, before it is answered: this process may not live so long."""
+        self.said.append(text)
+        os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
+        draft = self.file + ".new"
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(self.said, file)
+        os.replace(draft, self.file)
+
+    def answer(self, text):
+        """Do what the message asks for."""
+        word = text.lower()
+        if word == "slow":
+            for number in range(1, 61):
+                self.stream(f"{number} ")
+                self.pause(0.5)
+        elif word == "long":
+            for number in range(1, 41):
+                self.stream(f"## Part {number}\n\n" + "All work and no play. " * 12 + "\n\n")
+        elif word == "memory":
+            self.stream(
+                "You said before:\n\n" + ("\n".join(f"- {s}" for s in self.said[:-1]) or "-")
+            )
+        elif word == "fail":
+            self.stream("I try, and then… ")
+            raise Failure("the demo fails when asked to")
+        elif word == "crash":
+            self.stream("Goodbye… ")
+            os._exit(3)
+        else:
+            self.stream(ABOUT.format(count=len(text), number=len(self.said), listing=self.look()))
+
+    def look(self):
+        """Use the one tool."""
+        say(type="tool_use", id="look-1", name="list_workspace", input={"path": os.getcwd()})
+        names = sorted(name for name in os.listdir(".") if not name.startswith("."))[:10]
+        listing = "\n".join(names) or "(an empty directory)"
+        say(type="tool_result", id="look-1", output=listing)
+        return listing
+
+    def stream(self, text):
+        """Say a text word by word."""
+        words = text.split(" ")
+        for position, word in enumerate(words):
+            say(type="text", text=word if position == len(words) - 1 else word + " ")
+            self.pause(PAUSE_S)
+
+    def pause(self, seconds):
+        """Wait, and listen for an interrupt meanwhile."""
+        if (message := self.receive(seconds)) and message.get("type") == "interrupt":
+            raise Interrupted
+
+    def receive(self, seconds):
+        """Return the next message; {} when none comes in time, None at the end."""
+        until = None if seconds is None else time.monotonic() + seconds
+        while b"\n" not in self.buffer:
+            left = None if until is None else max(0, until - time.monotonic())
+            if not select.select([0], [], [], left)[0]:
+                return {}
+            data = os.read(0, 65536)
+            if not data:
+                return None
+            self.buffer += data
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        try:
+            message = json.loads(line)
+        except ValueError:
+            return {}
+        return message if isinstance(message, dict) else {}
+
+
+class Failure(Exception):
+    """Raised when the demo is asked to fail."""
+
+
+def say(**message):
+    """Print one message."""
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    Demo(sys.argv[2], is_resumed=sys.argv[1] == "resume").run()

@@ -1,0 +1,53 @@
+"""Logs: one line each, from one formatter, so that nothing in a message can fake another line."""
+
+import logging
+import logging.config
+from pathlib import Path
+from typing import Any
+
+__all__ = ["configure_logging", "logging_config"]
+
+#: What must not reach a terminal or start a line of its own: controls, and Unicode's line ends.
+_ESCAPED = {
+    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09},
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line, with whatever could break out of it escaped."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
+        """Escape the message; a traceback, which is code and not data, follows it as it is."""
+        record.message = record.message.translate(_ESCAPED)
+        return super().formatMessage(record)
+
+
+def logging_config(file: Path | None = None) -> dict[str, Any]:
+    """Return what `logging.config.dictConfig` needs; `rq worker` takes the same.
+
+    Without a file, standard error is written to.
+    """
+    target: dict[str, Any] = {"class": "logging.StreamHandler"}
+    if file is not None:
+        file.touch(mode=0o600)
+        target = {"class": "logging.FileHandler", "filename": str(file)}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {"line": {"()": LineFormatter}},
+        "handlers": {"lines": {**target, "formatter": "line"}},
+        "loggers": {
+            name: {"level": "INFO", "handlers": ["lines"], "propagate": False}
+            for name in ("remoteclaw", "workers")
+        },
+    }
+
+
+def configure_logging(file: Path | None = None) -> None:
+    """Log to a file that only this user can read, else to standard error."""
+    logging.config.dictConfig(logging_config(file))

@@ -1,0 +1,308 @@
+"""The ten steps of a turn, with the demo agent in a real holder."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd, BeforeRuntimeSpawn, SpawnOverride
+from remoteclaw.config import Home, HooksConfig
+from remoteclaw.errors import ConfigError, ErrorCategory
+from remoteclaw.messages import ReplyPayload, SentTarget, ToolResultEvent
+from remoteclaw.protocols import BridgeCallbacks
+from tests.support.bridges import demo_bridge, script
+from tests.support.processes import is_alive
+from tests.support.stack import message
+
+
+async def test_a_message_is_answered(home: Home) -> None:
+    async with demo_bridge(home) as (bridge, _, session_map):
+        result = await bridge.handle(message("hello"))
+
+    assert "RemoteClaw's demo agent" in result.payloads[0].text
+    assert result.error is None
+    assert result.run.session_id in session_map.values()
+
+
+async def test_the_next_message_goes_to_the_same_process(home: Home) -> None:
+    async with demo_bridge(home) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        first = keeper.description
+        result = await bridge.handle(message("memory"))
+
+        assert keeper.description == first.replace("new", "warm")
+    assert "- hello" in result.payloads[0].text
+
+
+async def test_a_conversation_goes_on_in_another_process(home: Home) -> None:
+    async with demo_bridge(home) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        await keeper.discard()
+        result = await bridge.handle(message("memory"))
+
+        assert keeper.description.startswith("new")
+    assert "- hello" in result.payloads[0].text
+
+
+async def test_the_agents_answer_comes_in_the_order_in_which_it_is_said(home: Home) -> None:
+    heard: list[str] = []
+
+    async def partial(payload: ReplyPayload) -> None:
+        heard.append(f"partial {payload.index}")
+
+    async def block(payload: ReplyPayload) -> None:
+        heard.append(f"block {payload.index}")
+
+    async def tool(event: ToolResultEvent) -> None:
+        heard.append(f"tool {event.output}")
+
+    async def phase(name: str, _detail: str) -> None:
+        heard.append(name)
+
+    callbacks = BridgeCallbacks(
+        on_partial_reply=partial, on_block_reply=block, on_tool_result=tool, on_phase=phase
+    )
+    async with demo_bridge(home, chunk_limit=400) as (bridge, _, _):
+        result = await bridge.handle(message("hello"), callbacks)
+
+    assert heard[:3] == ["spawned", "tool", "tool (an empty directory)"]
+    assert heard[3:] == ["output", "partial 0", "block 1"] or heard[-1].startswith("block")
+    assert all(payload.delivered for payload in result.payloads)
+    assert [payload.index for payload in result.payloads] == list(range(len(result.payloads)))
+
+
+async def test_a_failure_is_said_behind_what_came_before_it(home: Home) -> None:
+    async with demo_bridge(home) as (bridge, _, _):
+        result = await bridge.handle(message("fail"))
+
+    assert [payload.is_error for payload in result.payloads] == [False, True]
+    assert result.payloads[0].text == "I try, and then…"
+    assert "main failed" in result.payloads[1].text
+    assert result.error_category is ErrorCategory.FATAL
+    assert result.run.error_subtype == "fatal"
+    assert "the demo fails" in (result.error or "")
+    assert "the demo fails" not in result.payloads[1].text  # a CLI's words are for operators
+
+
+async def test_an_agent_that_dies_is_reported_and_the_next_message_gets_another(
+    home: Home,
+) -> None:
+    async with demo_bridge(home) as (bridge, _, _):
+        result = await bridge.handle(message("crash"))
+        after = await bridge.handle(message("hello"))
+
+    assert [payload.is_error for payload in result.payloads] == [False, True]
+    assert result.error_category is ErrorCategory.DIED
+    assert after.error is None
+
+
+async def test_a_turn_that_is_stopped_keeps_its_conversation(home: Home) -> None:
+    abort = asyncio.Event()
+
+    def live(_index: int, text: str) -> None:
+        if "3" in text:
+            abort.set()
+
+    async with demo_bridge(home) as (bridge, _, session_map):
+        result = await bridge.handle(message("slow"), BridgeCallbacks(on_live_text=live), abort)
+        after = await bridge.handle(message("memory"))
+
+    assert result.run.aborted
+    assert result.error_category is ErrorCategory.ABORTED
+    assert result.payloads[0].text.startswith("1 2 3")
+    assert result.payloads[-1].text == "Stopped."
+    assert session_map
+    assert "- slow" in after.payloads[0].text
+
+
+async def test_an_agent_that_does_not_stop_is_ended(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.bridge.bridge.ABORT_S", 0.2)
+    monkeypatch.setattr("remoteclaw.bridge.bridge.INTERRUPT_EVERY_S", 0.1)
+    deaf = script(directory, "turn(); say(type='text', text=str(os.getpid())); time.sleep(600)")
+    abort = asyncio.Event()
+
+    def live(_index: int, _text: str) -> None:
+        abort.set()
+
+    async with demo_bridge(home, command=deaf) as (bridge, _, _):
+        result = await bridge.handle(message("hello"), BridgeCallbacks(on_live_text=live), abort)
+
+    assert result.error_category is ErrorCategory.ABORTED
+    assert not is_alive(int(result.payloads[0].text))
+
+
+async def test_a_stop_before_the_agent_is_asked_asks_nothing(home: Home) -> None:
+    abort = asyncio.Event()
+    abort.set()
+
+    async with demo_bridge(home) as (bridge, _, _):
+        result = await bridge.handle(message("hello"), abort=abort)
+
+    assert [payload.text for payload in result.payloads] == ["Stopped."]
+
+
+async def test_output_without_a_result_is_still_delivered(home: Home, directory: Path) -> None:
+    broken = script(directory, "turn(); say(type='text', text='half an ans'); sys.exit(0)")
+
+    async with demo_bridge(home, command=broken) as (bridge, _, _):
+        result = await bridge.handle(message("hello"))
+
+    assert result.payloads[0].text == "half an ans"
+    assert result.payloads[1].is_error
+
+
+async def test_an_agent_that_is_not_installed(home: Home) -> None:
+    async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
+        result = await bridge.handle(message("hello"))
+
+    assert result.error_category is ErrorCategory.NOT_INSTALLED
+    assert "can't be started" in result.payloads[0].text
+    assert "'no-such-agent' was not found" in (result.error or "")
+
+
+async def test_a_workspace_that_is_not_there(home: Home) -> None:
+    async with demo_bridge(home, workspace_dir="/nonexistent") as (bridge, _, _):
+        result = await bridge.handle(message("hello"))
+
+    assert result.error_category is ErrorCategory.NOT_INSTALLED
+    assert "The workspace /nonexistent is not there" in (result.error or "")
+
+
+async def test_a_conversation_that_the_agent_forgot_is_forgotten_here(home: Home) -> None:
+    async with demo_bridge(home) as (bridge, keeper, session_map):
+        await bridge.handle(message("hello"))
+        await keeper.discard()
+        for file in (home.path / "work" / ".demo-agent").iterdir():
+            file.unlink()
+        result = await bridge.handle(message("memory"))
+
+        assert result.error_category is ErrorCategory.SESSION_EXPIRED
+        assert not session_map
+        assert (await bridge.handle(message("hello"))).error is None
+
+
+async def test_another_environment_restarts_the_agent_with_its_conversation(home: Home) -> None:
+    hooks = Hooks()
+    names = iter(["one", "two", "two"])
+    hooks.register("before_runtime_spawn", lambda _: SpawnOverride(env={"NAME": next(names)}))
+
+    async with demo_bridge(home, hooks=hooks) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        await bridge.handle(message("again"))
+        assert keeper.description.startswith("new")
+        result = await bridge.handle(message("memory"))
+        assert keeper.description.startswith("warm")
+
+    assert "- hello\n- again" in result.payloads[0].text
+
+
+# -- hooks ----------------------------------------------------------------------------------------
+
+
+async def test_hooks_see_the_turn(home: Home) -> None:
+    hooks, seen = Hooks(), []
+
+    async def before(event: BeforeRuntimeSpawn) -> None:
+        seen.append(event)
+
+    hooks.register("before_runtime_spawn", before)
+    hooks.register("after_runtime_exit", seen.append)
+    hooks.register("agent_end", seen.append)
+
+    async with demo_bridge(home, hooks=hooks) as (bridge, _, _):
+        await bridge.handle(message("hello"))
+
+    before_event, exit_event, end_event = seen
+    assert before_event.runtime == "demo"
+    assert isinstance(exit_event, AfterRuntimeExit)
+    assert "demo agent" in exit_event.output
+    assert isinstance(end_event, AgentEnd)
+    assert end_event.success
+    assert end_event.duration_ms >= 0
+
+
+async def test_a_hook_may_choose_another_directory(home: Home) -> None:
+    (home.path / "elsewhere").mkdir()
+    (home.path / "elsewhere" / "found.txt").touch()
+    hooks = Hooks()
+    override = SpawnOverride(workspace=str(home.path / "elsewhere"))
+    hooks.register("before_runtime_spawn", lambda _: override)
+
+    async with demo_bridge(home, hooks=hooks) as (bridge, _, _):
+        result = await bridge.handle(message("hello"))
+
+    assert "found.txt" in result.payloads[0].text
+
+
+async def test_a_hook_that_fails_or_hangs_changes_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("remoteclaw.bridge.hooks.DEADLINE_S", 0.05)
+    hooks = Hooks()
+
+    def fails(_event: object) -> None:
+        raise RuntimeError("somebody's mistake")
+
+    async def hangs(_event: object) -> None:
+        await asyncio.Event().wait()
+
+    for hook in (fails, hangs, lambda _: "nonsense"):
+        hooks.register("before_runtime_spawn", hook)
+
+    async with demo_bridge(home, hooks=hooks) as (bridge, _, _):
+        result = await bridge.handle(message("hello"))
+
+    assert result.error is None
+    assert "fails failed" in caplog.text
+    assert "hangs took more than" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("reference", "why"),
+    [
+        ("no_such_module:f", "can't be imported"),
+        ("json:no_such_function", "can't be imported"),
+        ("json", "can't be imported"),
+        ("json:__name__", "is not a function"),
+    ],
+)
+def test_a_configured_hook_that_is_not_there(reference: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Hooks.load(HooksConfig(agent_end=(reference,)))
+
+
+def test_a_configured_hook_is_imported() -> None:
+    Hooks.load(HooksConfig(agent_end=("json:dumps",)))
+
+
+# -- side effects ---------------------------------------------------------------------------------
+
+
+async def test_each_turn_reports_its_own_side_effects(home: Home, directory: Path) -> None:
+    writer = script(
+        directory,
+        "import glob\n"
+        "while True:\n"
+        "    text = turn()['prompt'].split('\\n\\n')[-1]\n"
+        "    [run] = glob.glob(os.environ['RUNS'] + '/*')\n"
+        "    with open(run + '/side-effects.ndjson', 'a') as file:\n"
+        "        record = dict(type='message_sent', tool='message_send', provider='slack')\n"
+        "        print(json.dumps(record | dict(to='C1', text=text)), file=file)\n"
+        "        print('{broken', file=file)\n"
+        "        print(json.dumps(dict(type='cron_added', jobId='7')), file=file)\n"
+        '        print(\'[1]\\n{"type":"unknown"}\', file=file)\n'
+        "        print('{\"type\":\"cron_ad', end='', file=file)\n"
+        "    say(type='done')\n",
+    )
+    env = {"PATH": "/bin", "RUNS": str(home.runs)}
+
+    async with demo_bridge(home, command=writer, env=env) as (bridge, _, _):
+        first = (await bridge.handle(message("one"))).mcp
+        second = (await bridge.handle(message("two"))).mcp
+
+    target = SentTarget("message_send", "slack", None, "C1")
+    assert (first.sent_texts, first.sent_targets, first.cron_adds) == (("one",), (target,), 1)
+    assert second.sent_texts == ("two",)

@@ -1,0 +1,124 @@
+"""What all tests share: private directories, real servers, real workers."""
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import fakeredis
+import pytest
+from redis.asyncio import Redis
+
+from remoteclaw.config import Home
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import PRELUDE, Scripts, open_redis
+from remoteclaw.fleet.embedded import ServerProgram
+from tests.support.agents import ClaudeCli, ModelServerProcess, find_claude
+from tests.support.servers import Server, installed_servers, running_server
+from tests.support.stack import Stack
+
+#: Set by CI: what is missing there is a failure, not a reason to skip.
+REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
+
+# Between a script and Redis' clock, so that a test can let a lease's time pass at once.
+SHIFTED_PRELUDE = PRELUDE.replace(
+    "return time[1] * 1000",
+    "return (redis.call('GET', 'test:shift') or 0) + time[1] * 1000",
+)
+assert SHIFTED_PRELUDE != PRELUDE
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory with a path short enough for unix sockets, as pytest's own is not."""
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A state directory of the test's own, also for what it calls in this process."""
+    for name in list(os.environ):
+        if name.startswith("REMOTECLAW_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("REMOTECLAW_HOME", str(directory / "home"))
+    monkeypatch.setenv("HOME", str(directory / "user"))
+    (directory / "user").mkdir()
+    return Home.default().create()
+
+
+@pytest.fixture(scope="session", params=installed_servers(), ids=lambda program: program.name)
+def any_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Each of the servers that are installed, in turn."""
+    with _running(request.param) as server:
+        yield server
+
+
+@pytest.fixture(
+    scope="session",
+    params=[*installed_servers(), None],
+    ids=lambda program: program.name if program else "fakeredis",
+)
+def any_client(request: pytest.FixtureRequest) -> Iterator[Callable[[], Redis]]:
+    """A function that opens a client: of each installed server in turn, and of fakeredis.
+
+    fakeredis is quick and shows what single scripts do; atomicity is what it can't show.
+    """
+    if request.param is None:
+        yield fakeredis.FakeAsyncRedis
+        return
+    with _running(request.param) as server:
+        yield lambda: open_redis(server.url)
+
+
+@contextlib.contextmanager
+def _running(program: ServerProgram) -> Iterator[Server]:
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
+    with running_server(program, path) as server:
+        yield server
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+async def fleet(any_client: Callable[[], Redis]) -> AsyncIterator[Fleet]:
+    """A fleet on an empty server, whose clock the test can shift with `let_pass`."""
+    client = any_client()
+    await client.flushall()
+    scripts = Scripts(client, prelude=SHIFTED_PRELUDE)
+    fleet = Fleet.open("unix:///nobody", lease_s=30, scripts=scripts)
+    yield fleet
+    await fleet.aclose()
+
+
+@pytest.fixture
+async def stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
+    """A Redis of the test's own and a state directory; workers are started by the test."""
+    stack = Stack(home)
+    monkeypatch.setenv("REMOTECLAW_LIFELINE", str(stack.lifeline))
+    await stack.start()
+    yield stack
+    await stack.stop()
+
+
+@pytest.fixture(scope="session")
+def model_server() -> Iterator[ModelServerProcess]:
+    """The scripted model on loopback."""
+    path = Path(tempfile.mkdtemp(prefix="rc-", dir="/tmp"))
+    with ModelServerProcess.running(path) as server:
+        yield server
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def claude(model_server: ModelServerProcess) -> ClaudeCli:
+    """The real claude, pointed at the scripted model."""
+    program = find_claude()
+    if program is None:
+        message = "claude is not installed (looked on PATH and in $REMOTECLAW_TEST_CLIS)"
+        if REQUIRED:
+            pytest.fail(message)
+        pytest.skip(message)
+    return ClaudeCli(program, model_server)

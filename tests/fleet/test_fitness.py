@@ -1,0 +1,122 @@
+"""An unfit Redis is refused at the start, by name and with the reason."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import check_fitness, open_redis, unfit_reason
+from tests.support.servers import Server, installed_servers, running_server
+from tests.support.stack import message
+
+PROGRAM = installed_servers()[0]
+
+
+@contextlib.asynccontextmanager
+async def refused(directory: Path, *options: str) -> AsyncIterator[tuple[Server, str]]:
+    """Start a server with these options and say why it is refused."""
+    with running_server(PROGRAM, directory, *options) as server:
+        client = open_redis(server.url)
+        with pytest.raises(RedisUnfit) as error:
+            await check_fitness(client, server.url)
+        await client.aclose()
+        assert server.url in str(error.value)
+        yield server, str(error.value)
+
+
+async def test_without_an_append_only_file(directory: Path) -> None:
+    async with refused(directory, "--appendonly", "no") as (_, why):
+        assert "append-only file is off" in why
+        assert "appendonly yes" in why
+
+
+async def test_with_a_policy_that_evicts(directory: Path) -> None:
+    async with refused(directory, "--maxmemory-policy", "allkeys-lru") as (_, why):
+        assert "allkeys-lru" in why
+        assert "maxmemory-policy noeviction" in why
+
+
+async def test_in_cluster_mode(directory: Path) -> None:
+    async with refused(directory, "--cluster-enabled", "yes", "--port", "17931") as (_, why):
+        assert "Cluster" in why
+
+
+async def test_as_a_replica(directory: Path) -> None:
+    async with refused(directory, "--replicaof", "127.0.0.1 1") as (_, why):
+        assert "replica" in why
+
+
+async def test_without_a_password(directory: Path) -> None:
+    async with refused_login(directory, "") as why:
+        assert "gives no permission" in why
+
+
+async def test_with_a_wrong_password(directory: Path) -> None:
+    async with refused_login(directory, ":wrong@") as why:
+        assert "gives no permission" in why
+        assert ":wrong@" not in why
+
+
+@contextlib.asynccontextmanager
+async def refused_login(directory: Path, login: str) -> AsyncIterator[str]:
+    with running_server(PROGRAM, directory) as server:
+        with redis.Redis(unix_socket_path=str(server.socket)) as admin:
+            admin.config_set("requirepass", "secret")
+        url = f"unix://{login}{server.socket}"
+        client = open_redis(url)
+        with pytest.raises(RedisUnfit) as error:
+            await check_fitness(client, url)
+        await client.aclose()
+        yield str(error.value)
+
+
+async def test_without_permission_for_scripts(directory: Path) -> None:
+    with running_server(PROGRAM, directory) as server:
+        with redis.Redis(unix_socket_path=str(server.socket)) as admin:
+            admin.acl_setuser(
+                "bot", enabled=True, nopass=True, keys="*", commands=["+@all", "-eval", "-evalsha"]
+            )
+        url = f"unix://bot:x@{server.socket}"
+        client = open_redis(url)
+
+        with pytest.raises(RedisUnfit, match="does not let this user run scripts"):
+            await check_fitness(client, url)
+
+        await client.aclose()
+
+
+def test_a_version_that_is_too_old() -> None:
+    why = unfit_reason({"redis_version": "6.0.16", "aof_enabled": 1})
+
+    assert why is not None
+    assert "6.0.16" in why
+    assert "6.2" in why
+
+
+async def test_not_there_at_all(directory: Path) -> None:
+    url = f"unix://{directory}/nobody"
+    client = open_redis(url)
+
+    with pytest.raises(RedisUnavailable, match=r"can't be reached .*: start it, or correct"):
+        await check_fitness(client, url)
+
+
+async def test_a_fit_server_is_taken(directory: Path) -> None:
+    with running_server(PROGRAM, directory) as server:
+        client = open_redis(server.url)
+        await check_fitness(client, server.url)
+        await client.aclose()
+
+
+async def test_a_full_server_refuses_with_a_sentence(directory: Path) -> None:
+    with running_server(PROGRAM, directory, "--maxmemory", "1mb") as server:
+        fleet = Fleet.open(server.url, lease_s=30)
+
+        with pytest.raises(RedisRefused, match="no memory left"):
+            await fleet.inbound.append(message("hello"), agent="main")
+
+        await fleet.aclose()

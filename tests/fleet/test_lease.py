@@ -1,0 +1,441 @@
+"""The scripts, one promise at a time, on every server that is installed."""
+
+import asyncio
+
+import pytest
+
+from remoteclaw.errors import LeaseLost
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.inbound import GRACE_MS, Accepted
+from remoteclaw.fleet.lease import Lease
+from tests.support.stack import message
+from tests.support.waiting import eventually
+
+
+async def append(fleet: Fleet, text: str = "hello", **fields: object) -> Accepted:
+    return await fleet.inbound.append(message(text, **fields), agent="main")
+
+
+async def acquire(fleet: Fleet, accepted: Accepted) -> Lease:
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
+    assert lease is not None
+    return lease
+
+
+async def let_pass(fleet: Fleet, milliseconds: int) -> None:
+    """Move the clock that the scripts see."""
+    await fleet.scripts.client.incrby("test:shift", milliseconds)
+
+
+async def hints(fleet: Fleet) -> int:
+    return await fleet.workers.waiting()
+
+
+# -- accepting ------------------------------------------------------------------------------------
+
+
+async def test_a_message_is_stored_and_hinted_once(fleet: Fleet) -> None:
+    first = await append(fleet, "one")
+    second = await append(fleet, "two")
+
+    assert first.session.sid == second.session.sid
+    assert await hints(fleet) == 1
+    view = await fleet.sessions.view(first.session.sid)
+    assert view is not None
+    assert (view.state, view.waiting) == ("scheduled", 2)
+
+
+async def test_a_repeated_message_is_the_same_entry(fleet: Fleet) -> None:
+    first = await append(fleet, id="platform-1")
+    again = await append(fleet, id="platform-1")
+
+    assert again.is_duplicate
+    assert again.entry_id == first.entry_id
+    view = await fleet.sessions.view(first.session.sid)
+    assert view is not None
+    assert view.waiting == 1
+
+
+async def test_the_same_id_in_another_chat_is_another_message(fleet: Fleet) -> None:
+    await append(fleet, id="7", channel_id="a")
+    other = await append(fleet, id="7", channel_id="b")
+
+    assert not other.is_duplicate
+
+
+async def test_a_repetition_hints_a_session_that_still_waits(fleet: Fleet) -> None:
+    await append(fleet, id="1")
+    await fleet.scripts.client.delete("rq:queue:agents")  # the first caller died before its hint
+
+    await append(fleet, id="1")
+
+    assert await hints(fleet) == 1
+
+
+# -- the lease ------------------------------------------------------------------------------------
+
+
+async def test_an_idle_session_gives_no_lease(fleet: Fleet) -> None:
+    assert await fleet.leases.acquire("0" * 32, worker="test") is None
+
+
+async def test_a_held_session_gives_no_second_lease(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    await acquire(fleet, accepted)
+
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other") is None
+
+
+async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    old = await acquire(fleet, accepted)
+    await old.begin([accepted.entry_id])
+    await let_pass(fleet, 31_000)
+
+    new = await acquire(fleet, accepted)
+
+    assert int(new.epoch) > int(old.epoch)
+    for write in (
+        old.begin([accepted.entry_id]),
+        old.mark("spawned"),
+        old.publish(0, {"text": "stale"}),
+        old.finish("done", reply=[]),
+        old.show({"text": "stale"}),
+        old.remember("claude", "stale"),
+        old.close(),
+        old.release(),
+    ):
+        with pytest.raises(LeaseLost):
+            await write
+    assert await fleet.scripts.client.exists("rc:out:test:default") == 0
+
+
+async def test_a_late_holder_without_a_rival_may_finish(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await let_pass(fleet, 60_000)
+
+    await lease.finish("done", reply=[{"text": "late"}])
+
+    outcome = await fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+    assert outcome is not None
+    assert outcome.status == "done"
+
+
+async def test_an_epoch_is_never_below_the_clock(fleet: Fleet) -> None:
+    """A replica that lost the last writes must not give out an epoch a second time."""
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+
+    assert int(lease.epoch) >= int(accepted.entry_id.partition("-")[0])
+
+
+async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    lease.lease_s = 0.06
+    lease.renewed_at -= 1
+
+    with pytest.raises(LeaseLost, match="frozen"):
+        await lease.keep(lambda _stop: None)
+
+
+async def test_renewing_holds_the_lease_and_brings_a_stop(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await fleet.sessions.stop(accepted.session.sid)
+    lease.lease_s = 0.06
+    stops: asyncio.Queue[str] = asyncio.Queue()
+
+    async with asyncio.TaskGroup() as tasks:
+        keep = tasks.create_task(lease.keep(stops.put_nowait))
+        assert await asyncio.wait_for(stops.get(), 5) == accepted.entry_id
+        keep.cancel()
+
+
+# -- a turn ---------------------------------------------------------------------------------------
+
+
+async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
+    accepted = await append(fleet, "one")
+    other = await append(fleet, "two")
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.mark("tool", "Bash")
+    await let_pass(fleet, 31_000)
+
+    lease = await acquire(fleet, accepted)
+    batch = await lease.begin([accepted.entry_id, other.entry_id])
+
+    assert batch is not None
+    assert [entry_id.decode() for entry_id, _ in batch.entries] == [accepted.entry_id]
+    assert (batch.attempt, batch.before) == (2, "tool")
+
+
+async def test_begin_forgets_a_batch_whose_entries_are_gone(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await fleet.scripts.client.delete(f"rc:in:{{{accepted.session.sid}}}")
+
+    assert await lease.begin([accepted.entry_id]) is None
+    assert await lease.close()
+
+
+async def test_a_message_of_a_turn_is_published_once(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+
+    await lease.publish(0, {"text": "a"})
+    await lease.publish(0, {"text": "a"})
+    await lease.publish(1, {"text": "b"})
+
+    assert await fleet.scripts.client.xlen("rc:out:test:default") == 2
+
+
+async def test_finish_is_one_step_and_counts_once(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    batch = await lease.begin([accepted.entry_id])
+
+    await lease.finish("done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}])
+    lease._turn = batch  # the reply was lost: the caller says it again
+    await lease.finish("failed", reply=[{"text": "no"}], payloads=[{"text": "no"}])
+
+    outcome = await fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+    assert outcome is not None
+    assert (outcome.status, outcome.reply) == ("done", ({"text": "hi"},))
+    assert await fleet.scripts.client.xlen("rc:out:test:default") == 1
+    assert await fleet.scripts.client.xlen(f"rc:in:{{{accepted.session.sid}}}") == 0
+
+
+async def test_an_outcome_is_kept_for_seven_days(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    key = f"rc:oc:{{{accepted.session.sid}}}:{accepted.entry_id}"
+    assert await fleet.scripts.client.pttl(key) == -1
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+
+    await lease.finish("done", reply=[])
+
+    days = await fleet.scripts.client.pttl(key) / (24 * 3600 * 1000)
+    assert 6.99 < days <= 7
+
+
+async def test_waiting_for_an_outcome_ends_with_it(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(
+            fleet.outcomes.wait(accepted.session.sid, accepted.entry_id, timeout_s=10)
+        )
+        await lease.finish("done", reply=[{"text": "hi"}])
+
+    outcome = waiting.result()
+    assert outcome is not None
+    assert outcome.status == "done"
+
+
+async def test_waiting_for_an_outcome_has_an_end(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+
+    assert (
+        await fleet.outcomes.wait(accepted.session.sid, accepted.entry_id, timeout_s=0.01) is None
+    )
+
+
+# -- leaving --------------------------------------------------------------------------------------
+
+
+async def test_a_message_that_arrives_before_close_is_not_stranded(fleet: Fleet) -> None:
+    accepted = await append(fleet, "one")
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+    await append(fleet, "two")
+
+    assert await lease.close() is False
+
+
+async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+
+    assert await lease.close()
+    assert await lease.close()
+
+    view = await fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert view.state == "idle"
+    assert await fleet.scripts.client.zcard("rc:active") == 0
+
+
+async def test_a_message_after_close_schedules_the_session_anew(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+    await lease.close()
+    await fleet.scripts.client.delete("rq:queue:agents")
+
+    await append(fleet, "two")
+
+    assert await hints(fleet) == 1
+
+
+async def test_releasing_gives_the_session_back_to_the_queue(fleet: Fleet) -> None:
+    accepted = await append(fleet, "one")
+    lease = await acquire(fleet, accepted)
+    await fleet.scripts.client.delete("rq:queue:agents")
+
+    await lease.release()
+
+    assert await hints(fleet) == 1
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other")
+
+
+# -- stopping -------------------------------------------------------------------------------------
+
+
+async def test_a_stop_covers_what_was_accepted_and_nothing_later(fleet: Fleet) -> None:
+    first, second = await append(fleet, "one"), await append(fleet, "two")
+    assert await fleet.sessions.stop(first.session.sid) == 2
+    third = await append(fleet, "three")
+    lease = await acquire(fleet, first)
+
+    stopped = []
+    for accepted in (first, second, third):
+        batch = await lease.begin([accepted.entry_id])
+        assert batch is not None
+        stopped.append(batch.is_stopped)
+        await lease.finish("done", reply=[])
+
+    assert stopped == [True, True, False]
+
+
+async def test_stopping_an_idle_session_does_nothing(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])  # it came first, so it has won
+
+    assert await fleet.sessions.stop(accepted.session.sid) == 0
+
+
+async def listeners(fleet: Fleet, channel: str) -> int:
+    ((_, count),) = await fleet.scripts.client.pubsub_numsub(channel)
+    return int(count)
+
+
+async def test_a_stop_is_announced_to_the_running_turn(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    stops: asyncio.Queue[str] = asyncio.Queue()
+
+    async with asyncio.TaskGroup() as tasks:
+        watch = tasks.create_task(lease.watch_stop(stops.put_nowait))
+        channel = f"rc:stop:{{{lease.sid}}}"
+        await eventually(lambda: listeners(fleet, channel))
+        await fleet.sessions.stop(accepted.session.sid)
+        assert await asyncio.wait_for(stops.get(), 5) == accepted.entry_id
+        watch.cancel()
+
+
+# -- the sweeper ----------------------------------------------------------------------------------
+
+
+async def test_the_sweeper_hints_a_session_whose_hint_was_lost(fleet: Fleet) -> None:
+    await append(fleet)
+    await fleet.scripts.client.delete("rq:queue:agents")
+    assert await fleet.sweeper.sweep() == 0  # it may still be on its way
+
+    await let_pass(fleet, GRACE_MS + 1)
+
+    assert await fleet.sweeper.sweep() == 1
+    assert await hints(fleet) == 1
+
+
+async def test_the_sweeper_does_not_swell_a_queue_that_is_long(fleet: Fleet) -> None:
+    await append(fleet)
+    await let_pass(fleet, GRACE_MS + 1)
+
+    assert await fleet.sweeper.sweep() == 0
+    assert await hints(fleet) == 1
+
+
+async def test_the_sweeper_hints_a_session_whose_worker_is_gone(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    await acquire(fleet, accepted)
+    await let_pass(fleet, 29_000)
+    assert await fleet.sweeper.sweep() == 0
+
+    await let_pass(fleet, 1_000 + GRACE_MS)
+
+    assert await fleet.sweeper.sweep() == 1
+
+
+async def test_the_sweeper_waits_longer_each_time(fleet: Fleet) -> None:
+    await append(fleet)
+    found = []
+    for _ in range(4):
+        await fleet.scripts.client.delete("rq:queue:agents")
+        await let_pass(fleet, GRACE_MS + 1)
+        found.append(await fleet.sweeper.sweep())
+
+    assert found == [1, 1, 0, 1]
+
+
+async def test_two_sweepers_hint_once(fleet: Fleet) -> None:
+    await append(fleet)
+    await fleet.scripts.client.delete("rq:queue:agents")
+    await let_pass(fleet, GRACE_MS + 1)
+
+    found = await asyncio.gather(fleet.sweeper.sweep(), fleet.sweeper.sweep())
+
+    assert sum(found) == 1
+
+
+# -- lingering ------------------------------------------------------------------------------------
+
+
+async def test_lingering_ends_with_the_sessions_next_message(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+    await fleet.scripts.client.delete("rq:queue:agents")
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(lease.wait(10))
+        await append(fleet, "two")
+
+    assert waiting.result() == "entry"
+
+
+async def test_lingering_ends_when_another_session_waits(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+    await fleet.scripts.client.delete("rq:queue:agents")
+
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(lease.wait(10))
+        await append(fleet, "somebody else's", from_="bob")
+
+    assert waiting.result() == "hint"
+
+
+async def test_lingering_has_an_end(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+    await fleet.scripts.client.delete("rq:queue:agents")
+
+    assert await lease.wait(0.01) == "nothing"

@@ -1,0 +1,84 @@
+"""A channel bridge with real agents and no Redis."""
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.bridge import ChannelBridge, Hooks
+from remoteclaw.config import Home
+from remoteclaw.holder.client import boottime
+from remoteclaw.keeper import AgentKeeper
+from remoteclaw.runtimes import create_runtime
+
+__all__ = ["MemorySessionMap", "demo_bridge"]
+
+
+class MemorySessionMap(dict[str, str]):
+    """A session map for one process."""
+
+    async def get(self, name: str) -> str | None:  # type: ignore[override]
+        """Return the id kept under a name."""
+        return super().get(name)
+
+    async def set(self, name: str, session_id: str) -> None:
+        """Keep an id."""
+        self[name] = session_id
+
+    async def delete(self, name: str) -> None:
+        """Forget an id."""
+        self.pop(name, None)
+
+
+@contextlib.asynccontextmanager
+async def demo_bridge(
+    home: Home, *, hooks: Hooks | None = None, **options: Any
+) -> AsyncIterator[tuple[ChannelBridge, AgentKeeper, MemorySessionMap]]:
+    """Have a bridge to the demo agent; its agent is gone afterwards."""
+    runtime = create_runtime("demo")
+    keeper = AgentKeeper(
+        home,
+        epoch=1,
+        kill_at=lambda: boottime() + 600,
+        warm_s=600,
+        parked=None,
+        finished_turn=None,
+    )
+    session_map = MemorySessionMap()
+    workspace = home.path / "work"
+    workspace.mkdir(exist_ok=True)
+    bridge = ChannelBridge(
+        **{
+            "runtime": runtime,
+            "agents": keeper,
+            "session_map": session_map,
+            "command": runtime.command,
+            "workspace_dir": str(workspace),
+            "env": runtime.environment(os.environ),
+            "hooks": hooks,
+            **options,
+        }
+    )
+    try:
+        yield bridge, keeper, session_map
+    finally:
+        await keeper.discard()
+
+
+def script(directory: Path, body: str) -> tuple[str, ...]:
+    """Return the command of an agent that speaks the demo's lines as `body` says.
+
+    `body` sees `turn`, a function that returns the next message, and `say`.
+    """
+    file = directory / "agent.py"
+    file.write_text(
+        "import json, sys, time, os\n"
+        "def turn():\n"
+        "    line = sys.stdin.readline()\n"
+        "    if not line: sys.exit()\n"
+        "    return json.loads(line)\n"
+        "def say(**message): print(json.dumps(message), flush=True)\n" + body
+    )
+    return (sys.executable, "-I", "-S", str(file))

@@ -1,0 +1,47 @@
+"""Looking at the processes that a test has caused."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from remoteclaw.config import Home
+
+__all__ = ["children", "is_alive", "marked_processes"]
+
+
+def marked_processes(home: Home) -> list[int]:
+    """Return the agents, their tools and their holders that belong to a state directory."""
+    wanted = os.fsencode(home.path)
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            environment = Path(f"/proc/{name}/environ").read_bytes()
+            command = Path(f"/proc/{name}/cmdline").read_bytes()
+            cwd = os.fsencode(Path(f"/proc/{name}/cwd").readlink())
+            is_ours = b"REMOTECLAW_HOLDER=" in environment or b"program.main()" in command
+            if is_ours and (wanted in environment or wanted in cwd or wanted in command):
+                found.append(int(name))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that only waits to be collected does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def children(pid: int) -> list[int]:
+    """Return a process's children."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+                if int(fields[1]) == pid:
+                    found.append(int(name))
+    return found

@@ -1,0 +1,66 @@
+"""Real Redis and Valkey servers for tests, started as RemoteClaw starts its own."""
+
+import contextlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import redis
+
+from remoteclaw.fleet.embedded import ServerProgram, bundled_server, fit_name, server_command
+from tests.support.waiting import eventually_sync
+
+__all__ = ["Server", "installed_servers", "running_server"]
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, program: ServerProgram, directory: Path, extra: tuple[str, ...]) -> None:
+        self.program = program
+        self.directory = directory
+        self.socket = directory / "s"
+        self.url = f"unix://{self.socket}"
+        self._extra = extra
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        command = server_command(self.program, self.directory, self.socket)
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen([*command, *self._extra], stdout=log, stderr=log)
+        eventually_sync(self._answers)
+
+    def kill(self) -> None:
+        """End it with SIGKILL."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def _answers(self) -> bool:
+        try:
+            with redis.Redis(unix_socket_path=str(self.socket)) as client:
+                return bool(client.ping())
+        except (redis.ConnectionError, redis.BusyLoadingError):
+            return False
+
+
+def installed_servers() -> list[ServerProgram]:
+    """Return the server that comes with us, and the one on PATH if there is one."""
+    found = {}
+    for path in (bundled_server(), shutil.which("redis-server"), shutil.which("valkey-server")):
+        if path and (name := fit_name(path)):
+            found[name] = ServerProgram(path, name)
+    return list(found.values())
+
+
+@contextlib.contextmanager
+def running_server(program: ServerProgram, directory: Path, *extra: str) -> Iterator[Server]:
+    """Have a server running, with more options than ours behind them."""
+    server = Server(program, directory, extra)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()

@@ -1,0 +1,163 @@
+"""A small RemoteClaw for one test: its own Redis, stock `rq worker`s, and a fleet to look with."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from remoteclaw.config import Home
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.embedded import find_server
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.messages import ChannelMessage
+from tests.support.processes import marked_processes
+from tests.support.servers import Server
+from tests.support.waiting import eventually
+
+__all__ = ["Stack"]
+
+#: How long a test waits for an outcome, in seconds: a cold claude on a busy machine takes 3.
+OUTCOME_S = 30.0
+
+
+class Stack:
+    """What a test starts and kills."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        (home.path / "db").mkdir()
+        self.redis = Server(find_server(home.path / "db"), home.path / "db", ())
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.lease_s = 30.0
+        self.lifeline = home.path / "lifeline"
+
+    async def start(self) -> None:
+        """Start Redis and open a fleet on it."""
+        await asyncio.to_thread(self.redis.start)
+        self.configure()
+        self.reopen()
+        # As `up` does: what is warm ends with us.
+        os.mkfifo(self.lifeline)
+        self._lifeline = os.open(self.lifeline, os.O_RDWR | os.O_NONBLOCK)
+
+    def reopen(self) -> None:
+        """Look at Redis anew, with the configured lease."""
+        self.fleet = Fleet.open(self.redis.url, lease_s=self.lease_s)
+
+    async def stop(self) -> None:
+        """End everything, and see that nothing of it is left."""
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+        os.close(self._lifeline)
+        await self.fleet.aclose()
+        self.redis.kill()
+        await eventually(lambda: not marked_processes(self.home), within_s=20)
+
+    # -- setting up ----------------------------------------------------------------------------
+
+    def configure(self, agent: dict[str, Any] | None = None, **fleet: Any) -> None:
+        """Write the configuration; workers that are started later read it."""
+        tree = {
+            "redis": {"url": self.redis.url},
+            "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
+            "agents": {"main": agent or {"runtime": "demo"}},
+        }
+        self.lease_s = tree["fleet"]["lease_s"]
+        self.home.config_file.write_text(tomlkit.dumps(tree))
+
+    async def start_worker(self, **env: str) -> subprocess.Popen[bytes]:
+        """Start a stock `rq worker` and wait until it takes work."""
+        program = Path(sys.executable).with_name("rq")
+        argv = [str(program), "worker", "-c", "workers.settings", "-j", "workers.jobs.DrainJob"]
+        log = self.home.logs / f"worker-{len(self.workers)}.log"
+        with log.open("ab") as file:
+            worker = subprocess.Popen(argv, env=self.env(**env), stdout=file, stderr=file)
+        self.workers.append(worker)
+
+        async def is_ready() -> bool:
+            assert worker.poll() is None, f"the worker ended: {log.read_text()}"
+            return any(view.pid == worker.pid for view in await self.fleet.workers.list())
+
+        await eventually(is_ready)
+        return worker
+
+    def env(self, **more: str) -> dict[str, str]:
+        """Return the environment of what the test starts."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        ours = {
+            "REMOTECLAW_HOME": str(self.home.path),
+            "REMOTECLAW_LIFELINE": str(self.lifeline),
+        }
+        return {**kept, **ours, **more}
+
+    def worker_logs(self) -> str:
+        """Return everything that workers have printed."""
+        return "".join(file.read_text() for file in sorted(self.home.logs.glob("worker-*.log")))
+
+    # -- talking -------------------------------------------------------------------------------
+
+    async def append(self, text: str, **fields: Any) -> Accepted:
+        """Accept a message from Alice, as an adapter would."""
+        return await self.fleet.inbound.append(message(text, **fields), agent="main")
+
+    async def outcome(self, accepted: Accepted, *, within_s: float = OUTCOME_S) -> Outcome:
+        """Wait for a message's outcome."""
+        outcome = await self.fleet.outcomes.wait(
+            accepted.session.sid, accepted.entry_id, timeout_s=within_s
+        )
+        assert outcome is not None, f"no outcome within {within_s} s\n{self.worker_logs()}"
+        return outcome
+
+    async def ask(self, text: str, **fields: Any) -> str:
+        """Send a message and return the whole reply."""
+        outcome = await self.outcome(await self.append(text, **fields))
+        return said(outcome)
+
+    async def until_idle(self, accepted: Accepted) -> None:
+        """Wait until no worker holds the session: its agent is parked then."""
+
+        async def is_idle() -> bool:
+            view = await self.fleet.sessions.view(accepted.session.sid)
+            return view is not None and view.state == "idle"
+
+        await eventually(is_idle)
+
+    async def reached(self, accepted: Accepted, step: str) -> str:
+        """Wait until a message's trace shows a step; return the step's detail."""
+
+        async def detail() -> str | None:
+            outcome = await self.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+            assert outcome is not None
+            return next((s.detail or s.name for s in outcome.steps if s.name == step), None)
+
+        return str(await eventually(detail))
+
+
+def message(text: str, **fields: Any) -> ChannelMessage:
+    """Return a message from Alice."""
+    defaults = {
+        "id": uuid.uuid4().hex,
+        "from_": "alice",
+        "channel_id": "chat-1",
+        "provider": "test",
+        "timestamp": 1_795_000_000_000,
+    }
+    return ChannelMessage.checked(**{**defaults, **fields, "text": text})
+
+
+def said(outcome: Outcome) -> str:
+    """Return the whole text of an outcome's reply."""
+    return "\n\n".join(str(part["text"]) for part in outcome.reply)
+
+
+def kill(pid: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """Send a signal to a process that the test started."""
+    os.kill(pid, number)

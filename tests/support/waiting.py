@@ -1,0 +1,33 @@
+"""Waiting for something to become true, with a deadline and no fixed sleeps."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["eventually", "eventually_sync"]
+
+
+async def eventually(condition: Callable[[], Any], *, within_s: float = 15.0) -> Any:
+    """Return the first truthy value of a condition, which may be a coroutine function."""
+    until = time.monotonic() + within_s
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        if time.monotonic() > until:
+            raise AssertionError(f"not true within {within_s} s: {inspect.getsource(condition)}")
+        await asyncio.sleep(0.01)
+
+
+def eventually_sync(condition: Callable[[], Any], *, within_s: float = 15.0) -> Any:
+    """Return the first truthy value of a condition."""
+    until = time.monotonic() + within_s
+    while not (value := condition()):
+        if time.monotonic() > until:
+            raise AssertionError(f"not true within {within_s} s: {inspect.getsource(condition)}")
+        time.sleep(0.01)
+    return value

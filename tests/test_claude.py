@@ -1,0 +1,353 @@
+"""The real claude, in a stock `rq worker`, with a scripted model behind it."""
+
+import asyncio
+import hashlib
+import itertools
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.agents import ROOT, ClaudeCli
+from tests.support.processes import is_alive, marked_processes
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+async def agent(stack: Stack, claude: ClaudeCli) -> Stack:
+    """A stack whose agent is the real claude, and one worker."""
+    stack.configure(claude.config())
+    await stack.start_worker()
+    return stack
+
+
+def pid_of(detail: str) -> int:
+    return int(detail.rpartition(" ")[2])
+
+
+async def test_it_answers(agent: Stack) -> None:
+    assert await agent.ask("SAY:hello from the model") == "hello from the model"
+
+
+async def test_it_remembers_over_turns_and_processes(agent: Stack) -> None:
+    first = await agent.append("SAY:one")
+    await agent.outcome(first)
+    second = await agent.append("my colour is green RECALL")
+    assert "SAY:one" in said(await agent.outcome(second))
+    await agent.until_idle(second)
+    pid = pid_of(await agent.reached(second, "spawned"))
+    await eventually(lambda: "my colour is green" in transcripts())  # claude writes it 0.1 s later
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(pid))
+
+    third = await agent.append("RECALL")
+
+    assert "my colour is green" in said(await agent.outcome(third))
+    assert (await agent.reached(third, "spawned")).startswith("new claude")
+
+
+def transcripts() -> str:
+    """Return what claude itself has kept of its conversations."""
+    projects = Path(os.environ["HOME"]) / ".claude" / "projects"
+    return "".join(file.read_text() for file in projects.rglob("*.jsonl"))
+
+
+async def test_a_follow_up_is_answered_by_the_same_process_through_another_worker(
+    agent: Stack,
+) -> None:
+    first = await agent.append("SAY:one")
+    await agent.outcome(first)
+    await agent.until_idle(first)
+    pid = pid_of(await agent.reached(first, "spawned"))
+    agent.workers[0].terminate()
+    await eventually(lambda: agent.workers[0].poll() is not None)
+    await agent.start_worker()
+
+    second = await agent.append("RECALL")
+
+    assert "SAY:one" in said(await agent.outcome(second))
+    assert await agent.reached(second, "spawned") == f"warm claude, pid {pid}"
+
+
+async def test_its_text_is_shown_while_it_comes(agent: Stack) -> None:
+    accepted = await agent.append("DRIP:40:50", provider="console")
+    seen: list[str] = []
+
+    async for live in agent.fleet.replies.live(accepted.session.sid):
+        seen.append(live["text"])
+        if "w20" in live["text"]:
+            break
+
+    assert len(seen) > 5
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(seen))
+    assert said(await agent.outcome(accepted)).endswith("w40")
+
+
+async def test_a_long_answer_comes_in_messages(agent: Stack) -> None:
+    outcome = await agent.outcome(await agent.append("LONG:20000"))
+
+    assert len(outcome.reply) > 4
+    assert all(len(str(part["text"])) <= 4000 for part in outcome.reply)
+    assert str(outcome.reply[-1]["text"]).endswith("END-OF-LONG")
+    assert all(str(part["text"]).count("```") % 2 == 0 for part in outcome.reply)
+
+
+async def test_its_reasoning_is_not_part_of_the_answer(agent: Stack) -> None:
+    assert await agent.ask("THINK:secretly\nSAY:openly") == "openly"
+
+
+async def test_it_is_told_who_and_where(agent: Stack) -> None:
+    workspace = agent.home.path / "workspaces" / "main"
+
+    assert "GREPSYS true" in await agent.ask('GREPSYS:the user "alice" writes to you')
+    assert "GREPSYS true" in await agent.ask(f'GREPSYS:Your working directory is "{workspace}"')
+    assert '[remoteclaw {"from":"Alice"' in await agent.ask("ECHO", user_name="Alice")
+
+
+@pytest.mark.parametrize("text", ["-p ECHO", "--help ECHO", "/help ECHO", "!ls ECHO", "@x ECHO"])
+async def test_a_message_is_never_an_option_or_a_command(agent: Stack, text: str) -> None:
+    assert (await agent.ask(text)).endswith(text)
+
+
+async def test_a_prompt_of_200_kb(agent: Stack) -> None:
+    reply = await agent.ask("x" * 200_000 + " LEN")
+
+    assert int(reply.removeprefix("LEN ")) > 200_000
+
+
+async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: ClaudeCli) -> None:
+    server = {
+        "command": sys.executable,
+        "args": ["-m", "tests.support.mcp_server"],
+        "env": {"PYTHONPATH": str(ROOT), "TOKEN": "only the server's"},
+    }
+    stack.configure(claude.config(mcp_servers={"probe": server}))
+    await stack.start_worker()
+
+    call = 'TOOL:probe__echo:{"text":"ping"}'
+    accepted = await stack.append(call)
+
+    assert "echo: ping" in said(await stack.outcome(accepted))
+    assert await stack.reached(accepted, "tool") == "mcp__probe__echo"
+    token = await stack.ask('TOOL:probe__variable:{"name":"TOKEN"}')
+    assert "only the server's" in token
+    assert "only the server's" not in command_lines(stack)
+
+
+def command_lines(stack: Stack) -> str:
+    return "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in marked_processes(stack.home))
+
+
+async def test_text_around_a_tool_is_two_paragraphs(stack: Stack, claude: ClaudeCli) -> None:
+    stack.configure(claude.config(permissions="auto"))
+    await stack.start_worker()
+    call = json.dumps({"command": "echo done-it", "description": "x"})
+
+    reply = await stack.ask(f"SAY:first I look\nTOOL:Bash:{call}")
+
+    assert reply.startswith("first I look\n\n")
+    assert "DONE done-it" in reply
+
+
+async def test_without_permission_nothing_is_done_and_the_agent_is_told(agent: Stack) -> None:
+    target = agent.home.path / "touched"
+    call = json.dumps({"command": f"touch {target}", "description": "x"})
+
+    reply = await agent.ask(f"TOOL:Bash:{call}")
+
+    assert "nobody can be asked" in reply
+    assert not target.exists()
+
+
+async def test_with_permission_it_is_done(stack: Stack, claude: ClaudeCli) -> None:
+    stack.configure(claude.config(permissions="auto"))
+    await stack.start_worker()
+    target = stack.home.path / "touched"
+    call = json.dumps({"command": f"touch {target}", "description": "x"})
+
+    await stack.ask(f"TOOL:Bash:{call}")
+
+    assert target.exists()
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("directive", "words", "category"),
+    [
+        ("HTTP:429", "is busy or out of reach", "retryable"),
+        ("HTTP:529", "is busy or out of reach", "retryable"),
+        ("HTTP:401", "isn't signed in", "auth"),
+        ("HTTP:400:context", "has become too long", "context_overflow"),
+        ("HTTP:400:credit", "no credit or quota left", "billing"),
+        ("DROP", "is busy or out of reach", "retryable"),
+    ],
+)
+async def test_a_failure_is_a_sentence_and_the_agent_stays_usable(
+    agent: Stack, directive: str, words: str, category: str
+) -> None:
+    failed = await agent.append(f"{directive} please")
+    outcome = await agent.outcome(failed)
+    after = await agent.append("SAY:fine again")
+
+    assert outcome.status == "failed"
+    assert (outcome.error or {})["category"] == category
+    assert words in str(outcome.reply[-1]["text"])
+    assert "API Error" not in said(outcome)
+    assert said(await agent.outcome(after)) == "fine again"
+    assert (await agent.reached(after, "spawned")).startswith("warm")
+
+
+@pytest.mark.parametrize("directive", ["HTTP:429*1", "HTTP:529*1"])
+async def test_a_failure_that_passes_is_not_seen(agent: Stack, directive: str) -> None:
+    assert await agent.ask(f"{directive} now\nSAY:got it") == "got it"
+
+
+async def test_a_stream_that_breaks_once_is_not_said_twice(agent: Stack) -> None:
+    text = "this sentence is long enough to be cut in the middle of it, and it is said once"
+
+    assert await agent.ask(f"DROP*1 now\nSAY:{text}") == text
+
+
+async def test_a_turn_is_stopped_and_the_next_one_knows_it(agent: Stack) -> None:
+    running = await agent.append("DRIP:300:50")
+    await agent.reached(running, "output")
+
+    await agent.fleet.sessions.stop(running.session.sid)
+
+    outcome = await agent.outcome(running)
+    assert outcome.status == "stopped"
+    assert said(outcome).startswith("w1")
+    assert said(outcome).endswith("Stopped.")
+    after = await agent.append("RECALL")
+    assert "DRIP:300:50" in said(await agent.outcome(after))
+    assert (await agent.reached(after, "spawned")).startswith("warm")
+
+
+async def test_a_tool_that_is_stopped_writes_nothing_later(stack: Stack, claude: ClaudeCli) -> None:
+    stack.configure(claude.config(permissions="auto"))
+    await stack.start_worker()
+    target = stack.home.path / "touched"
+    call = json.dumps({"command": f"sleep 3; touch {target}", "description": "x"})
+    running = await stack.append(f"TOOL:Bash:{call}")
+    await stack.reached(running, "tool")
+    await eventually(lambda: runs(stack, b"sleep\x003"))
+
+    await stack.fleet.sessions.stop(running.session.sid)
+
+    assert (await stack.outcome(running)).status == "stopped"
+    await eventually(lambda: not runs(stack, b"sleep\x003"))
+    assert not target.exists()
+
+
+def runs(stack: Stack, command: bytes) -> bool:
+    found = []
+    for pid in marked_processes(stack.home):
+        try:
+            found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
+        except OSError:
+            continue
+    return any(command in line for line in found)
+
+
+async def test_its_tool_shells_end_with_the_worker(stack: Stack, claude: ClaudeCli) -> None:
+    """claude starts them in sessions of their own, out of reach of a process group."""
+    stack.configure(claude.config(permissions="auto"))
+    worker = await stack.start_worker()
+    call = json.dumps({"command": "sleep 1000", "description": "x"})
+    running = await stack.append(f"TOOL:Bash:{call}")
+    await stack.reached(running, "tool")
+    await eventually(lambda: runs(stack, b"sleep\x001000"))
+    processes = marked_processes(stack.home)
+
+    worker.kill()
+
+    await eventually(lambda: not [pid for pid in processes if is_alive(pid)])
+
+
+async def test_a_conversation_that_it_does_not_know_starts_anew_and_says_so(
+    agent: Stack, claude: ClaudeCli
+) -> None:
+    first = await agent.append("SAY:one")
+    await agent.outcome(first)
+    await agent.until_idle(first)
+    await eventually(lambda: "SAY:one" in transcripts())
+    os.kill(pid_of(await agent.reached(first, "spawned")), signal.SIGKILL)
+    for transcript in (Path(os.environ["HOME"]) / ".claude" / "projects").rglob("*.jsonl"):
+        transcript.unlink()
+
+    second = await agent.outcome(await agent.append("SAY:two"))
+
+    assert second.status == "done"
+    assert [part["text"] for part in second.reply] == [
+        "(I no longer have our earlier conversation, so I start without it.)",
+        "two",
+    ]
+
+
+async def test_nothing_of_the_users_is_edited(agent: Stack) -> None:
+    user = Path(os.environ["HOME"])
+    workspace = agent.home.path / "workspaces" / "main"
+    workspace.mkdir(parents=True)
+    theirs = {
+        user / ".claude" / "settings.json": {"env": {"THEIRS": "1"}},
+        user / ".claude" / "CLAUDE.md": "be brief",
+        workspace / ".claude" / "settings.json": {"permissions": {"deny": ["WebFetch"]}},
+        workspace / ".mcp.json": {"mcpServers": {}},
+    }
+    for file, content in theirs.items():
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+    before = digests(theirs)
+
+    await agent.ask("SAY:one")
+    await agent.ask("TOOL:Bash:" + json.dumps({"command": "true", "description": "x"}))
+
+    assert digests(theirs) == before
+    assert not (workspace / ".claude" / "settings.local.json").exists()
+
+
+def digests(files: dict[Path, Any]) -> dict[str, str]:
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+async def test_it_gets_no_secret_that_it_does_not_need(
+    stack: Stack, claude: ClaudeCli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.configure(claude.config())
+    await stack.start_worker(
+        OPENAI_API_KEY="another provider's",
+        GEMINI_API_KEY="another provider's",
+        REMOTECLAW__REDIS__URL=stack.redis.url,
+        TELEGRAM_TOKEN="a channel's",
+        CLAUDECODE="1",
+    )
+    accepted = await stack.append("SAY:hi")
+    await stack.outcome(accepted)
+    pid = pid_of(await stack.reached(accepted, "spawned"))
+
+    environment = Path(f"/proc/{pid}/environ").read_text().split("\0")
+
+    names = {line.partition("=")[0] for line in environment}
+    assert "ANTHROPIC_API_KEY" in names
+    assert not names & {"OPENAI_API_KEY", "GEMINI_API_KEY", "TELEGRAM_TOKEN", "CLAUDECODE"}
+    assert {name for name in names if name.startswith("REMOTECLAW")} == {"REMOTECLAW_HOLDER"}
+    assert "nobody's key" not in Path(f"/proc/{pid}/cmdline").read_text()
+
+
+async def test_two_people_talk_to_it_at_once(agent: Stack) -> None:
+    await agent.start_worker()
+
+    alice, bob = await asyncio.gather(
+        agent.ask("SAY:for alice"), agent.ask("SAY:for bob", from_="bob")
+    )
+
+    assert (alice, bob) == ("for alice", "for bob")

@@ -1,0 +1,160 @@
+"""Mistakes in the configuration are one line that says where, what, and what would be right."""
+
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.config import Home, load_config, private_directory
+from remoteclaw.errors import ConfigError, StateDirectoryError
+
+
+def refusal(home: Home, text: str = "", **environment: str) -> str:
+    home.config_file.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_config(home, environment)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_without_a_file_there_is_one_agent(home: Home) -> None:
+    config = load_config(home, {})
+
+    assert config.agent(None)[0] == "main"
+    assert config.redis.url is None
+
+
+def test_an_unknown_key_names_the_nearest(home: Home) -> None:
+    why = refusal(home, "[fleet]\nworker = 3")
+
+    assert str(home.config_file) in why
+    assert "[fleet] has no key 'worker'; did you mean 'workers'?" in why
+
+
+def test_an_unknown_section_names_those_there_are(home: Home) -> None:
+    assert "has no key 'xyz'; it has 'redis', 'fleet'" in refusal(home, "[xyz]\na = 1")
+
+
+def test_an_unknown_key_of_an_agent(home: Home) -> None:
+    why = refusal(home, "[agents.main]\nmodell = 'x'")
+
+    assert "[agents.main] has no key 'modell'; did you mean 'model'?" in why
+
+
+def test_an_unknown_key_of_an_mcp_server(home: Home) -> None:
+    why = refusal(home, "[agents.main.mcp_servers.files]\ncomand = 'x'")
+
+    assert "did you mean 'command'?" in why
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[fleet]\nworkers = 0", "workers is not valid"),
+        ("[fleet]\nlease_s = 'long'", "lease_s is not valid"),
+        ("[agents.main]\nruntime = 'chatgpt'", "runtime is not valid"),
+        ("[agents.main]\ncommand = []", "command is not valid"),
+        ("[agents.'../evil']", "use letters, digits"),
+        ("[agents]", "agents is not valid: is empty"),
+        ("[agents.main.mcp_servers.a]", "needs either a command or a url"),
+        ("[agents.main.mcp_servers.a]\nurl = 'ftp://x'", "must begin with http://"),
+        ("[redis]\nurl = 'localhost:6379'", "must begin with redis://"),
+        ("[redis\nurl = 1", "is not valid TOML"),
+    ],
+)
+def test_a_wrong_value(home: Home, text: str, why: str) -> None:
+    assert why in refusal(home, text)
+
+
+def test_a_file_that_is_not_text(home: Home) -> None:
+    home.config_file.write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        load_config(home, {})
+
+
+def test_a_named_file_that_is_not_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTECLAW_CONFIG", "/nonexistent.toml")
+
+    with pytest.raises(ConfigError, match=r"names /nonexistent\.toml, which does not exist"):
+        load_config(home, {"REMOTECLAW_CONFIG": "/nonexistent.toml"})
+
+
+def test_a_variable_overrides_the_file(home: Home) -> None:
+    home.config_file.write_text("[fleet]\nworkers = 2\nlinger_s = 1")
+
+    config = load_config(
+        home,
+        {
+            "REMOTECLAW__FLEET__WORKERS": "5",
+            "REMOTECLAW__AGENTS__MAIN__COMMAND": '["claude", "--x"]',
+            "REMOTECLAW__AGENTS__MAIN__MODEL": "opus",
+            "REMOTECLAW_SESSION_KEY": "not a setting",
+        },
+    )
+
+    assert (config.fleet.workers, config.fleet.linger_s) == (5, 1)
+    assert config.agents["main"].command == ("claude", "--x")
+    assert config.agents["main"].model == "opus"
+
+
+def test_a_wrong_variable_is_named(home: Home) -> None:
+    why = refusal(home, REMOTECLAW__FLEET__WORKERS="many")
+
+    assert why.startswith("REMOTECLAW__FLEET__WORKERS: ")
+
+
+def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
+    home.config_file.write_text("[agents.a]\n[agents.b]")
+    config = load_config(home, {})
+
+    with pytest.raises(ConfigError, match=r"There is no agent 'c': the configuration has 'a', 'b'"):
+        config.agent("c")
+
+
+def test_the_only_agent_is_the_default_one(home: Home) -> None:
+    home.config_file.write_text("[agents.helper]")
+
+    assert load_config(home, {}).agent(None)[0] == "helper"
+
+
+# -- the state directory --------------------------------------------------------------------------
+
+
+def test_the_state_directory_is_private(home: Home) -> None:
+    home.path.chmod(0o755)
+
+    home.create()
+
+    assert home.path.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("path", ["/proc/remoteclaw", "/dev/null/remoteclaw", "/dev/null"])
+def test_a_state_directory_that_cannot_be_made(path: str) -> None:
+    with pytest.raises(StateDirectoryError, match=f"{path} can't be used .*REMOTECLAW_HOME"):
+        Home(Path(path)).create()
+
+
+def test_a_directory_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+
+    with pytest.raises(StateDirectoryError, match="belongs to user 0, not to you"):
+        private_directory(Path("/"))
+
+
+def test_a_link_in_its_place_is_refused(directory: Path) -> None:
+    (directory / "link").symlink_to("/")
+
+    with pytest.raises(StateDirectoryError, match="can't be used"):
+        private_directory(directory / "link")
+
+
+def test_a_long_path_still_leaves_room_for_sockets(directory: Path) -> None:
+    home = Home(directory / ("x" * 120)).create()
+
+    assert len(bytes(home.runs / "0123456789abcdef" / "holder.sock")) <= 107
+    home.runs.rmdir()
+    home.sockets.rmdir()
+
+
+def test_the_host_id_stays(home: Home) -> None:
+    assert home.host_id == home.host_id

@@ -1,0 +1,192 @@
+"""Whoever is killed in the middle of a turn: one outcome, and nothing left running."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.drain import SECOND_TRY
+from remoteclaw.fleet.inbound import Accepted
+from tests.support.bridges import script
+from tests.support.processes import children, is_alive, marked_processes
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+#: An agent that starts a tool in a session of its own and hangs the first time it is asked; from
+#: then on it answers at once. It says which processes it consists of.
+STUBBORN = """
+import subprocess
+while True:
+    prompt = turn()['prompt']
+    if os.path.exists('asked'):
+        say(type='text', text='answered ' + prompt.split()[-1])
+        say(type='done')
+        continue
+    open('asked', 'w')
+    tool = subprocess.Popen(['setsid', 'sh', '-c', 'setsid sleep 1000 & sleep 1000'])
+    say(type='text', text='pids {} {}'.format(os.getpid(), tool.pid))
+    time.sleep(1000)
+"""
+
+LEASE_S = 2.0
+
+
+@pytest.fixture
+async def agent(stack: Stack, directory: Path) -> AsyncIterator[Stack]:
+    """A stack whose agent hangs at first, with a short lease and a sweeper."""
+    command = list(script(directory, STUBBORN))
+    stack.configure({"runtime": "demo", "command": command}, lease_s=LEASE_S)
+    await stack.fleet.aclose()
+    stack.reopen()
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    yield stack
+    sweeping.cancel()
+
+
+async def hanging(stack: Stack) -> tuple[Accepted, list[int]]:
+    """Send a message and wait until its agent hangs; return all processes of the agent."""
+    accepted = await stack.append("hello")
+    await stack.reached(accepted, "output")
+    processes = await eventually(lambda: len(found := marked_processes(stack.home)) >= 5 and found)
+    return accepted, processes
+
+
+def horse_of(worker_pid: int) -> int:
+    (horse,) = children(worker_pid)
+    return horse
+
+
+async def gone(processes: list[int], *, within_s: float) -> None:
+    await eventually(lambda: not [pid for pid in processes if is_alive(pid)], within_s=within_s)
+
+
+async def one_outcome(stack: Stack, accepted: Accepted) -> None:
+    """See that the message was answered by the second attempt, and answered once."""
+    outcome = await stack.outcome(accepted)
+    assert outcome.status == "done"
+    assert said(outcome) == f"{SECOND_TRY}\n\nanswered hello"
+    assert [step.attempt for step in outcome.steps if step.name == "begun"] == [1, 2]
+    client = stack.fleet.scripts.client
+    entries: Any = await client.xrange("rc:out:test:default")
+    finals = [entry for _, entry in entries if accepted.entry_id.encode() in entry[b"reply"]]
+    assert len([entry for entry in finals if b'"entries":["' in entry[b"reply"]]) == 1
+    assert await client.xlen(f"rc:in:{{{accepted.session.sid}}}") == 0
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    await stack.until_idle(accepted)
+
+
+async def test_the_work_horse(agent: Stack) -> None:
+    worker = await agent.start_worker()
+    accepted, processes = await hanging(agent)
+
+    os.kill(horse_of(worker.pid), signal.SIGKILL)
+
+    await gone(processes, within_s=LEASE_S)
+    await one_outcome(agent, accepted)
+
+
+async def test_the_worker(agent: Stack) -> None:
+    worker = await agent.start_worker()
+    await agent.start_worker()
+    accepted, processes = await hanging(agent)
+    busy = next(w for w in agent.workers if children(w.pid))
+    horse = horse_of(busy.pid)
+
+    busy.kill()
+
+    await gone([*processes, horse], within_s=LEASE_S)
+    await one_outcome(agent, accepted)
+    assert worker is not None
+
+
+async def test_a_horse_that_freezes_past_its_lease(agent: Stack) -> None:
+    worker = await agent.start_worker()
+    await agent.start_worker()
+    accepted, processes = await hanging(agent)
+    busy = next(w for w in agent.workers if children(w.pid))
+    horse = horse_of(busy.pid)
+
+    os.kill(horse, signal.SIGSTOP)
+
+    # The agent must be gone before anybody can take the session over.
+    await gone(processes, within_s=LEASE_S + 2)
+    await one_outcome(agent, accepted)
+    os.kill(horse, signal.SIGCONT)
+    await gone([horse], within_s=10)  # it finds its lease lost and leaves
+    await one_outcome(agent, accepted)
+    assert worker is not None
+
+
+async def test_redis(agent: Stack) -> None:
+    """Back within the lease, it finds the turn still running; what was accepted is still there."""
+    await agent.start_worker()
+    (agent.home.path / "workspaces" / "main").mkdir(parents=True)
+    (agent.home.path / "workspaces" / "main" / "asked").touch()
+    await agent.ask("hello")  # warm
+    (agent.home.path / "workspaces" / "main" / "asked").unlink()
+    accepted, processes = await hanging(agent)
+    waiting = await agent.append("second")
+
+    agent.redis.kill()
+    await asyncio.to_thread(agent.redis.start)
+
+    assert [pid for pid in processes if is_alive(pid)] == processes
+    await agent.fleet.sessions.stop(accepted.session.sid)
+    assert (await agent.outcome(accepted)).status == "stopped"
+    assert (await agent.outcome(waiting)).status == "stopped"
+
+
+async def test_redis_for_longer_than_the_lease(agent: Stack) -> None:
+    await agent.start_worker()
+    accepted, processes = await hanging(agent)
+
+    agent.redis.kill()
+    await gone(processes, within_s=LEASE_S + 3)
+    await asyncio.to_thread(agent.redis.start)
+    # RQ's worker ends when Redis is away as its job does: whoever supervises it starts another.
+    await agent.start_worker()
+
+    await one_outcome(agent, accepted)
+
+
+async def test_the_agent(agent: Stack) -> None:
+    await agent.start_worker()
+    accepted, processes = await hanging(agent)
+    pid = int((await agent.reached(accepted, "spawned")).rpartition(" ")[2])
+
+    os.kill(pid, signal.SIGKILL)
+
+    outcome = await agent.outcome(accepted)
+    assert outcome.status == "failed"
+    await gone(processes, within_s=5)
+
+
+async def test_the_holder(agent: Stack) -> None:
+    await agent.start_worker()
+    accepted, processes = await hanging(agent)
+    pid = int((await agent.reached(accepted, "spawned")).rpartition(" ")[2])
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+    os.kill(int(fields[1]), signal.SIGKILL)
+
+    outcome = await agent.outcome(accepted)
+    assert outcome.status == "failed"
+    await gone(processes, within_s=5)
+
+
+async def test_a_worker_that_is_asked_to_end_finishes_its_turn(agent: Stack) -> None:
+    worker = await agent.start_worker()
+    (agent.home.path / "workspaces" / "main").mkdir(parents=True)
+    (agent.home.path / "workspaces" / "main" / "asked").touch()
+    accepted = await agent.append("hello")
+    await agent.reached(accepted, "begun")
+
+    worker.terminate()
+
+    assert (await agent.outcome(accepted)).status == "done"
+    await eventually(lambda: worker.poll() == 0)

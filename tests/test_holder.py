@@ -1,0 +1,353 @@
+"""The holder: an agent stays warm for whoever has its key, and never outlives its right to run."""
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, boottime
+from remoteclaw.process import end_strays
+from tests.support.processes import children, is_alive
+from tests.support.waiting import eventually
+
+FAR = 3600.0
+#: A program with a child in a session of its own, as agents' shells have, and another behind that.
+TREE = "setsid sh -c 'setsid sleep 1001 & exec sleep 1002' & echo ready; exec sleep 1003"
+
+
+def launch(directory: Path, *argv: str, lifeline: str = "") -> HolderLaunch:
+    run_dir = directory / "run"
+    run_dir.mkdir(mode=0o700, exist_ok=True)
+    return HolderLaunch(
+        argv=argv,
+        env={"PATH": os.environ["PATH"], "NAME": "value"},
+        cwd=str(directory),
+        run_dir=run_dir,
+        key="the-key",
+        lifeline=lifeline,
+    )
+
+
+async def start(directory: Path, *argv: str, epoch: int = 1, lifeline: str = "") -> Holder:
+    return await Holder.start(
+        launch(directory, *argv, lifeline=lifeline), epoch=epoch, deadline=boottime() + FAR
+    )
+
+
+async def attach(holder: Holder, *, epoch: int = 2, key: str = "the-key") -> Holder | None:
+    return await Holder.attach(holder.path, key=key, epoch=epoch, deadline=boottime() + FAR)
+
+
+class Pipes:
+    """The ends of a CLI's pipes, read and written the plain way."""
+
+    def __init__(self, holder: Holder) -> None:
+        self.stdin, self.stdout, self.stderr = holder.take_pipes()
+
+    def ask(self, line: str) -> str:
+        os.write(self.stdin, line.encode() + b"\n")
+        return self.read()
+
+    def read(self) -> str:
+        assert select.select([self.stdout], [], [], 10)[0], "the program says nothing"
+        return os.read(self.stdout, 65536).decode().strip()
+
+    def close(self) -> None:
+        for descriptor in (self.stdin, self.stdout, self.stderr):
+            os.close(descriptor)
+
+
+async def tree_of(holder: Holder) -> list[int]:
+    """Wait until TREE has started everything; return all of its processes."""
+    pipes = Pipes(holder)
+    assert pipes.read() == "ready"
+    pipes.close()
+
+    def everything() -> list[int]:
+        found, queue = [], [holder.pid]
+        while queue:
+            found.append(queue[0])
+            queue += children(queue.pop(0))
+        return found if len(found) >= 3 else []
+
+    return list(await eventually(everything))
+
+
+async def all_gone(processes: list[int]) -> None:
+    await eventually(lambda: not [pid for pid in processes if is_alive(pid)], within_s=10)
+
+
+def holder_of(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
+
+
+async def test_it_hands_over_a_running_program(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", 'read x; echo "$x from $NAME in $PWD"')
+
+    assert Pipes(holder).ask("hello") == f"hello from value in {directory}"
+    assert await holder.gone() == 0
+    assert not holder.path.parent.exists()
+
+
+async def test_the_program_gets_no_other_variables(directory: Path) -> None:
+    os.environ["SECRET_OF_OURS"] = "x"
+    holder = await start(directory, "/bin/sh", "-c", "read x; env")
+
+    names = {line.partition("=")[0] for line in Pipes(holder).ask("").splitlines()}
+
+    assert names <= {"PATH", "NAME", "REMOTECLAW_HOLDER", "PWD", "SHLVL", "_", "OLDPWD"}
+    await holder.gone()
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [(("/nonexistent/claude",), "No such file"), (("/etc/passwd",), "Permission denied")],
+)
+async def test_a_program_that_cannot_be_executed(
+    directory: Path, argv: tuple[str, ...], why: str
+) -> None:
+    with pytest.raises(LaunchFailed, match=why):
+        await start(directory, *argv)
+
+
+async def test_a_parked_program_is_taken_over_by_another_client(directory: Path) -> None:
+    holder = await start(directory, "/bin/cat")
+    pipes = Pipes(holder)
+    assert pipes.ask("one") == "one"
+    pipes.close()
+    assert await holder.park(epoch=1, warm_s=60, state=b'{"turn": 1}')
+
+    second = await attach(holder)
+
+    assert second is not None
+    assert (second.pid, second.state) == (holder.pid, b'{"turn": 1}')
+    assert Pipes(second).ask("two") == "two"
+    await second.end()
+
+
+async def test_what_a_parked_program_says_is_kept(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", "read x; echo late >&1; cat")
+    pipes = Pipes(holder)
+    os.write(pipes.stdin, b"\n")
+    pipes.close()
+    await holder.park(epoch=1, warm_s=60, state=b"")
+
+    async def attached() -> Holder | None:
+        second = await attach(holder)
+        if second and not second.output:
+            Pipes(second).close()
+            await second.park(epoch=2, warm_s=60, state=b"")
+            return None
+        return second
+
+    second = await eventually(attached)
+    assert second.output == b"late\n"
+    await second.end()
+
+
+async def test_a_parked_program_that_says_too_much_is_ended(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", "read x; exec yes")
+    pipes = Pipes(holder)
+    pid = holder.pid
+    os.write(pipes.stdin, b"\n")
+    pipes.close()
+    await holder.park(epoch=1, warm_s=60, state=b"")
+
+    await all_gone([pid])
+
+
+async def test_a_parked_program_ends_when_its_time_is_over(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", TREE)
+    processes = await tree_of(holder)
+
+    await holder.park(epoch=1, warm_s=0.2, state=b"")
+
+    await all_gone(processes)
+    await eventually(lambda: not holder.path.parent.exists())
+
+
+async def test_nobody_attaches_without_the_key(directory: Path) -> None:
+    holder = await start(directory, "/bin/cat")
+    Pipes(holder).close()
+    await holder.park(epoch=1, warm_s=60, state=b"")
+
+    assert await attach(holder, key="another") is None
+    assert await attach(holder, epoch=0) is None  # an older lease
+
+    second = await attach(holder)
+    assert second is not None
+    await second.end()
+
+
+async def test_garbage_from_a_stranger_changes_nothing(directory: Path) -> None:
+    holder = await start(directory, "/bin/cat")
+    for garbage in (b"\n", b"ATTACH\n", b"ATTACH 1 x the-key y\n"[:9], b"\xff" * 9000 + b"\n"):
+        _reader, writer = await asyncio.open_unix_connection(str(holder.path))
+        writer.write(garbage)
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+    assert Pipes(holder).ask("still here") == "still here"
+    await holder.end()
+
+
+async def test_a_newer_lease_ends_an_agent_that_is_still_attached(directory: Path) -> None:
+    """The older driver may be frozen with the pipes in its hands: they can't be taken back."""
+    frozen = await start(directory, "/bin/sh", "-c", TREE)
+    processes = await tree_of(frozen)
+
+    assert await attach(frozen, epoch=2) is None
+
+    await all_gone(processes)
+    await frozen.gone()
+
+
+async def test_ending_leaves_nothing(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", TREE)
+    processes = await tree_of(holder)
+
+    await holder.end()
+
+    assert not [pid for pid in processes if is_alive(pid)]
+    assert not holder.path.parent.exists()
+
+
+async def test_a_program_that_ignores_signals_is_killed(directory: Path) -> None:
+    stubborn = "trap '' TERM INT HUP; echo ready; while :; do sleep 1 & wait; done"
+    holder = await start(directory, "/bin/sh", "-c", stubborn)
+    pipes = Pipes(holder)
+    assert pipes.read() == "ready"
+    pipes.close()
+
+    await holder.end()
+
+    assert not is_alive(holder.pid)
+
+
+async def test_a_tree_that_forks_as_fast_as_it_can_is_ended(directory: Path) -> None:
+    bomb = "echo ready; f() { setsid sh -c 'sleep 1004' & }; for i in $(seq 200); do f; done; wait"
+    holder = await start(directory, "/bin/sh", "-c", bomb)
+    pipes = Pipes(holder)
+    assert pipes.read() == "ready"
+    pipes.close()
+
+    await holder.end()
+
+    assert not children(holder.pid)
+    assert not [p for p in os.listdir("/proc") if _runs(p, b"sleep\x001004")]
+
+
+def _runs(pid: str, command: bytes) -> bool:
+    with contextlib.suppress(OSError):
+        return command in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
+
+
+async def test_the_tree_ends_when_the_client_goes(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", TREE)
+    processes = await tree_of(holder)
+
+    holder.drop()
+
+    await all_gone(processes)
+
+
+async def test_the_tree_ends_when_beats_stop(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", TREE)
+    processes = await tree_of(holder)
+    holder.beat(boottime() + FAR)
+
+    holder.beat(boottime() + 0.2)
+
+    await all_gone(processes)
+    await holder.gone()
+
+
+async def test_beats_keep_it_alive(directory: Path) -> None:
+    holder = await Holder.start(launch(directory, "/bin/cat"), epoch=1, deadline=boottime() + 0.5)
+    holder.beat(boottime() + FAR)
+    pipes = Pipes(holder)
+
+    await asyncio.sleep(0.6)  # past the first deadline
+
+    assert pipes.ask("alive") == "alive"
+    await holder.end()
+
+
+async def test_the_tree_ends_when_the_lifeline_goes(directory: Path) -> None:
+    os.mkfifo(directory / "lifeline")
+    keeper = os.open(directory / "lifeline", os.O_RDWR | os.O_NONBLOCK)
+    holder = await start(directory, "/bin/sh", "-c", TREE, lifeline=str(directory / "lifeline"))
+    processes = await tree_of(holder)
+    await holder.park(epoch=1, warm_s=60, state=b"")
+
+    os.close(keeper)
+
+    await all_gone(processes)
+
+
+async def test_without_its_lifeline_it_does_not_start(directory: Path) -> None:
+    os.mkfifo(directory / "lifeline")
+
+    with pytest.raises(EOFError):
+        await start(directory, "/bin/cat", lifeline=str(directory / "lifeline"))
+
+
+async def test_the_program_dies_with_a_holder_that_is_killed(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", TREE)
+    processes = await tree_of(holder)
+
+    os.kill(holder_of(holder.pid), signal.SIGKILL)
+
+    assert await holder.gone() is None
+    await all_gone([holder.pid])
+    # What the program had put into sessions of their own is still there, and found by its mark.
+    assert end_strays() >= 2
+    await all_gone(processes)
+
+
+async def test_a_holder_that_is_asked_to_end_takes_its_tree_along(directory: Path) -> None:
+    holder = await start(directory, "/bin/sh", "-c", TREE)
+    processes = await tree_of(holder)
+
+    os.kill(holder_of(holder.pid), signal.SIGTERM)
+
+    await all_gone(processes)
+    await holder.gone()
+
+
+async def test_strays_of_living_holders_are_left_alone(directory: Path) -> None:
+    holder = await start(directory, "/bin/cat")
+
+    end_strays()
+
+    assert Pipes(holder).ask("alive") == "alive"
+    await holder.end()
+
+
+async def test_other_users_cannot_reach_the_socket(directory: Path) -> None:
+    holder = await start(directory, "/bin/cat")
+
+    assert holder.path.stat().st_mode & 0o777 == 0o600
+    assert holder.path.parent.stat().st_mode & 0o777 == 0o700
+    await holder.end()
+
+
+def test_the_program_imports_little(directory: Path) -> None:
+    """Each module would be paid for by every cold start."""
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import program; print(*sorted(sys.modules))"
+    )
+    here = Path(__file__).parents[1] / "remoteclaw" / "holder"
+    argv = [sys.executable, "-I", "-S", "-c", code, str(here)]
+    modules = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+
+    assert not {"socket", "json", "subprocess", "signal", "asyncio", "selectors"} & set(modules)

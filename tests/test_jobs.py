@@ -1,0 +1,199 @@
+"""Whoever can write to Redis can put anything on the queue: workers run hints and nothing else."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import uuid
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+from rq import Callback, Queue
+from rq.job import Job
+from rq.serializers import JSONSerializer
+from rq.webhook import Webhook
+
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+SID = "0" * 32
+
+
+class Forger:
+    """Somebody with access to Redis who means no good."""
+
+    def __init__(self, stack: Stack, directory: Path) -> None:
+        self.redis = Redis(unix_socket_path=str(stack.redis.socket))
+        self.queue = Queue("agents", connection=self.redis, serializer=JSONSerializer)
+        self.trap = directory / "trapped"
+
+    def enqueue(self, **options: Any) -> Job:
+        options = {"func": "workers.jobs.drain", "args": (SID,), **options}
+        return self.queue.enqueue_call(**options)
+
+    def raw(self, data: bytes, **fields: bytes | str) -> None:
+        """Enqueue a job whose hash is written by hand."""
+        job_id = uuid.uuid4().hex
+        usual: dict[str, Any] = {"created_at": "2026-01-01T00:00:00.0Z", "status": "queued"}
+        hash_: dict[Any, Any] = {**usual, "origin": "agents", "data": data, **fields}
+        self.redis.hset(f"rq:job:{job_id}", mapping=hash_)
+        self.redis.rpush("rq:queue:agents", job_id)
+
+
+class Bomb:
+    """A pickle that runs a command when it is read."""
+
+    def __init__(self, trap: Path) -> None:
+        self.trap = trap
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.system, (f"touch {self.trap}",)
+
+
+def call(function: str, *arguments: Any, instance: Any = None) -> bytes:
+    return zlib.compress(json.dumps([function, instance, list(arguments), {}]).encode())
+
+
+async def test_forged_jobs_do_nothing_but_leave_a_line(stack: Stack, directory: Path) -> None:
+    worker = await stack.start_worker()
+    forger = Forger(stack, directory)
+    touch = f"touch {forger.trap}"
+    code = f"open({str(forger.trap)!r}, 'w')"
+
+    forger.enqueue(func="os.system", args=(touch,))
+    forger.enqueue(func="exec", args=(code,))
+    forger.enqueue(func="subprocess.getoutput", args=(touch,))
+    forger.enqueue(func="workers.jobs._drain")
+    forger.enqueue(func="workers.jobs.drain", args=("../../etc/passwd",))
+    forger.enqueue(func="workers.jobs.drain", args=(SID, "more"))
+    forger.enqueue(func="workers.jobs.drain", kwargs={"sid": SID})
+    forger.raw(zlib.compress(pickle.dumps(("workers.jobs.drain", None, (Bomb(forger.trap),), {}))))
+    forger.raw(pickle.dumps(Bomb(forger.trap)))
+    forger.raw(call("workers.jobs.drain", SID, instance="os"))
+    forger.raw(zlib.compress(b"[" * 5_000_000))
+    forger.raw(b"\xff\xfe")
+    forger.raw(call("workers.jobs.drain", SID), status="no such status")
+    forger.raw(call("workers.jobs.drain", SID), timeout="never", enqueued_at="yesterday")
+    forger.redis.set("rq:job:not-a-hash", "x")
+    forger.redis.rpush("rq:queue:agents", "not-a-hash", "no-such-job")
+
+    reply = await stack.ask("hello")
+
+    assert "demo agent" in reply
+    assert not forger.trap.exists()
+    assert worker.poll() is None
+    log = stack.worker_logs()
+    assert "it calls 'os.system'" in log
+    assert "it calls 'exec'" in log
+    assert "its data is not a hint's" in log
+    assert "its arguments are not a session's" in log
+    assert "its key is not a hash" in log
+    assert "Traceback" not in log
+
+
+@pytest.mark.parametrize("moment", ["on_success", "on_failure", "on_stopped"])
+async def test_a_hint_with_a_callback_is_refused(
+    stack: Stack, directory: Path, moment: str
+) -> None:
+    await stack.start_worker()
+    forger = Forger(stack, directory)
+
+    forger.enqueue(**{moment: Callback("os.abort")})
+
+    await eventually(lambda: "was refused: it has" in stack.worker_logs())
+    assert "demo agent" in await stack.ask("hello")
+
+
+async def test_a_hint_with_a_webhook_is_refused(stack: Stack, directory: Path) -> None:
+    await stack.start_worker()
+    forger = Forger(stack, directory)
+
+    forger.enqueue(webhooks=[Webhook("http://127.0.0.1:9/", "finished")])
+
+    await eventually(lambda: "it has webhooks" in stack.worker_logs())
+
+
+async def test_a_hint_for_nobody_is_harmless(stack: Stack, directory: Path) -> None:
+    await stack.start_worker()
+    job = Forger(stack, directory).enqueue(result_ttl=0)
+
+    await eventually(lambda: not Job.exists(job.id, connection=job.connection))
+
+    assert "refused" not in stack.worker_logs()
+
+
+async def test_no_text_of_a_message_reaches_rq_or_a_log(stack: Stack) -> None:
+    await stack.start_worker()
+    redis = Redis(unix_socket_path=str(stack.redis.socket))
+    await stack.ask("a very secret sentence")
+
+    for key in redis.scan_iter("rq:*"):
+        assert b"secret" not in (redis.dump(key) or b"")
+    assert "secret" not in stack.worker_logs()
+    redis.close()
+
+
+# -- starting one ---------------------------------------------------------------------------------
+
+
+def start(stack: Stack, *arguments: str, **env: str) -> tuple[int, str]:
+    rq = Path(sys.executable).with_name("rq")
+    result = subprocess.run(
+        [rq, "worker", *arguments, "--burst"],
+        env=stack.env(**env),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    return result.returncode, result.stderr.strip()
+
+
+async def test_a_worker_without_the_job_class_does_not_start(stack: Stack) -> None:
+    code, why = start(stack, "-c", "workers.settings")
+
+    assert code == 1
+    assert why == (
+        "This worker would run any job that is put on its queue (rq.job.Job). Start it as "
+        "`remoteclaw worker`, which is `rq worker -c workers.settings -j workers.jobs.DrainJob`."
+    )
+
+
+async def test_a_worker_without_the_settings_does_not_start(stack: Stack) -> None:
+    code, why = start(stack, "-j", "workers.jobs.DrainJob")
+
+    assert code == 1
+    assert why.startswith("This worker would not look at RemoteClaw's Redis and queues.")
+
+
+async def test_a_worker_with_another_redis_does_not_start(stack: Stack) -> None:
+    flags = ("-c", "workers.settings", "-j", "workers.jobs.DrainJob", "-u", "redis://127.0.0.1:1")
+
+    code, why = start(stack, *flags)
+
+    assert code == 1
+    assert "would not look at RemoteClaw's Redis" in why
+
+
+async def test_a_worker_with_a_wrong_configuration_says_so_in_a_line(stack: Stack) -> None:
+    flags = ("-c", "workers.settings", "-j", "workers.jobs.DrainJob")
+
+    code, why = start(stack, *flags, REMOTECLAW__FLEET__WORKRS="3")
+
+    assert code == 1
+    assert why.endswith("[fleet] has no key 'workrs'; did you mean 'workers'?")
+    assert "\n" not in why
+
+
+async def test_a_worker_without_redis_says_so_in_a_line(stack: Stack) -> None:
+    flags = ("-c", "workers.settings", "-j", "workers.jobs.DrainJob")
+
+    code, why = start(stack, *flags, REMOTECLAW__REDIS__URL="redis://127.0.0.1:1")
+
+    assert code == 1
+    assert why.startswith("The Redis at redis://127.0.0.1:1 can't be reached")
+    assert "\n" not in why

@@ -1,0 +1,77 @@
+"""What `rq worker -c workers.settings -j workers.jobs.DrainJob` reads, once, before it forks.
+
+RQ takes the names in capitals; the rest is for `workers.jobs`.
+Importing this checks the flags and Redis, and loads all that a work-horse needs, so that forking
+one is all that a turn has to wait for.
+"""
+
+import asyncio
+import gc
+import os
+import sys
+
+import click
+
+from remoteclaw import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
+from remoteclaw.bridge import Hooks
+from remoteclaw.config import Home, load_config
+from remoteclaw.errors import RemoteClawError
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import check_fitness, open_redis
+from remoteclaw.telemetry import logging_config
+
+__all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
+
+COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob"
+
+#: The worker's own process: its work-horses must not outlive it.
+WORKER_PID = os.getpid()
+
+
+def _check_flags() -> None:
+    """Refuse a worker that was started without these settings, or without the job class.
+
+    Without the class it would run any job; without the settings it would look at another Redis.
+
+    RQ imports this module from inside its command, so the flags are in click's context; there is
+    none in a work-horse's or a test's import.
+    """
+    context = click.get_current_context(silent=True)
+    if context is None or context.command.name != "worker":
+        return
+    start_it = f"Start it as `remoteclaw worker`, which is `{COMMAND}`."
+    job_class = context.params.get("job_class")
+    if job_class != "workers.jobs.DrainJob":
+        sys.exit(
+            f"This worker would run any job that is put on its queue ({job_class}). {start_it}"
+        )
+    if context.params.get("config") != "workers.settings" or context.params.get("url"):
+        sys.exit(f"This worker would not look at RemoteClaw's Redis and queues. {start_it}")
+
+
+async def _check_redis(url: str) -> None:
+    client = open_redis(url)
+    try:
+        await check_fitness(client, url)
+    finally:
+        await client.aclose()
+
+
+_check_flags()
+try:
+    home = Home.default().create()
+    config = load_config(home)
+    hooks = Hooks.load(config.hooks)
+    REDIS_URL = home.redis_url(config)
+    home.host_id  # read once, here  # noqa: B018
+    asyncio.run(_check_redis(REDIS_URL))
+except RemoteClawError as error:
+    sys.exit(str(error))
+
+QUEUES = [keys.QUEUE]
+DICT_CONFIG = logging_config()
+
+# What is loaded by now stays for the worker's life: out of the collector's sight, its pages stay
+# shared with every work-horse.
+gc.collect()
+gc.freeze()
