@@ -1,0 +1,1 @@
+"""The chats: each adapter knows one platform, and the relay delivers for all of them."""

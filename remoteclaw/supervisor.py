@@ -1,0 +1,240 @@
+"""`remoteclaw up`: everything on one machine, as processes that are watched and end together.
+
+However this process ends, the others do: workers and Redis get a signal from the kernel, a worker's
+work-horses likewise, and agents that are kept warm see the lifeline go.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.config import Config, Home
+from remoteclaw.errors import (
+    RedisRefused,
+    RedisUnavailable,
+    RemoteClawError,
+    StateDirectoryError,
+)
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import check_fitness
+from remoteclaw.fleet.embedded import EmbeddedRedis
+from remoteclaw.holder.client import boottime, holders_ended, remove_dead_runs
+from remoteclaw.keeper import LIFELINE, UP_PREFIX
+from remoteclaw.process import end_strays, is_alive, spawn, stop
+
+__all__ = ["Supervisor", "running_pid", "worker_command"]
+
+#: How long a worker may take to be ready, in seconds.
+READY_S = 30.0
+#: How long running turns are given when everything is to end, in seconds; what is cut off then is
+#: taken up at the next start.
+PATIENCE_S = 3.0
+#: Pauses before a process that ended is started again, in seconds.
+RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+#: A process that ran this long is not counted as failing again, in seconds.
+STABLE_S = 30.0
+#: How often it is looked for what dead processes have left, in seconds.
+SWEEP_HOST_S = 2.0
+
+log = logging.getLogger(__name__)
+
+
+def worker_command() -> list[str]:
+    """Return the command of a worker: stock RQ, with our settings and job class."""
+    beside = Path(sys.executable).with_name("rq")
+    program = [str(beside)] if beside.exists() else [sys.executable, "-m", "rq.cli"]
+    return [*program, "worker", "-c", "workers.settings", "-j", "workers.jobs.DrainJob"]
+
+
+def running_pid(home: Home) -> int | None:
+    """Return the process id of the `up` that runs in a state directory, if one does."""
+    try:
+        with (home.path / "up.lock").open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return int((home.path / "up.lock").read_text() or 0)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What runs, for the person who started it."""
+
+    redis: str
+    workers: int
+    seconds: float
+
+
+class Supervisor:
+    """Starts the processes, restarts those that end, and ends them all."""
+
+    def __init__(self, home: Home, config: Config) -> None:
+        self._home = home
+        self._config = config
+        self.fleet = Fleet.open(home.redis_url(config), lease_s=config.fleet.lease_s)
+        self._workers: dict[int, asyncio.subprocess.Process] = {}
+        self._redis: EmbeddedRedis | None = None
+        self._lifeline: int | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Ready]:
+        """Have everything running; leaving it ends everything.
+
+        Raises `StateDirectoryError` if another `up` runs here.
+        """
+        started = boottime()
+        with self._locked():
+            end_strays()
+            remove_dead_runs(self._home.runs, older_than_s=0)
+            lifeline = self._open_lifeline()
+            try:
+                redis_name = await self._start_redis()
+                async with asyncio.TaskGroup() as tasks:
+                    duties = [tasks.create_task(duty) for duty in self._duties(lifeline)]
+                    try:
+                        await self._workers_ready()
+                        workers = self._config.fleet.workers
+                        yield Ready(redis_name, workers, boottime() - started)
+                    finally:
+                        for duty in duties:
+                            duty.cancel()
+            finally:
+                await self._end()
+
+    # -- starting ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locked(self) -> Any:
+        """Hold the state directory: one `up` at a time."""
+        with (self._home.path / "up.lock").open("a+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StateDirectoryError(
+                    f"RemoteClaw already runs in {self._home.path} "
+                    f"(process {running_pid(self._home)}): use that one, or end it first."
+                ) from None
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    def _open_lifeline(self) -> Path:
+        """Make the FIFO that warm agents watch: they end when we close it, however that happens."""
+        path = self._home.sockets / "lifeline"
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        self._lifeline = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        return path
+
+    async def _start_redis(self) -> str:
+        if self._config.redis.url is None:
+            self._redis = EmbeddedRedis(self._home)
+            await self._redis.start()
+            name = f"{self._redis.program.name}, embedded"
+        else:
+            name = "your own"
+        await check_fitness(self.fleet.scripts.client, self._home.redis_url(self._config))
+        return name
+
+    def _duties(self, lifeline: Path) -> list[Coroutine[Any, Any, None]]:
+        count = self._config.fleet.workers
+        duties = [self._keep_worker(number, lifeline) for number in range(count)]
+        duties += [self.fleet.sweeper.run(), self._sweep_host()]
+        if self._redis:
+            duties.append(self._keep_redis(self._redis))
+        return duties
+
+    async def _workers_ready(self) -> None:
+        """Wait until a worker takes work; the others come a moment later."""
+        until = boottime() + READY_S
+        while boottime() < until:
+            for number, process in self._workers.items():
+                if process.returncode is not None:
+                    raise RemoteClawError(
+                        f"A worker ended at its start: {self._last_words(number)}"
+                    )
+            pids = {process.pid for process in self._workers.values()}
+            if any(worker.pid in pids for worker in await self.fleet.workers.list()):
+                return
+            await asyncio.sleep(0.02)
+        raise RemoteClawError(
+            f"No worker was ready within {READY_S:.0f} s: the reason is in {self._home.logs}."
+        )
+
+    def _last_words(self, number: int) -> str:
+        lines = self._worker_log(number).read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing."
+
+    def _worker_log(self, number: int) -> Path:
+        return self._home.logs / f"worker-{number + 1}.log"
+
+    # -- keeping it running --------------------------------------------------------------------
+
+    async def _keep_worker(self, number: int, lifeline: Path) -> None:
+        env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path), LIFELINE: str(lifeline)}
+        argv = worker_command()
+
+        async def run() -> int:
+            process = await spawn(
+                argv,
+                env=env,
+                log=self._worker_log(number),
+                death_signal=signal.SIGKILL,
+            )
+            self._workers[number] = process
+            return await process.wait()
+
+        await _keep(f"worker {number + 1}", run)
+
+    async def _keep_redis(self, redis: EmbeddedRedis) -> None:
+        while True:
+            status = await redis.wait()
+            log.error("Redis ended with status %d and is started again", status)
+            await redis.start()
+
+    async def _sweep_host(self) -> None:
+        """Clear away what dead workers and killed holders of this host have left."""
+        while True:
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self.fleet.sweeper.release_dead(self._home.host_id, is_alive)
+            await asyncio.sleep(SWEEP_HOST_S)
+            if count := await asyncio.to_thread(end_strays):
+                log.warning("%d processes were ended whose holder had been killed", count)
+            remove_dead_runs(self._home.runs, older_than_s=60)
+
+    # -- ending --------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        """End workers, then warm agents, then Redis, which keeps what isn't finished."""
+        workers = list(self._workers.values())
+        await asyncio.gather(*(stop(worker, patience_s=PATIENCE_S) for worker in workers))
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+        await holders_ended(self._home.runs, prefix=UP_PREFIX)
+        end_strays()
+        await self.fleet.aclose()
+        if self._redis:
+            await self._redis.stop()
+
+
+async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:
+    """Run something for ever, a little later each time that it ends soon."""
+    failures = 0
+    while True:
+        since = boottime()
+        status = await run()
+        failures = 0 if boottime() - since > STABLE_S else failures + 1
+        pause = RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)]
+        log.error("%s ended with status %d and is started again in %g s", name, status, pause)
+        await asyncio.sleep(pause)

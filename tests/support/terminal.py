@@ -1,0 +1,90 @@
+"""A program in a terminal: typed to like a person would, read as the screen shows it."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pexpect
+import pyte
+
+__all__ = ["Terminal"]
+
+REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
+
+
+class Terminal:
+    """A terminal with one program in it."""
+
+    def __init__(self, child: "pexpect.spawn[bytes]") -> None:
+        self._child = child
+        self._screen = pyte.HistoryScreen(100, 40, history=2000)
+        self._stream = pyte.ByteStream(self._screen)
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls, *command: str, env: Mapping[str, str]) -> Iterator["Terminal"]:
+        """Have a program running in a terminal; it is killed at the end if it still runs."""
+        child = pexpect.spawn(
+            command[0],
+            list(command[1:]),
+            env={**env, "TERM": "xterm-256color"},
+            dimensions=(40, 100),
+            timeout=None,
+        )
+        try:
+            yield cls(child)
+        finally:
+            child.close(force=True)
+
+    @property
+    def pid(self) -> int:
+        """The program's process id."""
+        return int(self._child.pid)
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        self._child.send(text)
+
+    def see(self, text: str, *, within_s: float = 20.0) -> str:
+        """Wait until a text is on the screen, or above it; return all of it."""
+        until = time.monotonic() + within_s
+        while text not in (shown := self.shown()):
+            if time.monotonic() > until:
+                raise AssertionError(f"not seen within {within_s} s: {text!r}\n{shown}")
+            self._read()
+        return shown
+
+    def shown(self) -> str:
+        """Return what the screen shows and what has scrolled out of it, line by line."""
+        above = [
+            "".join(line[column].data for column in range(self._screen.columns)).rstrip()
+            for line in self._screen.history.top
+        ]
+        return "\n".join([*above, *(line.rstrip() for line in self._screen.display)]).rstrip()
+
+    def leave(self, *, within_s: float = 20.0) -> int:
+        """Wait until the program has ended; return its exit status, or minus its signal."""
+        until = time.monotonic() + within_s
+        while self._child.isalive():
+            if time.monotonic() > until:
+                raise AssertionError(f"it did not end within {within_s} s\n{self.shown()}")
+            self._read()
+        self._read()
+        status = self._child.exitstatus
+        return -int(self._child.signalstatus or 0) if status is None else int(status)
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send the program a signal."""
+        os.kill(self.pid, number)
+
+    def _read(self) -> None:
+        with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
+            data = self._child.read_nonblocking(65536, timeout=0.05)
+            if b"\x1b[6n" in data:  # where is the cursor? A terminal answers that.
+                row, column = self._screen.cursor.y + 1, self._screen.cursor.x + 1
+                self._child.send(f"\x1b[{row};{column}R")
+            self._stream.feed(data)

@@ -1,0 +1,286 @@
+"""`remoteclaw up`: everything starts with one command, is looked after, and ends together."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.config import Home
+from tests.support.processes import children, is_alive, marked_processes
+from tests.support.terminal import REMOTECLAW, Terminal
+from tests.support.waiting import eventually_sync
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def env(home: Home, **more: str) -> dict[str, str]:
+    """Return the environment of somebody who has nothing installed and nothing configured."""
+    directory = Path(REMOTECLAW).parent
+    return {
+        "HOME": os.environ["HOME"],
+        "PATH": f"{directory}:/usr/bin:/bin",
+        "REMOTECLAW_HOME": str(home.path),
+        "REMOTECLAW__FLEET__WORKERS": "2",
+        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
+        **more,
+    }
+
+
+def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [REMOTECLAW, *arguments],
+        env=env(home, **more),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@contextlib.contextmanager
+def running(home: Home, **more: str) -> Iterator["subprocess.Popen[str]"]:
+    """Have everything running without a console."""
+    with subprocess.Popen(
+        [REMOTECLAW, "up"],
+        env=env(home, **more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as up:
+        assert up.stdout is not None
+        lines = []
+        for line in up.stdout:
+            lines.append(line)
+            if line.startswith("Ready"):
+                break
+        assert lines[-1].startswith("Ready"), "".join(lines)
+        try:
+            yield up
+        finally:
+            if up.poll() is None:
+                up.terminate()
+                up.wait(30)
+
+
+def everything(up_pid: int) -> list[int]:
+    """Return `up` and all processes below it."""
+    found, queue = [], [up_pid]
+    while queue:
+        found.append(queue[0])
+        queue += children(queue.pop(0))
+    return found
+
+
+def all_gone(processes: list[int], home: Home, *, within_s: float = 15.0) -> None:
+    eventually_sync(
+        lambda: not [pid for pid in processes if is_alive(pid)] and not marked_processes(home),
+        within_s=within_s,
+    )
+
+
+# -- the chat -------------------------------------------------------------------------------------
+
+
+def test_a_person_types_and_is_answered(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+
+        shown = terminal.see("what happens when an agent dies.")
+
+        assert "agent    main is demo, as configured" in shown
+        assert "you> hello" in shown
+        assert "main> This is RemoteClaw's demo agent." in shown
+        assert shown.count("This is RemoteClaw's demo agent") == 1
+        terminal.type("\x04")
+        assert terminal.leave() == 0
+
+
+def test_an_answer_is_shown_while_it_comes_and_ctrl_c_stops_it(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3 4")
+
+        terminal.type("\x03")
+
+        terminal.see("Stopped.")
+        terminal.type("hello\r")
+        terminal.see("This is RemoteClaw's demo agent.")
+
+
+def test_a_second_ctrl_c_leaves_and_nothing_is_left(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+        terminal.see("what happens when an agent dies.")
+        processes = everything(terminal.pid)
+        assert len(processes) >= 4
+
+        terminal.type("\x03")
+        terminal.see("Press Ctrl-C again to leave.")
+        terminal.type("\x03")
+
+        assert terminal.leave() == 0
+        all_gone(processes, home, within_s=1)
+
+
+def test_leaving_in_mid_turn_loses_nothing(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+        terminal.type("\x04")
+        assert terminal.leave() == 0
+
+    with Terminal.running(
+        REMOTECLAW, "up", env=env(home, REMOTECLAW__FLEET__LEASE_S="2")
+    ) as terminal:
+        terminal.see("I was interrupted while I worked on this.", within_s=60)
+        terminal.see("main> 1 2 3")
+        terminal.type("\x03")
+        terminal.see("Stopped.")
+
+
+def test_a_signal_ends_it_as_ctrl_d_does(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        processes = everything(terminal.pid)
+
+        terminal.kill(signal.SIGTERM)
+
+        assert terminal.leave() == 0
+        all_gone(processes, home, within_s=1)
+
+
+def test_what_is_refused_is_said_in_place(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("\x1b[200~" + "x" * 530_000 + "\x1b[201~\r")
+
+        terminal.see("Not sent: The message was refused: text has 530,000 bytes", within_s=60)
+
+
+# -- what it looks after --------------------------------------------------------------------------
+
+
+def test_without_a_terminal_it_only_runs(home: Home) -> None:
+    with running(home) as up:
+        processes = everything(up.pid)
+
+        sent = remoteclaw(home, "send", "hello")
+
+        assert sent.returncode == 0
+        assert "RemoteClaw's demo agent" in sent.stdout
+        up.terminate()
+        assert up.wait(20) == 0
+        all_gone(processes, home, within_s=1)
+
+
+def test_a_worker_that_is_killed_is_replaced(home: Home) -> None:
+    with running(home) as up:
+        workers = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
+        assert len(workers) == 2
+
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+
+        assert remoteclaw(home, "send", "hello").returncode == 0
+
+
+def test_redis_that_is_killed_is_started_again_with_all_it_had(home: Home) -> None:
+    with running(home) as up:
+        assert remoteclaw(home, "send", "hello").returncode == 0
+        redis = [pid for pid in children(up.pid) if "redis.sock" in command_line(pid)]
+
+        os.kill(redis[0], signal.SIGKILL)
+
+        reply = eventually_sync(
+            lambda: (result := remoteclaw(home, "send", "memory")).returncode == 0 and result
+        )
+        assert "- hello" in reply.stdout
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def test_a_kill_takes_everything_along(home: Home) -> None:
+    with running(home) as up:
+        assert remoteclaw(home, "send", "hello").returncode == 0  # an agent is warm
+        busy = subprocess.Popen(
+            [REMOTECLAW, "send", "slow", "--from", "bob"], env=env(home), stdout=subprocess.DEVNULL
+        )
+        eventually_sync(lambda: len(marked_processes(home)) >= 4)
+        processes = everything(up.pid) + marked_processes(home)
+
+        up.kill()
+
+        all_gone(processes, home)
+        busy.kill()
+        busy.wait()
+
+
+def test_after_a_kill_it_starts_again_and_goes_on(home: Home) -> None:
+    with running(home) as up:
+        remoteclaw(home, "send", "hello")
+        up.kill()
+
+    with running(home):
+        assert "- hello" in remoteclaw(home, "send", "memory").stdout
+
+
+def test_two_in_one_home_do_not_fight(home: Home) -> None:
+    with running(home) as up:
+        second = remoteclaw(home, "up")
+
+        assert second.returncode == 1
+        assert second.stderr == (
+            f"remoteclaw: RemoteClaw already runs in {home.path} (process {up.pid}): "
+            "use that one, or end it first.\n"
+        )
+        assert remoteclaw(home, "send", "hello").returncode == 0
+
+
+def test_a_worker_that_cannot_start_is_explained(home: Home) -> None:
+    (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['nowhere:f']")
+
+    result = remoteclaw(home, "up", "--no-console")
+
+    assert result.returncode == 1
+    assert "A worker ended at its start: [hooks] agent_end names 'nowhere:f'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_first_agent_cli_that_is_found_is_taken(home: Home, directory: Path) -> None:
+    (directory / "claude").write_text("#!/bin/sh\n")
+    (directory / "claude").chmod(0o755)
+    more = env(home, PATH=f"{directory}:{Path(REMOTECLAW).parent}:/usr/bin:/bin")
+    del more["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+
+    with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
+        shown = terminal.see("you>")
+
+        assert f"main is claude: the first agent CLI found: {directory}/claude" in shown
+        terminal.type("\x04")
+        terminal.leave()
+
+
+def test_without_any_the_demo_is_taken_and_the_reason_is_said(home: Home) -> None:
+    more = env(home, PATH=f"{Path(REMOTECLAW).parent}:/usr/bin:/bin")
+    del more["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+
+    with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
+        shown = terminal.see("you>")
+
+        assert "main is demo: no agent CLI was found on PATH (looked for claude)" in shown
+        terminal.type("\x04")
+        terminal.leave()
