@@ -1,0 +1,1 @@
+"""Benchmarks: each number beside a floor that was measured in the same minutes."""

@@ -1,0 +1,198 @@
+"""Runs the benchmarks: `scripts/bench [--json FILE] [--rounds N]`."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from remoteclaw.config import Home
+from remoteclaw.fleet.inbound import Accepted
+from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
+from tests.support.agents import ClaudeCli, ModelServerProcess, find_claude
+from tests.support.stack import Stack, message
+
+Measure = Callable[[], Awaitable[float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number and its floor, in seconds."""
+
+    name: str
+    floor_name: str
+    ours: list[float]
+    floor: list[float]
+    goal: str
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "name": self.name,
+            "ours_ms": round(statistics.median(self.ours) * 1000, 3),
+            "ours_p95_ms": round(p95(self.ours) * 1000, 3),
+            "floor": self.floor_name,
+            "floor_ms": round(statistics.median(self.floor) * 1000, 3),
+            "ratio": round(statistics.median(self.ours) / statistics.median(self.floor), 2),
+            "added_ms": round(
+                (statistics.median(self.ours) - statistics.median(self.floor)) * 1000, 3
+            ),
+            "goal": self.goal,
+            "rounds": len(self.ours),
+        }
+
+
+def p95(values: list[float]) -> float:
+    return sorted(values)[max(0, round(len(values) * 0.95) - 1)]
+
+
+async def interleaved(
+    ours: Measure, floor: Measure, rounds: int
+) -> tuple[list[float], list[float]]:
+    """Measure both by turns, so that what else the machine does falls on both."""
+    pairs = [(await ours(), await floor()) for _ in range(rounds)]
+    return [one for one, _ in pairs], [other for _, other in pairs]
+
+
+class Ours:
+    """A stack whose messages are timed until their reply stands on the reply stream."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self._last: Accepted | None = None
+
+    async def seconds(self, text: str, **fields: object) -> float:
+        """Return how long one message takes from being handed in to being readable."""
+        client = self.stack.fleet.scripts.client
+        sent = message(text, **fields)
+        started = time.perf_counter()
+        self._last = await self.stack.fleet.inbound.append(sent, agent="main")
+        while not await client.xread({"rc:out:test:default": "0"}, count=1, block=10_000):
+            pass
+        seconds = time.perf_counter() - started
+        await client.delete("rc:out:test:default")
+        return seconds
+
+    async def idle(self) -> None:
+        """Wait until the session is given up and its agent parked."""
+        if self._last:
+            await self.stack.until_idle(self._last)
+
+    async def parked(self, text: str) -> float:
+        """As `seconds`, through an idle worker that has to fork and attach."""
+        await self.idle()
+        return await self.seconds(text)
+
+
+async def bench_streams(stack: Stack, rounds: int) -> list[Row]:
+    """The path without an agent's own time."""
+    ours = Ours(stack)
+    async with BareConsumer(stack.redis.url).running() as bare:
+        stack.configure({"runtime": "demo", "command": list(ECHO_AGENT)}, linger_s=5)
+        await worker(stack)
+        await ours.seconds("first")
+        for _ in range(5):
+            await bare.seconds("x")
+        attached = await interleaved(
+            lambda: ours.seconds("x"), lambda: bare.seconds("x"), rounds * 4
+        )
+        stack.configure({"runtime": "demo", "command": list(ECHO_AGENT)}, linger_s=0)
+        await worker(stack)
+        await ours.seconds("first")
+        parked = await interleaved(lambda: ours.parked("x"), lambda: bare.seconds("x"), rounds)
+    return [
+        Row("echo agent, drain attached", "F: bare consumer", *attached, "≤ 1.2 F"),
+        Row("echo agent, parked, idle worker", "F: bare consumer", *parked, "≤ F + 12 ms"),
+    ]
+
+
+async def bench_claude(stack: Stack, claude: ClaudeCli, directory: Path, rounds: int) -> list[Row]:
+    """The real claude with a model that answers at once."""
+    ours = Ours(stack)
+    async with BareClaude(claude, directory).running() as bare:
+        await bare.seconds("SAY:first")
+        stack.configure(claude.config(), linger_s=5)
+        await worker(stack)
+        await ours.seconds("SAY:first")
+        attached = await interleaved(
+            lambda: ours.seconds("SAY:x"), lambda: bare.seconds("SAY:x"), rounds
+        )
+        stack.configure(claude.config(), linger_s=0)
+        await worker(stack)
+        await ours.seconds("SAY:first")
+        parked = await interleaved(
+            lambda: ours.parked("SAY:x"), lambda: bare.seconds("SAY:x"), rounds
+        )
+    cold = await interleaved(
+        lambda: ours.seconds("SAY:x", from_=uuid.uuid4().hex),
+        lambda: one_shot_claude(claude, directory, "SAY:x"),
+        max(3, rounds // 3),
+    )
+    return [
+        Row("claude, warm, drain attached", "bare warm claude", *attached, "≤ 25 ms"),
+        Row("claude, warm, parked", "bare warm claude", *parked, "≤ 40 ms"),
+        Row("claude, first message, cold", "bare claude -p", *cold, "≤ 1.1 ×"),
+    ]
+
+
+async def worker(stack: Stack) -> None:
+    """Replace the worker by one with the configuration as it is now."""
+    for old in stack.workers:
+        old.kill()
+        old.wait()
+    await stack.fleet.scripts.client.flushall()
+    stack.reopen()
+    await stack.start_worker()
+
+
+def table(rows: list[Row]) -> str:
+    lines = [f"{'':34} {'ours':>9} {'p95':>9} {'floor':>9} {'ratio':>6} {'added':>9}  goal"]
+    lines += [
+        f"{row['name']:34} {row['ours_ms']:>6} ms {row['ours_p95_ms']:>6} ms "
+        f"{row['floor_ms']:>6} ms {row['ratio']:>6} {row['added_ms']:>6} ms  {row['goal']}"
+        f" ({row['floor']})"
+        for row in (row.as_json() for row in rows)
+    ]
+    return "\n".join(lines)
+
+
+async def run(rounds: int) -> list[Row]:
+    with contextlib.ExitStack() as exits:
+        directory = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="rc-")))
+        os.environ["REMOTECLAW_HOME"] = str(directory / "home")
+        os.environ["HOME"] = str(directory)
+        stack = Stack(Home.default().create())
+        await stack.start()
+        try:
+            rows = await bench_streams(stack, rounds)
+            if program := find_claude():
+                model = exits.enter_context(ModelServerProcess.running(directory))
+                claude = ClaudeCli(program, model)
+                rows += await bench_claude(stack, claude, directory, rounds)
+            else:
+                sys.stderr.write("claude is not installed: its rows are left out\n")
+        finally:
+            await stack.stop()
+    return rows
+
+
+def main() -> None:
+    """Print a table, and write JSON if asked to."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, help="also write the numbers to this file")
+    parser.add_argument("--rounds", type=int, default=30, help="measurements of each kind")
+    arguments = parser.parse_args()
+    rows = asyncio.run(run(arguments.rounds))
+    sys.stdout.write(table(rows) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
+
+
+main()
