@@ -1,0 +1,111 @@
+"""Maps that don't lie: what the documents name is there, and nothing that must not be is."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.errors import RemoteClawError
+from tests.support.agents import ROOT
+
+
+def tracked() -> list[Path]:
+    """Return every file that is, or is about to be, in the repository."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in names.splitlines() if (ROOT / name).is_file()]
+
+
+DOCUMENTS = [file for file in tracked() if file.suffix == ".md"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_files_that_a_document_names_exist(document: Path) -> None:
+    text = document.read_text()
+    named = set(
+        re.findall(r"(?<![\w./])(?:remoteclaw|workers|tests|scripts|docs)/[\w./-]*\w", text)
+    )
+    named |= {
+        f"remoteclaw/{name}" for name in re.findall(r"`((?:fleet|bridge|holder)/[\w./]+)`", text)
+    }
+
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: file.name)
+def test_links_between_documents_lead_somewhere(document: Path) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", document.read_text()):
+        assert (document.parent / target).exists(), target
+
+
+def test_every_decision_is_in_the_list() -> None:
+    folder = ROOT / "docs" / "decisions"
+    listed = set(re.findall(r"\]\(([^)]+)\)", (folder / "README.md").read_text()))
+
+    assert listed == {file.name for file in folder.glob("0*.md")}
+
+
+def test_every_layer_is_on_the_map() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    modules = {f"remoteclaw/{file.name}" for file in (ROOT / "remoteclaw").iterdir()}
+    modules -= {"remoteclaw/__init__.py", "remoteclaw/__pycache__", "remoteclaw/py.typed"}
+
+    assert {name for name in modules if name not in text} == set()
+
+
+def test_every_key_is_in_the_table() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    prefixes = re.findall(r'"(rc:\w+)', (ROOT / "remoteclaw" / "fleet" / "keys.py").read_text())
+
+    channels = {"rc:stop", "rc:done"}
+    assert {prefix for prefix in prefixes if f"`{prefix}" not in text} <= channels
+
+
+def test_the_processes_that_are_named_are_real() -> None:
+    """Procfile and compose.yaml start programs that are installed, with flags that work."""
+    commands = [
+        line.partition(": ")[2]
+        for line in (ROOT / "Procfile").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    composed = re.findall(r"^    command: (.+)$", (ROOT / "compose.yaml").read_text(), re.MULTILINE)
+
+    assert set(commands) == {line for line in composed if not line.startswith("redis-server ")}
+    for command in commands:
+        program, *arguments = shlex.split(command)
+        subprocess.run(
+            [ROOT / ".venv" / "bin" / program, *arguments[:1], "--help"],
+            check=True,
+            capture_output=True,
+        )
+
+
+def test_nothing_points_out_of_the_repository() -> None:
+    """No path of somebody's machine, no package registry's address, no secret."""
+    forbidden = re.compile(
+        r"\.\./shared|/root/|/home/(?!me/)[a-z]+/|/Users/|files\.pythonhosted|registry\.npmjs|"
+        r"pypi\.org/simple|--index-url|-----BEGIN|sk-ant-|ghp_[A-Za-z0-9]{20}"
+    )
+    allowed = {Path(__file__), ROOT / "scripts" / "requirements"}
+    found = []
+    for file in tracked():
+        if file in allowed:
+            continue
+        text = file.read_text(errors="replace")
+        found += [f"{file.relative_to(ROOT)}: {match[0]}" for match in forbidden.finditer(text)]
+
+    assert found == []
+
+
+def test_requirements_are_exact_and_hashed() -> None:
+    for name in ("requirements.txt", "requirements-dev.txt", ".ci/requirements.txt"):
+        packages = re.findall(r"^\S.*", (ROOT / name).read_text(), re.MULTILINE)
+        assert packages
+        assert all(re.match(r"[\w.\[\]-]+==\S+ ", package) for package in packages), name
+
+
+def test_every_error_is_documented() -> None:
+    for error in RemoteClawError.__subclasses__():
+        assert (error.__doc__ or "").startswith("Raised "), error.__name__
