@@ -2,13 +2,17 @@
 
 import asyncio
 import getpass
+import os
+import sys
 import time
 import uuid
 from collections.abc import Callable
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.patch_stdout import patch_stdout
 
 from remoteclaw.channels.relay import relay
@@ -89,11 +93,15 @@ class Console:
         """Chat until the person leaves."""
         # Whoever runs this holds the state directory's lock, so no other console has this account.
         reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
-        self._prompt = PromptSession(self._message, key_bindings=self._keys())
         view = await self._fleet.sessions.view(self._session.sid)
         if view and view.waiting:
             print("(Going on with what was not finished. Ctrl-C stops it.)\n")
-        with patch_stdout(raw=True):
+        # Nothing here needs to know where the cursor is, and a terminal that doesn't answer that
+        # question would delay every line by a second.
+        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        output.enable_cpr = False
+        with create_app_session(output=output), patch_stdout(raw=True):
+            self._prompt = PromptSession(self._message, key_bindings=self._keys())
             async with asyncio.TaskGroup() as tasks:
                 duties = [
                     tasks.create_task(relay(reader, self)),

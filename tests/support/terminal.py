@@ -84,7 +84,4 @@ class Terminal:
     def _read(self) -> None:
         with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
             data = self._child.read_nonblocking(65536, timeout=0.05)
-            if b"\x1b[6n" in data:  # where is the cursor? A terminal answers that.
-                row, column = self._screen.cursor.y + 1, self._screen.cursor.x + 1
-                self._child.send(f"\x1b[{row};{column}R")
             self._stream.feed(data)
