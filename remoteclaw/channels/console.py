@@ -9,11 +9,10 @@ import uuid
 from collections.abc import Callable
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import create_app_session
+from prompt_toolkit.application import create_app_session, run_in_terminal
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.patch_stdout import patch_stdout
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
@@ -25,6 +24,11 @@ __all__ = ["Console", "Transcript"]
 
 PROVIDER = "console"
 CHANNEL_ID = "console"
+#: How much of an unfinished line stands above the prompt, in characters: the screen is not higher.
+MOST_UNFINISHED = 600
+
+#: An agent's text is only shown: what would move the cursor or set the title is left out.
+_CONTROLS = dict.fromkeys([*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 
 
 class Transcript:
@@ -52,13 +56,14 @@ class Transcript:
         """Show the whole message and end its last line."""
         position = (turn, attempt, index)
         self._done = position
-        if text.strip() and not (self._shown == position and self._text.strip() == text.strip()):
+        if text.strip():
             self._show(position, text)
         self._end_line()
         self._shown, self._text = None, ""
 
     def _show(self, position: tuple[str, int, int], text: str) -> None:
-        if self._shown == position and text.startswith(self._text):
+        text = text.translate(_CONTROLS).expandtabs()
+        if self._shown == position and text.startswith(self._text.rstrip()):
             added = text[len(self._text) :]
         else:
             self._end_line()  # another message, or the agent took back what it had said
@@ -84,7 +89,11 @@ class Console:
         self._account = account
         self._user = _user()
         self._session = SessionKey(agent, PROVIDER, account, CHANNEL_ID, self._user)
-        self._transcript = Transcript(f"{agent}> ", print)
+        self._lines: list[str] = []
+        self._transcript = Transcript(f"{agent}> ", self._lines.append)
+        self._unfinished = ""
+        """The line that is still being written, as it stands above the prompt."""
+        self._drawing = asyncio.Lock()
         self._unanswered: set[str] = set()
         self._interrupts = 0
         self._prompt: PromptSession[str] | None = None
@@ -93,14 +102,11 @@ class Console:
         """Chat until the person leaves."""
         # Whoever runs this holds the state directory's lock, so no other console has this account.
         reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
-        view = await self._fleet.sessions.view(self._session.sid)
-        if view and view.waiting:
-            print("(Going on with what was not finished. Ctrl-C stops it.)\n")
         # Nothing here needs to know where the cursor is, and a terminal that doesn't answer that
         # question would delay every line by a second.
         output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
         output.enable_cpr = False
-        with create_app_session(output=output), patch_stdout(raw=True):
+        with create_app_session(output=output):
             self._prompt = PromptSession(self._message, key_bindings=self._keys())
             async with asyncio.TaskGroup() as tasks:
                 duties = [
@@ -117,6 +123,9 @@ class Console:
 
     async def _read(self) -> None:
         assert self._prompt is not None, "run() comes first"
+        view = await self._fleet.sessions.view(self._session.sid)
+        if view and view.waiting:
+            await self._say("(Going on with what was not finished. Ctrl-C stops it.)")
         while True:
             try:
                 text = await self._prompt.prompt_async()
@@ -139,10 +148,9 @@ class Console:
             )
             accepted = await self._fleet.inbound.append(message, agent=self._agent)
         except (MessageRefused, RedisRefused, RedisUnavailable) as error:
-            print(f"Not sent: {error}")
+            await self._say(f"Not sent: {error}")
         else:
             self._unanswered.add(accepted.entry_id)
-            self._redraw()
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
@@ -161,9 +169,9 @@ class Console:
     async def _stop(self) -> None:
         try:
             if not await self._fleet.sessions.stop(self._session.sid):
-                print("Press Ctrl-C again to leave.")
+                await self._say("Press Ctrl-C again to leave.")
         except (RedisRefused, RedisUnavailable) as error:
-            print(f"Not stopped: {error}")
+            await self._say(f"Not stopped: {error}")
 
     # -- what the agent does -------------------------------------------------------------------
 
@@ -172,26 +180,46 @@ class Console:
         self._transcript.complete(reply.turn, reply.attempt, reply.index, reply.text)
         self._unanswered.difference_update(reply.entries)
         if reply.entries:
-            print()
-        self._redraw()
+            self._lines.append("")
+        await self._draw()
 
     async def _follow(self) -> None:
         """Show answers while they come."""
         async for live in self._fleet.replies.live(self._session.sid):
             turn, attempt, index = live["turn"], live["attempt"], live["index"]
             self._transcript.live(turn, attempt, index, live["text"])
-            self._redraw()
+            await self._draw()
+
+    # -- the screen ----------------------------------------------------------------------------
+
+    async def _say(self, words: str) -> None:
+        self._lines.append(words)
+        await self._draw()
+
+    async def _draw(self) -> None:
+        """Move complete lines above the prompt, and show the unfinished one in it."""
+        async with self._drawing:
+            if self._lines:
+                await run_in_terminal(self._print)
+            self._unfinished = self._transcript.line
+            if self._prompt:
+                self._prompt.app.invalidate()
+
+    def _print(self) -> None:
+        # Not `self._lines = []`: the transcript keeps adding to this list.
+        lines, self._lines[:] = [*self._lines], []
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+        self._unfinished = self._transcript.line
 
     def _message(self) -> StyleAndTextTuples:
         """Return what stands before the input: the unfinished line, and the prompt."""
-        above = self._transcript.line
+        above = self._unfinished
+        if len(above) > MOST_UNFINISHED:
+            above = f"…{above[-MOST_UNFINISHED:]}"
         if not above and self._unanswered:
             above = "… (Ctrl-C stops)"
         return [("", f"{above}\n" if above else ""), ("bold", "you> ")]
-
-    def _redraw(self) -> None:
-        if self._prompt:
-            self._prompt.app.invalidate()
 
 
 def _user() -> str:

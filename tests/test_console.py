@@ -1,0 +1,95 @@
+"""What the console's terminal shows: live text and the final text are one message."""
+
+from collections.abc import Callable
+
+import pytest
+
+from remoteclaw.channels.console import Transcript
+
+
+class Terminal:
+    """A transcript and all it has written."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.transcript = Transcript("main> ", self.lines.append)
+
+    def live(self, text: str, *, index: int = 0, attempt: int = 1) -> None:
+        self.transcript.live("1-0", attempt, index, text)
+
+    def complete(self, text: str, *, index: int = 0, attempt: int = 1) -> None:
+        self.transcript.complete("1-0", attempt, index, text)
+
+
+@pytest.fixture
+def terminal() -> Terminal:
+    return Terminal()
+
+
+def test_a_message_without_live_text(terminal: Terminal) -> None:
+    terminal.complete("one\ntwo")
+
+    assert terminal.lines == ["main> one", "two"]
+
+
+def test_a_line_is_written_once_it_is_complete(terminal: Terminal) -> None:
+    terminal.live("one\ntw")
+
+    assert terminal.lines == ["main> one"]
+    assert terminal.transcript.line == "tw"
+
+
+def test_live_text_and_the_final_text_are_one_message(terminal: Terminal) -> None:
+    terminal.live("one\ntw")
+    terminal.live("one\ntwo\nthr")
+    terminal.complete("one\ntwo\nthree")
+
+    assert terminal.lines == ["main> one", "two", "three"]
+    assert terminal.transcript.line == ""
+
+
+def test_white_space_at_the_end_of_live_text_is_no_difference(terminal: Terminal) -> None:
+    terminal.live("one \n")
+    terminal.complete("one")
+
+    assert terminal.lines == ["main> one "]
+
+
+def test_live_text_that_comes_late_is_not_shown_again(terminal: Terminal) -> None:
+    terminal.complete("one")
+    terminal.live("one")
+    terminal.live("on")
+
+    assert terminal.lines == ["main> one"]
+
+
+def test_an_answer_that_was_taken_back_is_shown_anew(terminal: Terminal) -> None:
+    terminal.live("a wrong beginning")
+    terminal.complete("the answer")
+
+    assert terminal.lines == ["main> a wrong beginning", "main> the answer"]
+
+
+def test_a_second_attempt_is_shown_anew(terminal: Terminal) -> None:
+    terminal.live("one", attempt=1)
+    terminal.complete("(second try)", index=0, attempt=2)
+    terminal.live("one", index=1, attempt=2)
+    terminal.complete("one", index=1, attempt=2)
+
+    assert terminal.lines == ["main> one", "main> (second try)", "main> one"]
+
+
+def test_a_reply_that_only_ends_the_turn_shows_nothing(terminal: Terminal) -> None:
+    terminal.complete("one")
+    terminal.complete("", index=1)
+
+    assert terminal.lines == ["main> one"]
+
+
+@pytest.mark.parametrize("show", [Terminal.live, Terminal.complete])
+def test_an_agent_cannot_command_the_terminal(
+    terminal: Terminal, show: Callable[[Terminal, str], None]
+) -> None:
+    show(terminal, "\x1b]0;title\x07\x1b[2Jred\x1b[31m\rover\x9b0m\n")
+
+    assert terminal.lines == ["main> ]0;title[2Jred[31mover0m"]
