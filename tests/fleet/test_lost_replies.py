@@ -1,6 +1,5 @@
 """A script's effect counts once, also when its reply never arrives and it is sent again."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -8,54 +7,27 @@ import pytest
 
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.lease import Lease
+from tests.support.failpoints import Failpoint, Proxy
 from tests.support.servers import Server
 from tests.support.stack import message
 
 
-class LossyProxy:
-    """Passes bytes to a server and back, and loses the reply to the next command if told to."""
-
-    def __init__(self, server: Server, directory: Path) -> None:
-        self._server = server
-        self.path = directory / "p"
-        self.is_losing = False
-        self.lost = 0
-
-    async def start(self) -> None:
-        self._listener = await asyncio.start_unix_server(self._connected, str(self.path))
-
-    async def stop(self) -> None:
-        self._listener.close()
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_unix_connection(str(self._server.socket))
-
-        async def forward() -> None:
-            while data := await reader.read(65536):
-                up_writer.write(data)
-            up_writer.close()
-
-        async def back() -> None:
-            while data := await up_reader.read(65536):
-                if self.is_losing:
-                    self.is_losing = False
-                    self.lost += 1
-                    break
-                writer.write(data)
-            writer.close()
-
-        await asyncio.gather(forward(), back(), return_exceptions=True)
-
-
 @pytest.fixture
-async def lossy(any_server: Server, directory: Path) -> AsyncIterator[tuple[Fleet, LossyProxy]]:
-    proxy = LossyProxy(any_server, directory)
+async def lossy(any_server: Server, directory: Path) -> AsyncIterator[tuple[Fleet, Proxy]]:
+    proxy = Proxy(any_server.socket, directory / "proxy")
     await proxy.start()
-    fleet = Fleet.open(f"unix://{proxy.path}", lease_s=30)
+    fleet = Fleet.open(proxy.url, lease_s=30)
     await fleet.scripts.client.flushall()
     yield fleet, proxy
     await fleet.aclose()
     await proxy.stop()
+
+
+def lose(proxy: Proxy, step: str) -> Failpoint:
+    """Lose the next reply to a step: the script has run, and its caller can't know."""
+    failpoint = proxy.arm(step, "after")
+    failpoint.cut()
+    return failpoint
 
 
 async def begun(fleet: Fleet) -> Lease:
@@ -66,89 +38,92 @@ async def begun(fleet: Fleet) -> Lease:
     return lease
 
 
-async def test_append(lossy: tuple[Fleet, LossyProxy]) -> None:
+async def test_append(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    proxy.is_losing = True
+    lost = lose(proxy, "append")
 
     accepted = await fleet.inbound.append(message("hello"), agent="main")
 
-    assert proxy.lost == 1
+    assert lost.reached.is_set()
     assert await fleet.scripts.client.xlen(f"rc:in:{{{accepted.session.sid}}}") == 1
     assert await fleet.workers.waiting() == 1
 
 
-async def test_acquire(lossy: tuple[Fleet, LossyProxy]) -> None:
+async def test_acquire(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     accepted = await fleet.inbound.append(message("hello"), agent="main")
-    proxy.is_losing = True
+    lost = lose(proxy, "acquire")
 
     lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
 
-    assert proxy.lost == 1
+    assert lost.reached.is_set()
     assert lease is not None
     assert await lease.begin([accepted.entry_id])
 
 
-async def test_begin(lossy: tuple[Fleet, LossyProxy]) -> None:
+async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     accepted = await fleet.inbound.append(message("hello"), agent="main")
     lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
     assert lease is not None
-    proxy.is_losing = True
+    lost = lose(proxy, "begin")
 
     batch = await lease.begin([accepted.entry_id])
 
-    assert proxy.lost == 1
+    assert lost.reached.is_set()
     assert batch is not None
     assert (batch.attempt, batch.before) == (1, "")
 
 
 @pytest.mark.parametrize(
-    "write",
+    ("step", "write"),
     [
-        lambda lease: lease.publish(0, {"text": "hi"}),
-        lambda lease: lease.finish("done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}]),
+        ("publish", lambda lease: lease.publish(0, {"text": "hi"})),
+        (
+            "finish",
+            lambda lease: lease.finish("done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}]),
+        ),
     ],
     ids=["publish", "finish"],
 )
 async def test_what_is_said_is_said_once(
-    lossy: tuple[Fleet, LossyProxy], write: Callable[[Lease], Awaitable[object]]
+    lossy: tuple[Fleet, Proxy], step: str, write: Callable[[Lease], Awaitable[object]]
 ) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)
-    proxy.is_losing = True
+    lost = lose(proxy, step)
 
     await write(lease)
 
-    assert proxy.lost == 1
+    assert lost.reached.is_set()
     assert await fleet.scripts.client.xlen("rc:out:test:default") == 1
 
 
-async def test_close(lossy: tuple[Fleet, LossyProxy]) -> None:
+async def test_close(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)
     await lease.finish("done", reply=[])
-    proxy.is_losing = True
+    lost = lose(proxy, "close")
 
     assert await lease.close()
 
-    assert proxy.lost == 1
+    assert lost.reached.is_set()
 
 
-async def test_release(lossy: tuple[Fleet, LossyProxy]) -> None:
+async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)
-    proxy.is_losing = True
+    lost = lose(proxy, "release")
 
     await lease.release()
 
-    assert proxy.lost == 1
+    assert lost.reached.is_set()
     view = await fleet.sessions.view(lease.sid)
     assert view is not None
     assert view.state == "scheduled"
 
 
-async def test_receipt(lossy: tuple[Fleet, LossyProxy]) -> None:
+async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)
     payload = {"sid": lease.sid, "turn": "1-0", "attempt": 1, "index": 0, "channel_id": "c"}
@@ -157,10 +132,10 @@ async def test_receipt(lossy: tuple[Fleet, LossyProxy]) -> None:
     reader = fleet.replies.reader("test", "default")
     replies = reader.replies()
     reply = await anext(replies)
-    proxy.is_losing = True
+    lost = lose(proxy, "receipt")
 
     await reader.receipt(reply)
 
-    assert proxy.lost == 1
+    assert lost.reached.is_set()
     assert await fleet.scripts.client.xlen("rc:out:test:default") == 0
     await replies.aclose()

@@ -63,10 +63,12 @@ class Stack:
 
     # -- setting up ----------------------------------------------------------------------------
 
-    def configure(self, agent: dict[str, Any] | None = None, **fleet: Any) -> None:
+    def configure(
+        self, agent: dict[str, Any] | None = None, *, redis_url: str = "", **fleet: Any
+    ) -> None:
         """Write the configuration; workers that are started later read it."""
         tree = {
-            "redis": {"url": self.redis.url},
+            "redis": {"url": redis_url or self.redis.url},
             "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
             "agents": {"main": agent or {"runtime": "demo"}},
         }

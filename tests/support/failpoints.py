@@ -1,0 +1,178 @@
+"""Stops whoever talks to Redis at a named step, without a change to what is tested.
+
+A proxy stands between a process and its Redis and reads the commands that pass.
+A failpoint names a step ("begin", "finish", …) and a side of it: "before" holds the command back,
+so Redis has not seen it; "after" holds the reply back, so Redis has done it and nobody knows.
+While something is held, the test kills or freezes the process, appends a message, or ends Redis.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import socket
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from remoteclaw.fleet import connection
+
+__all__ = ["Failpoint", "Proxy", "Side"]
+
+Side = Literal["before", "after"]
+
+_SCRIPTS = {
+    hashlib.sha1((connection.PRELUDE + path.read_text()).encode()).hexdigest().encode(): path.stem
+    for path in (Path(connection.__file__).parent / "scripts").glob("[!_]*.lua")
+}
+
+
+@dataclass
+class Failpoint:
+    """A step at which a process is stopped the first time that it gets there."""
+
+    step: str
+    side: Side
+    pid: int = 0
+    """The process that is held."""
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    _go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    _is_cut: bool = False
+
+    async def wait(self, *, within_s: float = 15.0) -> int:
+        """Wait until a process is held here; return its id."""
+        async with asyncio.timeout(within_s):
+            await self.reached.wait()
+        return self.pid
+
+    def release(self) -> None:
+        """Let what is held go on, as if nothing had been."""
+        self._go_on.set()
+
+    def cut(self) -> None:
+        """Close the connection instead: the command, or the reply, is lost."""
+        self._is_cut = True
+        self._go_on.set()
+
+    async def held(self, pid: int) -> bool:
+        """Hold a process; return whether it may go on."""
+        self.pid = pid
+        self.reached.set()
+        await self._go_on.wait()
+        return not self._is_cut
+
+
+class Proxy:
+    """Passes commands to a Redis and replies back."""
+
+    def __init__(self, server: Path, path: Path) -> None:
+        self._server = server
+        self.path = path
+        self.url = f"unix://{path}"
+        self._armed: list[Failpoint] = []
+        self._connections: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
+
+    async def start(self) -> None:
+        """Listen."""
+        self._listener = await asyncio.start_unix_server(self._connected, str(self.path))
+
+    async def stop(self) -> None:
+        """Close every connection."""
+        self._listener.close()
+        ending = [task for task in self._connections.values() if task]
+        for writer in self._connections:
+            writer.close()
+        await asyncio.gather(*ending)
+
+    def arm(self, step: str, side: Side) -> Failpoint:
+        """Hold the next process that comes to a step."""
+        failpoint = Failpoint(step, side)
+        self._armed.append(failpoint)
+        return failpoint
+
+    def _take(self, step: str | None, side: Side) -> Failpoint | None:
+        for failpoint in self._armed:
+            if failpoint.step == step and failpoint.side == side:
+                self._armed.remove(failpoint)
+                return failpoint
+        return None
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections[writer] = asyncio.current_task()
+        credentials = writer.get_extra_info("socket").getsockopt(
+            socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
+        )
+        pid = struct.unpack("3i", credentials)[0]
+        try:
+            up_reader, up_writer = await asyncio.open_unix_connection(str(self._server))
+        except OSError:
+            writer.close()
+            return
+        awaited: list[str | None] = [None]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                forward = tasks.create_task(self._forward(reader, up_writer, pid, awaited))
+                back = tasks.create_task(self._back(up_reader, writer, pid, awaited))
+                await asyncio.wait((forward, back), return_when=asyncio.FIRST_COMPLETED)
+                forward.cancel()
+                back.cancel()
+        except* (OSError, EOFError):
+            pass
+        finally:
+            up_writer.close()
+            writer.close()
+            del self._connections[writer]
+
+    async def _forward(
+        self,
+        reader: asyncio.StreamReader,
+        server: asyncio.StreamWriter,
+        pid: int,
+        awaited: list[str | None],
+    ) -> None:
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                raw, arguments = await _command(reader)
+                step = _step(arguments)
+                failpoint = self._take(step, "before")
+                if failpoint and not await failpoint.held(pid):
+                    return
+                awaited[0] = step
+                server.write(raw)
+
+    async def _back(
+        self,
+        server: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        pid: int,
+        awaited: list[str | None],
+    ) -> None:
+        while data := await server.read(65536):
+            # A client waits for each reply before its next command, so this is the step's.
+            is_unknown = data.startswith(b"-NOSCRIPT")
+            failpoint = None if is_unknown else self._take(awaited[0], "after")
+            if failpoint and not await failpoint.held(pid):
+                return
+            writer.write(data)
+
+
+def _step(arguments: list[bytes]) -> str | None:
+    """Return the name of the step that a command is, if it has one."""
+    name = arguments[0].upper()
+    if name == b"EVALSHA":
+        return _SCRIPTS.get(arguments[1])
+    if name == b"XADD" and arguments[1] == b"rc:wake":
+        return "hint"  # in the middle of its transaction: EXEC has not come yet
+    return None
+
+
+async def _command(reader: asyncio.StreamReader) -> tuple[bytes, list[bytes]]:
+    """Read one command as clients send them: an array of bulk strings."""
+    head = await reader.readuntil(b"\r\n")
+    raw, arguments = [head], []
+    for _ in range(int(head[1:])):
+        length = await reader.readuntil(b"\r\n")
+        body = await reader.readexactly(int(length[1:]) + 2)
+        raw += [length, body]
+        arguments.append(body[:-2])
+    return b"".join(raw), arguments

@@ -1,0 +1,179 @@
+"""At every step between accepting a message and its outcome, the worst that can happen there.
+
+Each case stops a stock `rq worker` at one step (`tests/support/failpoints.py`), lets a second
+message arrive in that window, does something bad, and looks at what is there in the end:
+both messages have one outcome, said once, in order, and nothing is left running.
+"""
+
+import asyncio
+import os
+import signal
+import tempfile
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from remoteclaw.config import Home
+from remoteclaw.drain import SECOND_TRY
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.replies import Reply
+from tests.support.bridges import script
+from tests.support.failpoints import Failpoint, Proxy, Side
+from tests.support.processes import is_alive
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LEASE_S = 2.0
+
+#: An agent that notes what it was asked, uses a tool, and answers in two messages.
+AGENT = """
+while True:
+    word = turn()['prompt'].split()[-1]
+    with open('asked', 'a') as asked:
+        asked.write(word + chr(10))
+    while word.startswith('wait') and not os.path.exists('go-' + word):
+        time.sleep(0.01)
+    say(type='tool_use', id='1', name='look', input={})
+    say(type='tool_result', id='1', output='nothing')
+    say(type='text', text=f'{word} begins' + ' x' * 1960)
+    say(type='text', text=chr(10) * 2 + f'{word} ends')
+    say(type='done')
+"""
+
+#: The steps of a first turn, in the order in which they come.
+STEPS = ("acquire", "begin", "mark", "remember", "publish", "finish", "close")
+
+
+class Lab:
+    """Workers behind a proxy, for all cases of this module."""
+
+    def __init__(self, stack: Stack, proxy: Proxy) -> None:
+        self.stack = stack
+        self.proxy = proxy
+        self.workspace = stack.home.path / "workspaces" / "main"
+
+    async def ensure_workers(self, count: int = 2) -> None:
+        """Start workers in place of those that ended."""
+        self.stack.workers = [worker for worker in self.stack.workers if worker.poll() is None]
+        while len(self.stack.workers) < count:
+            await self.stack.start_worker()
+
+    def asked(self, word: str) -> int:
+        """Return how often the agent was asked something."""
+        return (self.workspace / "asked").read_text().split().count(word)
+
+    async def replies(self, sid: str) -> list[Reply]:
+        """Return what was said to one session, oldest first."""
+        reader = self.stack.fleet.replies.reader("test", "default", token="the test's")
+        count = await self.stack.fleet.scripts.client.xlen("rc:out:test:default")
+        replies = reader.replies()
+        found = [await anext(replies) for _ in range(count)]
+        await replies.aclose()
+        return [reply for reply in found if reply.sid == sid]
+
+    async def see_the_promise_held(self, first: Accepted, second: Accepted) -> None:
+        """Both messages are done; what was said is complete, in order, and there once."""
+        for accepted in (first, second):
+            outcome = await self.stack.outcome(accepted)
+            assert outcome.status == "done"
+        await self.stack.until_idle(first)
+        sid = first.session.sid
+        assert await self.stack.fleet.scripts.client.xlen(f"rc:in:{{{sid}}}") == 0
+        replies = await self.replies(sid)
+        places = [(reply.turn, reply.attempt, reply.index) for reply in replies]
+        assert len(places) == len(set(places)), "said twice"
+        finals = [reply for reply in replies if reply.is_final]
+        assert [reply.entries for reply in finals] == [(first.entry_id,), (second.entry_id,)]
+        assert [reply.text.split()[1] for reply in finals] == ["ends", "ends"]
+        for final in finals:
+            of_turn = [r for r in replies if (r.turn, r.attempt) == (final.turn, final.attempt)]
+            assert [reply.index for reply in of_turn] == list(range(len(of_turn)))
+            said = [reply.text for reply in of_turn if reply.text != SECOND_TRY]
+            assert len(said) == 2
+            assert said[0].split()[0] == said[1].split()[0], "two attempts were mixed"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as name:
+        directory = Path(name)
+        stack = Stack(Home(directory / "home").create())
+        await stack.start()
+        proxy = Proxy(stack.redis.socket, directory / "proxy")
+        await proxy.start()
+        command = list(script(directory, AGENT))
+        agent = {"runtime": "demo", "command": command}
+        stack.configure(agent, lease_s=LEASE_S, redis_url=proxy.url)
+        await stack.fleet.aclose()
+        stack.reopen()
+        sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+        yield Lab(stack, proxy)
+        sweeping.cancel()
+        await proxy.stop()
+        await stack.stop()
+
+
+async def go_on(lab: Lab, failpoint: Failpoint) -> None:
+    """Nothing bad: the second message in the window is all."""
+    failpoint.release()
+
+
+async def lose(lab: Lab, failpoint: Failpoint) -> None:
+    """The connection breaks: the command never arrives, or its reply doesn't."""
+    failpoint.cut()
+
+
+async def kill(lab: Lab, failpoint: Failpoint) -> None:
+    """The work-horse is killed."""
+    os.kill(failpoint.pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(failpoint.pid))
+    failpoint.cut()
+
+
+async def end_redis(lab: Lab, failpoint: Failpoint) -> None:
+    """Redis is killed, and is back at once."""
+    lab.stack.redis.kill()
+    await asyncio.to_thread(lab.stack.redis.start)
+    failpoint.cut()
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
+    await lab.ensure_workers()
+    word = uuid.uuid4().hex
+    failpoint = lab.proxy.arm(step, side)
+    first = await lab.stack.append(f"first{word}", from_=word)
+    await failpoint.wait()
+
+    second = await lab.stack.append(f"second{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    await lab.see_the_promise_held(first, second)
+    if what_happens is not kill:
+        assert (lab.asked(f"first{word}"), lab.asked(f"second{word}")) == (1, 1)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_worker_that_freezes_past_its_lease_at(lab: Lab, step: str, side: Side) -> None:
+    await lab.ensure_workers()
+    word = uuid.uuid4().hex
+    failpoint = lab.proxy.arm(step, side)
+    first = await lab.stack.append(f"first{word}", from_=word)
+    horse = await failpoint.wait()
+    second = await lab.stack.append(f"second{word}", from_=word)
+
+    os.kill(horse, signal.SIGSTOP)
+    await lab.see_the_promise_held(first, second)
+    os.kill(horse, signal.SIGCONT)
+    failpoint.release()
+
+    await eventually(lambda: not is_alive(horse))
+    await lab.see_the_promise_held(first, second)
