@@ -1,4 +1,4 @@
-"""The command line: every door that needs no network.
+"""The command line.
 
 Each command imports what it needs when it runs: `--help` answers without loading Redis.
 """
@@ -164,11 +164,22 @@ def worker() -> None:
 
 @main.command()
 def sweep() -> None:
-    """Run a sweeper, which finds sessions that no worker works on. Any number may run."""
+    """Run a sweeper, which finds sessions that no worker works on. Any number may run.
+
+    It also clears away what killed processes have left on this host.
+    """
+    from remoteclaw.supervisor import sweep_host
     from remoteclaw.telemetry import configure_logging
 
     configure_logging()
-    _on_fleet(lambda fleet: fleet.sweeper.run())
+    home, _ = _load()
+
+    async def run(fleet: "Fleet") -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(fleet.sweeper.run())
+            tasks.create_task(sweep_host(fleet, home))
+
+    _on_fleet(run)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -97,7 +97,8 @@ class AgentConfig(_Section):
     inherit_mcp: bool = True
     """Whether the MCP servers of the CLI's own configuration stay available."""
     mcp_servers: dict[str, McpServerConfig] = Field(default_factory=dict)
-    """More MCP servers for this agent, by name."""
+    """More MCP servers for this agent, by name. Their tools need no permission, because you chose
+    them, except under `permissions = "deny"`."""
     warm_s: float = Field(default=600, ge=0)
     """Seconds for which an idle agent process is kept warm for the next message."""
 
@@ -294,25 +295,34 @@ def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
     for name in sorted(environment):
         if not name.startswith("REMOTECLAW__"):
             continue
-        path = [part.lower() for part in name.split("__")[1:]]
+        path: list[str] = []
         branch = tree
-        for part in path[:-1]:
-            child = branch.setdefault(part, {})
-            if not isinstance(child, dict):
-                raise ConfigError(f"{name} can't be used: {part!r} is not a section.")
-            branch = child
+        for part in name.split("__")[1:]:
+            if path:
+                branch = branch.setdefault(path[-1], {})
+            if not isinstance(branch, dict):
+                raise ConfigError(f"{name} can't be used: {path[-1]!r} is not a section.")
+            # Variables and headers are called what they are called; our own keys are lower case.
+            keep = path[-1:] in (["env"], ["headers"])
+            path.append(part if keep else _existing(branch, part))
         branch[path[-1]] = _value(environment[name])
         sources[".".join(path)] = name
     return sources
 
 
+def _existing(branch: Mapping[str, Any], part: str) -> str:
+    """Return the key that is meant: one that is there, however it is written, or a new one."""
+    return next((key for key in branch if key.lower() == part.lower()), part.lower())
+
+
 def _value(text: str) -> Any:
-    """Read a variable as TOML where it is a number, a truth value or a list; else as text."""
+    """Read a variable as TOML where it is a list or a table; numbers are told by their field."""
+    if not text.startswith(("[", "{")):
+        return text
     try:
-        value = tomllib.loads(f"v = {text}")["v"]
+        return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
         return text
-    return value if isinstance(value, bool | int | float | list | dict) else text
 
 
 def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> str:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks
+from remoteclaw.clock import boottime
 from remoteclaw.config import Config, Home
 from remoteclaw.conversation.batching import next_batch
 from remoteclaw.errors import (
@@ -24,13 +25,15 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.fleet.lease import Batch, Lease
 from remoteclaw.fleet.sessions import LeasedSessionMap
-from remoteclaw.holder.client import boottime
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.messages import (
     AgentDeliveryResult,
     AgentRunResult,
+    ChannelMessage,
+    Entry,
     McpSideEffects,
     ReplyPayload,
+    SessionKey,
     Turn,
 )
 from remoteclaw.process import identity
@@ -53,7 +56,6 @@ DETAIL = 500
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
 CONTEXT_LOST = "(I no longer have our earlier conversation, so I start without it.)"
 NOTHING_SAID = "(The agent finished without saying anything.)"
-UNREADABLE = "This worker can't read the message: a newer RemoteClaw wrote it."
 
 log = logging.getLogger(__name__)
 
@@ -150,12 +152,7 @@ class _SessionDrain:
         self._recorded = ready
         if batch is None:
             return len(waiting), 0
-        try:
-            entries = tuple(decode_entry(*entry) for entry in batch.entries)
-        except ValueError as error:
-            log.error("session %s: %s", self._lease.sid[:8], error)
-            details = {"category": str(ErrorCategory.FATAL), "detail": UNREADABLE}
-            return await self._lease.finish("failed", reply=[], error=details)
+        entries, problem = self._decoded(batch)
         turn = Turn(
             session=self._lease.session,
             entries=entries,
@@ -165,9 +162,25 @@ class _SessionDrain:
         self._abort.clear()
         self._running = turn
         try:
-            return await self._attempt(batch, Answer(self._lease, turn))
+            answer = Answer(self._lease, turn)
+            if problem:
+                failure = _failure(turn, ErrorCategory.UNREADABLE, problem)
+                return await self._finish(answer, failure)
+            return await self._attempt(batch, answer)
         finally:
             self._running = None
+
+    def _decoded(self, batch: Batch) -> tuple[tuple[Entry, ...], str]:
+        """Return the entries of a batch, and what is wrong with them if one can't be read."""
+        entries, problem = [], ""
+        for entry_id, fields in batch.entries:
+            try:
+                entries.append(decode_entry(entry_id, fields))
+            except ValueError as error:
+                problem = str(error)
+                log.error("entry %s of %s: %s", entry_id.decode(), self._lease.sid[:8], problem)
+                entries.append(_in_place_of(entry_id.decode(), self._lease.session))
+        return tuple(entries), problem
 
     async def _attempt(self, batch: Batch, answer: Answer) -> tuple[int, int]:
         if batch.is_stopped:
@@ -182,14 +195,13 @@ class _SessionDrain:
             # The process said and did nothing, so asking another one repeats nothing: it had been
             # warm and was ending already, or no longer knew the conversation.
             again.discard(result.error_category)
-            if result.error_category is ErrorCategory.SESSION_EXPIRED and self._has_finished_any:
+            if (
+                result.error_category is ErrorCategory.SESSION_EXPIRED
+                and self._keeper.finished_turn
+            ):
                 await answer.say(CONTEXT_LOST)
             result = await self._ask(answer)
         return await self._finish(answer, result)
-
-    @property
-    def _has_finished_any(self) -> bool:
-        return "finished" in self._lease.state
 
     async def _ask(self, answer: Answer) -> AgentDeliveryResult:
         """Take the turn through the bridge, with live text beside it."""
@@ -324,6 +336,21 @@ def _failure(
         error=detail,
         error_category=category,
     )
+
+
+def _in_place_of(entry_id: str, session: SessionKey) -> Entry:
+    """Return an entry that says where a message that can't be read has to be answered."""
+    message = ChannelMessage(
+        id=entry_id,
+        text="(unreadable)",
+        from_=session.user,
+        channel_id=session.channel_id,
+        provider=session.provider,
+        account=session.account,
+        thread_id=session.thread,
+        timestamp=int(entry_id.partition("-")[0]),
+    )
+    return Entry(id=entry_id, message=message)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

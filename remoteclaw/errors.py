@@ -93,6 +93,7 @@ class ErrorCategory(StrEnum):
     ABORTED = "aborted"
     DIED = "died"
     INTERRUPTED = "interrupted"
+    UNREADABLE = "unreadable"
     FATAL = "fatal"
 
 
@@ -154,7 +155,7 @@ _SENTENCES = {
     ErrorCategory.RETRYABLE: "The model behind {agent} is busy or out of reach right now. "
     "Your message was not answered: send it again in a minute.",
     ErrorCategory.CONTEXT_OVERFLOW: "This conversation has become too long for {agent}'s model. "
-    "Send less at once, or start a new conversation.",
+    "Send less at once.",
     ErrorCategory.AUTH: "{agent} isn't signed in to its model. "
     "Whoever runs it has to sign in again on its computer; then send your message again.",
     ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "
@@ -165,13 +166,14 @@ _SENTENCES = {
     "Send your message again to start a new one.",
     ErrorCategory.NOT_INSTALLED: "{agent} can't be started on its computer. "
     "Whoever runs it finds out why with `remoteclaw doctor`.",
-    ErrorCategory.TIMEOUT: "{agent} took too long and was stopped. "
-    "Ask again, perhaps for a smaller step.",
+    ErrorCategory.TIMEOUT: "{agent} took too long. Ask again, perhaps for a smaller step.",
     ErrorCategory.ABORTED: "Stopped.",
     ErrorCategory.DIED: "{agent} stopped working in the middle of your message. Part of the work "
     "may be done: check before you send it again.",
     ErrorCategory.INTERRUPTED: "{agent} was cut off while it worked on your message, more than "
     "once, and it isn't tried again. Part of the work may be done: check before you send it again.",
+    ErrorCategory.UNREADABLE: "Your message can't be read by the worker that got it, so {agent} did "
+    "not see it: send it again. If that fails too, RemoteClaw has to be updated.",
     ErrorCategory.FATAL: "{agent} failed and couldn't finish your message. "
     "Send it again; if it fails again, whoever runs it can look up the reason.",
 }

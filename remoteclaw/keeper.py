@@ -57,7 +57,8 @@ class AgentKeeper:
         self._kill_at = kill_at
         self._warm_s = warm_s
         self._parked = parked
-        self._finished_turn = finished_turn
+        self.finished_turn = finished_turn
+        """The turn that the session finished last; None before its first."""
         self._holder: Holder | None = None
         self._pipes: LinePipes | None = None
         self._agent: AgentProcess | None = None
@@ -124,7 +125,7 @@ class AgentKeeper:
 
     def finished(self, turn: str) -> None:
         """Note the turn that the session has finished: an agent that is parked knows of it."""
-        self._finished_turn = turn
+        self.finished_turn = turn
 
     async def park(self) -> None:
         """Leave the agent warm for the next worker, or end it if it can't be left."""
@@ -135,7 +136,7 @@ class AgentKeeper:
             await self.discard()
             return
         record = self.record()
-        state = {"turn": self._finished_turn, "fingerprint": self._fingerprint, "agent": state}
+        state = {"turn": self.finished_turn, "fingerprint": self._fingerprint, "agent": state}
         await self._let_go()
         parked = await self._holder.park(
             epoch=self._epoch, warm_s=self._warm_s, state=orjson.dumps(state)
@@ -177,7 +178,7 @@ class AgentKeeper:
         if self._holder is None:
             return
         state = orjson.loads(self._holder.state)
-        if state["turn"] != self._finished_turn or state["fingerprint"] != spec.fingerprint:
+        if state["turn"] != self.finished_turn or state["fingerprint"] != spec.fingerprint:
             log.info("a warm agent does not fit any more and is ended")
             await self.discard()
             return
@@ -216,7 +217,7 @@ class AgentKeeper:
                 log.error("a holder failed: %s", _tail(run_dir / "holder.log"))
             shutil.rmtree(run_dir, ignore_errors=True)
             raise AgentUnavailable(
-                f"{launch.argv[0]} could not be started: {error or type(error).__name__}.",
+                f"{launch.argv[0]} could not be started: {str(error) or type(error).__name__}.",
                 category=ErrorCategory.NOT_INSTALLED,
             ) from None
         self._fingerprint = spec.fingerprint

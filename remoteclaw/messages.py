@@ -113,7 +113,7 @@ class ChannelMessage(BaseModel):
         size = len(value.encode())
         if size > MAX_TEXT_BYTES:
             raise ValueError(
-                f"has {size:,} bytes; the limit is {MAX_TEXT_BYTES:,}: send it as a file"
+                f"has {size:,} bytes; the limit is {MAX_TEXT_BYTES:,}: send it in parts"
             )
         return value
 
@@ -400,3 +400,7 @@ class McpServerConfig(BaseModel):
         """Refuse a server that is neither or both."""
         if (self.command is None) == (self.url is None):
             raise ValueError("needs either a command or a url")
+        if self.url is not None and (self.args or self.env):
+            raise ValueError("has a url, so args and env mean nothing: leave them out")
+        if self.command is not None and self.headers:
+            raise ValueError("has a command, so headers mean nothing: leave them out")

@@ -1,7 +1,4 @@
-"""The seams: what the parts expect of each other, and nothing of how it is done.
-
-Each implementation of a seam passes the same suite in `tests/contracts`.
-"""
+"""The seams: what the parts expect of each other, and nothing of how it is done."""
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

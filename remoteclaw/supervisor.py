@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.clock import boottime
 from remoteclaw.config import Config, Home
 from remoteclaw.errors import (
     RedisRefused,
@@ -26,11 +27,11 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import EmbeddedRedis
-from remoteclaw.holder.client import boottime, holders_ended, remove_dead_runs
+from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
 from remoteclaw.process import end_strays, is_alive, spawn, stop
 
-__all__ = ["Supervisor", "running_pid", "worker_command"]
+__all__ = ["Supervisor", "running_pid", "sweep_host", "worker_command"]
 
 #: How long a worker may take to be ready, in seconds.
 READY_S = 30.0
@@ -150,7 +151,7 @@ class Supervisor:
     def _duties(self, lifeline: Path) -> list[Coroutine[Any, Any, None]]:
         count = self._config.fleet.workers
         duties = [self._keep_worker(number, lifeline) for number in range(count)]
-        duties += [self.fleet.sweeper.run(), self._sweep_host()]
+        duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties
@@ -203,16 +204,6 @@ class Supervisor:
             log.error("Redis ended with status %d and is started again", status)
             await redis.start()
 
-    async def _sweep_host(self) -> None:
-        """Clear away what dead workers and killed holders of this host have left."""
-        while True:
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self.fleet.sweeper.release_dead(self._home.host_id, is_alive)
-            await asyncio.sleep(SWEEP_HOST_S)
-            if count := await asyncio.to_thread(end_strays):
-                log.warning("%d processes were ended whose holder had been killed", count)
-            remove_dead_runs(self._home.runs, older_than_s=60)
-
     # -- ending --------------------------------------------------------------------------------
 
     async def _end(self) -> None:
@@ -226,6 +217,17 @@ class Supervisor:
         await self.fleet.aclose()
         if self._redis:
             await self._redis.stop()
+
+
+async def sweep_host(fleet: Fleet, home: Home) -> None:
+    """Clear away what dead workers and killed holders of this host have left, until cancelled."""
+    while True:
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            await fleet.sweeper.release_dead(home.host_id, is_alive)
+        await asyncio.sleep(SWEEP_HOST_S)
+        if count := await asyncio.to_thread(end_strays):
+            log.warning("%d processes were ended whose holder had been killed", count)
+        remove_dead_runs(home.runs, older_than_s=60)
 
 
 async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:

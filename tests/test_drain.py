@@ -9,7 +9,6 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
 from remoteclaw.drain import CONTEXT_LOST, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
-from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
 from tests.support.bridges import script
@@ -33,6 +32,9 @@ async def published(stack: Stack) -> list[Reply]:
     await replies.aclose()
     await client.delete("rc:reader:test:default")
     return found
+
+
+NEWER = "a newer RemoteClaw wrote it than this worker is"
 
 
 def agent_pid(detail: str) -> int:
@@ -153,6 +155,28 @@ async def test_an_agent_that_dies_is_an_outcome_and_the_next_message_runs(stack:
     assert "- crash" in said(await stack.outcome(second))
 
 
+async def test_an_agent_that_dies_without_a_word_is_followed_by_another(
+    stack: Stack, directory: Path
+) -> None:
+    """Nothing was said or done, so nobody needs to hear of it."""
+    body = """
+if not os.path.exists('died'):
+    open('died', 'w')
+    turn()
+    sys.exit(1)
+while True:
+    turn(); say(type='text', text='hello'); say(type='done')
+"""
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+    accepted = await stack.append("hello")
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert said(outcome) == "hello"
+    assert len([step for step in outcome.steps if step.name == "begun"]) == 1
+
+
 async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack) -> None:
     first = await stack.append("hello")
     await drain(stack, first)
@@ -204,7 +228,42 @@ async def test_an_entry_that_cannot_be_read_does_not_block_the_session(stack: St
     unread = await stack.fleet.outcomes.read(accepted.session.sid, newer.decode())
     assert unread is not None
     assert unread.status == "failed"
+    assert unread.error == {"category": "unreadable", "detail": NEWER}
+    told = (await published(stack))[0]
+    assert "can't be read" in told.text
+    assert told.entries == (newer.decode(),)
     assert (await stack.outcome(after)).status == "done"
+
+
+async def test_a_conversation_that_is_lost_on_its_second_message_is_missed_too(
+    stack: Stack, directory: Path
+) -> None:
+    """Also under the lease that answered the first one."""
+    forgetful = """
+asked = 0
+while True:
+    turn()
+    asked += 1
+    if asked == 2: say(type='done', error='No conversation found')
+    else: say(type='text', text='hello'); say(type='done')
+"""
+    stack.configure({"runtime": "demo", "command": list(script(directory, forgetful))})
+    first, second = await stack.append("one"), await stack.append("two")
+
+    await drain(stack, first)
+
+    assert said(await stack.outcome(second)) == f"{CONTEXT_LOST}\n\nhello"
+
+
+async def test_a_line_that_is_no_message_is_skipped(stack: Stack, directory: Path) -> None:
+    body = "while True:\n    turn(); print('Warning: 1'); print('[]'); print('{}'); "
+    body += "say(type='tool_use'); say(type='text', text='hello'); say(type='done')"
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+
+    accepted = await stack.append("hello")
+    await drain(stack, accepted)
+
+    assert said(await stack.outcome(accepted)) == "hello"
 
 
 # -- stopping -------------------------------------------------------------------------------------
@@ -304,6 +363,18 @@ async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stac
     assert (await stack.outcome(after)).status == "done"
 
 
+async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: Stack) -> None:
+    accepted = await interrupted(stack, "hello", "tool")
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead")
+    assert lease is not None
+    await lease.begin([accepted.entry_id])  # and dies before it has an agent
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+
+    await drain(stack, accepted)
+
+    assert said(await stack.outcome(accepted)).startswith(SECOND_TRY)
+
+
 async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,13 +413,24 @@ async def test_a_warm_agent_that_knows_another_last_turn_is_not_used(stack: Stac
     assert "- hello" in said(await stack.outcome(second))
 
 
-async def test_without_redis_nothing_is_said_to_be_done(stack: Stack) -> None:
-    accepted = await stack.append("hello")
+async def test_a_drain_without_redis_gives_up_and_another_one_goes_on(stack: Stack) -> None:
+    stack.configure(lease_s=1)
+    stack.reopen()
+    accepted = await stack.append("slow")
+    task = asyncio.create_task(drain(stack, accepted))
+    pid = agent_pid(await stack.reached(accepted, "spawned"))
+    await stack.reached(accepted, "output")
+
     stack.redis.kill()
+    await task
 
-    with pytest.raises(RedisUnavailable):
-        await stack.fleet.scripts.call(stack.fleet.scripts.client.ping, deadline=0)
+    await eventually(lambda: not is_alive(pid))
+    await asyncio.to_thread(stack.redis.start)
+    await stack.fleet.sessions.stop(accepted.session.sid)
 
-    stack.redis.start()
-    await drain(stack, accepted)
-    assert (await stack.outcome(accepted)).status == "done"
+    async def is_over() -> bool:
+        await drain(stack, accepted)
+        outcome = await stack.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+        return outcome is not None and outcome.status == "stopped"
+
+    await eventually(is_over)

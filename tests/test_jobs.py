@@ -17,6 +17,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 from rq.webhook import Webhook
 
+from tests.support.bridges import script
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -126,10 +127,13 @@ async def test_a_hint_for_nobody_is_harmless(stack: Stack, directory: Path) -> N
     assert "refused" not in stack.worker_logs()
 
 
-async def test_no_text_of_a_message_reaches_rq_or_a_log(stack: Stack) -> None:
+async def test_no_text_of_a_message_reaches_rq_or_a_log(stack: Stack, directory: Path) -> None:
+    quoting = "while True:\n    say(type='done', error='I failed at: ' + turn()['prompt'])"
+    stack.configure({"runtime": "demo", "command": list(script(directory, quoting))})
     await stack.start_worker()
     redis = Redis(unix_socket_path=str(stack.redis.socket))
-    await stack.ask("a very secret sentence")
+    outcome = await stack.outcome(await stack.append("a very secret sentence"))
+    assert "secret" in str(outcome.error)  # there for operators, who ask for it
 
     for key in redis.scan_iter("rq:*"):
         assert b"secret" not in (redis.dump(key) or b"")
@@ -177,6 +181,13 @@ async def test_a_worker_with_another_redis_does_not_start(stack: Stack) -> None:
 
     assert code == 1
     assert "would not look at RemoteClaw's Redis" in why
+
+
+async def test_a_worker_with_other_queues_does_not_start(stack: Stack) -> None:
+    code, why = start(stack, "-c", "workers.settings", "-j", "workers.jobs.DrainJob", "other")
+
+    assert code == 1
+    assert "would not look at RemoteClaw's Redis and queues" in why
 
 
 async def test_a_worker_with_a_wrong_configuration_says_so_in_a_line(stack: Stack) -> None:

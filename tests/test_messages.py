@@ -48,7 +48,7 @@ def test_what_is_no_session_key(text: str) -> None:
     [
         ({"text": ""}, "text is empty"),
         ({"text": " \n\t"}, "text is empty"),
-        ({"text": "x" * (MAX_TEXT_BYTES + 1)}, "the limit is 524,288: send it as a file"),
+        ({"text": "x" * (MAX_TEXT_BYTES + 1)}, "the limit is 524,288: send it in parts"),
         ({"text": "🦀" * (MAX_TEXT_BYTES // 4 + 1)}, "the limit is 524,288"),
         ({"text": "hi", "from_": "a\0b"}, "from contains U+0000"),
         ({"text": "hi", "id": "a\nb"}, "id contains U+000A"),

@@ -76,6 +76,12 @@ def everything(up_pid: int) -> list[int]:
     return found
 
 
+def redis_of(up_pid: int) -> int:
+    """Return the process id of an `up`'s Redis."""
+    (redis,) = [pid for pid in children(up_pid) if "redis.sock" in command_line(pid)]
+    return redis
+
+
 def all_gone(processes: list[int], home: Home, *, within_s: float = 15.0) -> None:
     eventually_sync(
         lambda: not [pid for pid in processes if is_alive(pid)] and not marked_processes(home),
@@ -114,6 +120,18 @@ def test_an_answer_is_shown_while_it_comes_and_ctrl_c_stops_it(home: Home) -> No
         terminal.see("This is RemoteClaw's demo agent.")
 
 
+def test_a_chat_outlives_its_redis(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+        terminal.see("what happens when an agent dies.")
+
+        os.kill(redis_of(terminal.pid), signal.SIGKILL)
+        terminal.type("memory\r")
+
+        terminal.see("You said before:")
+
+
 def test_a_second_ctrl_c_leaves_and_nothing_is_left(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("you>")
@@ -127,7 +145,7 @@ def test_a_second_ctrl_c_leaves_and_nothing_is_left(home: Home) -> None:
         terminal.type("\x03")
 
         assert terminal.leave() == 0
-        all_gone(processes, home, within_s=1)
+        all_gone(processes, home)
 
 
 def test_leaving_in_mid_turn_loses_nothing(home: Home) -> None:
@@ -155,7 +173,7 @@ def test_a_signal_ends_it_as_ctrl_d_does(home: Home) -> None:
         terminal.kill(signal.SIGTERM)
 
         assert terminal.leave() == 0
-        all_gone(processes, home, within_s=1)
+        all_gone(processes, home)
 
 
 def test_what_is_refused_is_said_in_place(home: Home) -> None:
@@ -179,7 +197,7 @@ def test_without_a_terminal_it_only_runs(home: Home) -> None:
         assert "RemoteClaw's demo agent" in sent.stdout
         up.terminate()
         assert up.wait(20) == 0
-        all_gone(processes, home, within_s=1)
+        all_gone(processes, home)
 
 
 def test_a_worker_that_is_killed_is_replaced(home: Home) -> None:
@@ -196,9 +214,9 @@ def test_a_worker_that_is_killed_is_replaced(home: Home) -> None:
 def test_redis_that_is_killed_is_started_again_with_all_it_had(home: Home) -> None:
     with running(home) as up:
         assert remoteclaw(home, "send", "hello").returncode == 0
-        redis = [pid for pid in children(up.pid) if "redis.sock" in command_line(pid)]
+        redis = redis_of(up.pid)
 
-        os.kill(redis[0], signal.SIGKILL)
+        os.kill(redis, signal.SIGKILL)
 
         reply = eventually_sync(
             lambda: (result := remoteclaw(home, "send", "memory")).returncode == 0 and result

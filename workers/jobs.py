@@ -10,6 +10,7 @@ import asyncio
 import logging
 import os
 import re
+import traceback
 import zlib
 from typing import Any
 
@@ -121,9 +122,19 @@ def drain(sid: str) -> None:
     except RemoteClawError as error:
         log.error("session %s: %s", sid[:8], error)
         raise DrainFailed(type(error).__name__) from None
-    except Exception as error:  # the edge of this process: the log has all, RQ gets the name
-        log.exception("session %s: the drain failed", sid[:8])
+    except Exception as error:  # noqa: BLE001 - the edge of this process
+        # Where it happened, and what, but not in which words: they may quote a message.
+        frames = "".join(traceback.format_tb(error.__traceback__))
+        log.error("session %s: the drain failed: %s\n%s", sid[:8], _kinds(error), frames)
         raise DrainFailed(type(error).__name__) from None
+
+
+def _kinds(error: BaseException) -> str:
+    """Return the names of an error and of those that it groups."""
+    name = type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        return f"{name} of {', '.join(_kinds(inner) for inner in error.exceptions)}"
+    return name
 
 
 async def _drain(sid: str) -> None:

@@ -45,7 +45,8 @@ def _check_flags() -> None:
         sys.exit(
             f"This worker would run any job that is put on its queue ({job_class}). {start_it}"
         )
-    if context.params.get("config") != "workers.settings" or context.params.get("url"):
+    elsewhere = context.params.get("url") or context.params.get("queues")
+    if context.params.get("config") != "workers.settings" or elsewhere:
         sys.exit(f"This worker would not look at RemoteClaw's Redis and queues. {start_it}")
 
 

@@ -46,8 +46,6 @@ __all__ = ["ChannelBridge"]
 DEFAULT_CHUNK_LIMIT = 4000
 #: How much of an answer hooks are given, in characters.
 HOOK_OUTPUT = 64_000
-#: How much of a CLI's own words is logged, in characters.
-LOGGED = 500
 #: How long an agent may take to stop a turn, in seconds; then its process is ended.
 ABORT_S = 5.0
 #: How often it is told, in seconds: the first time it may not have begun yet.
@@ -272,7 +270,8 @@ class ChannelBridge:
         run.run = replace(run.run, error_subtype=subtype)
         agent, reference = run.turn.session.agent, run.turn.reference
         words = sentence(category, agent=agent, reference=reference)
-        log.warning("turn %s: %s: %s", reference, category, run.error.detail[:LOGGED])
+        # A CLI's own words may quote what people wrote: the outcome has them, no log.
+        log.warning("turn %s: %s", reference, category)
         await run.delivery.say(ReplyPayload(words, is_error=category is not ErrorCategory.ABORTED))
 
     # -- 8: side effects -----------------------------------------------------------------------

@@ -5,9 +5,11 @@ Each has a deadline, and one that fails or is late is logged and changes nothing
 """
 
 import asyncio
+import contextlib
 import importlib
 import inspect
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -90,7 +92,7 @@ class Hooks:
                     if inspect.iscoroutinefunction(function):
                         result = await function(event)
                     else:
-                        result = await asyncio.to_thread(function, event)
+                        result = await _in_daemon(function, event)
             except TimeoutError:
                 log.error("hook %s took more than %d s and was left", _name(function), DEADLINE_S)
             except Exception:
@@ -99,6 +101,35 @@ class Hooks:
                 if result is not None:
                     results.append(result)
         return results
+
+
+async def _in_daemon(function: Callable[[Any], Any], event: Any) -> Any:
+    """Call a function in a thread that nobody waits for when the process ends.
+
+    `asyncio.to_thread` is waited for: one hook that hangs would hold its worker for good.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+
+    def settle(result: Any, error: BaseException | None) -> None:
+        if done.done():
+            return
+        if error is None:
+            done.set_result(result)
+        else:
+            done.set_exception(error)
+
+    def call() -> None:
+        result, error = None, None
+        try:
+            result = function(event)
+        except Exception as raised:  # noqa: BLE001 - the caller of the hooks logs it
+            error = raised
+        with contextlib.suppress(RuntimeError):  # the loop has ended without us
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=call, name=_name(function), daemon=True).start()
+    return await done
 
 
 def _imported(moment: str, reference: str) -> Callable[[Any], Any]:

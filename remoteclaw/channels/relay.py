@@ -17,4 +17,4 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter) -> None:
         try:
             await reader.receipt(reply)
         except LeaseLost:
-            continue  # another adapter has taken over and will record it
+            continue  # another adapter has taken over, and delivers and records it

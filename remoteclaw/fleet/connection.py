@@ -2,12 +2,13 @@
 
 redis-py's own retries are off.
 A script is repeated here after a lost connection, a timeout or a restart, until the caller's
-deadline; that is safe because every script is idempotent, and it is the only place that repeats.
+deadline; that is safe because every script is idempotent. Listeners connect anew here as well.
 """
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +18,19 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable, RedisUnfit
-from remoteclaw.holder.client import boottime
 
-__all__ = ["PRELUDE", "Scripts", "check_fitness", "open_redis"]
+__all__ = ["PRELUDE", "Scripts", "announcements", "check_fitness", "open_redis", "unfit_reason"]
 
 #: The oldest server whose streams and scripts do what we need.
 OLDEST = (6, 2)
 #: How long one command may take before its connection counts as dead, in seconds.
 COMMAND_S = 5.0
+#: How long a listener waits for an announcement before it looks by itself, in seconds.
+LISTEN_S = 1.0
+#: How long a listener waits before it connects again, in seconds.
+RECONNECT_S = 0.2
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -92,7 +97,7 @@ class Scripts:
         repeats = 0
         while True:
             try:
-                async with asyncio.timeout(COMMAND_S):
+                async with asyncio.timeout(max(0.0, min(COMMAND_S, deadline - boottime()))):
                     return await command()
             except _TRANSIENT as error:
                 if _LOGIN.search(str(error)):
@@ -100,13 +105,36 @@ class Scripts:
                 pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
                 repeats += 1
                 if boottime() + pause > deadline:
-                    raise RedisUnavailable(f"Redis can't be reached: {error}.") from None
+                    raise RedisUnavailable(
+                        f"Redis can't be reached ({str(error) or 'it does not answer'}): "
+                        "nothing goes on until it is back."
+                    ) from None
                 await asyncio.sleep(pause)
             except exceptions.ResponseError as error:
                 text = str(error)
                 if text.startswith("FENCED"):
                     raise LeaseLost(text) from None
                 raise RedisRefused(_refusal(error)) from None
+
+
+async def announcements(
+    client: "redis.asyncio.Redis", channel: str
+) -> AsyncGenerator[bytes | None, None]:
+    """Yield what is published on a channel, for ever, whether Redis is there or not.
+
+    Announcements get lost. So None comes once the channel is heard, then now and again: it is
+    time to look by oneself.
+    """
+    while True:
+        try:
+            async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                await pubsub.subscribe(channel)
+                yield None
+                while True:
+                    message = await pubsub.get_message(timeout=LISTEN_S)
+                    yield None if message is None else message["data"]
+        except (exceptions.RedisError, OSError):
+            await asyncio.sleep(RECONNECT_S)
 
 
 def _refusal(error: Exception) -> str:
@@ -139,6 +167,13 @@ async def check_fitness(client: "redis.asyncio.Redis", url: str) -> None:
         ) from None
     if reason := unfit_reason(info):
         raise RedisUnfit(f"{name} can't be used: {reason}.")
+    with contextlib.suppress(exceptions.ResponseError):  # not everybody may read the configuration
+        if (await client.config_get("appendfsync")).get("appendfsync") == "no":
+            raise RedisUnfit(
+                f"{name} can't be used: it writes its append-only file to the disk whenever the "
+                "system likes, so a power failure would lose accepted messages: "
+                "set `appendfsync everysec` or `always`."
+            )
     try:
         probe = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
         await client.eval(probe, 1, "rc:probe")

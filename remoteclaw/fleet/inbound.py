@@ -7,11 +7,11 @@ from typing import Any, Literal, cast
 import orjson
 from pydantic import ValidationError
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.holder.client import boottime
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 
 __all__ = ["Accepted", "Inbound", "decode_entry"]
@@ -95,16 +95,14 @@ def _encode_entry(message: ChannelMessage, deliver: str) -> bytes:
 
 
 def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> Entry:
-    """Return an entry as it was appended; raises ValueError if it can't be read."""
+    """Return an entry as it was appended; raises ValueError, with the reason, if it can't be."""
     flat = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
     try:
         data: dict[str, Any] = orjson.loads(flat[b"entry"])
         if data["v"] > ENTRY_VERSION:
-            raise ValueError(f"entry version {data['v']} is newer than this worker")
+            raise ValueError("a newer RemoteClaw wrote it than this worker is")
         message = ChannelMessage.model_validate(data["message"])
         deliver = cast(Literal["channel", "caller"], data["deliver"])
     except (KeyError, TypeError, ValidationError) as error:
-        raise ValueError(
-            f"entry {entry_id.decode()} can't be read: {type(error).__name__}"
-        ) from None
+        raise ValueError(f"it is damaged ({type(error).__name__})") from None
     return Entry(id=entry_id.decode(), message=message, deliver=deliver)

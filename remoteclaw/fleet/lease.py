@@ -6,6 +6,7 @@ last messages and the removal of its entries are one step.
 """
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,12 +15,12 @@ from typing import Any, Literal
 import orjson
 from redis.exceptions import RedisError
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.holder.client import boottime
 from remoteclaw.messages import SessionKey
 
 __all__ = ["Batch", "Lease", "Leases", "Phase"]
@@ -43,8 +44,6 @@ ACQUIRE_S = 10.0
 #: How long a new drain waits before it listens for stops, in seconds: it needs a connection of its
 #: own, and the agent should be asked first.
 QUIET_S = 0.02
-#: How often a listener for stops looks up from its socket, in seconds.
-LISTEN_S = 1.0
 
 #: How far an attempt has come: recorded, prompt about to be sent, first text, first tool.
 Phase = Literal["", "accepted", "spawned", "output", "tool"]
@@ -59,7 +58,7 @@ class Batch:
     turn: str
     attempt: int
     before: Phase
-    """The phase that the attempt before reached; empty for a first attempt."""
+    """The furthest phase that an attempt before reached; empty for a first attempt."""
     is_stopped: bool
     """True when somebody stopped these entries before they could begin."""
     entries: tuple[RawEntry, ...]
@@ -250,21 +249,17 @@ class Lease:
 
         An announcement may be lost; `keep()` learns of every stop, a little later.
         """
-        client = self._scripts.client
         await asyncio.sleep(QUIET_S)
-        while True:
-            try:
-                async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.subscribe(keys.stop_channel(self.sid))
-                    earlier: Any = await client.hget(keys.state(self.sid), "stop")
-                    if earlier:
-                        stopped(earlier.decode())
-                    while True:
-                        message = await pubsub.get_message(timeout=LISTEN_S)
-                        if message is not None:
-                            stopped(message["data"].decode())
-            except (RedisError, OSError):
-                await asyncio.sleep(LISTEN_S)
+        client = self._scripts.client
+        news = announcements(client, keys.stop_channel(self.sid))
+        async with contextlib.aclosing(news):
+            async for announced in news:
+                mark: Any = announced
+                if mark is None:
+                    with contextlib.suppress(RedisError, OSError):
+                        mark = await client.hget(keys.state(self.sid), "stop")
+                if mark:
+                    stopped(mark.decode())
 
     async def wait(self, seconds: float) -> Literal["entry", "hint", "nothing"]:
         """Wait for the session's next entry, or for a hint that finds no idle worker.

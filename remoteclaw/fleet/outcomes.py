@@ -1,19 +1,19 @@
 """What became of each message: readable for 7 days after it is over."""
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts
-from remoteclaw.holder.client import boottime
+from remoteclaw.fleet.connection import Scripts, announcements
 
 __all__ = ["Outcome", "Outcomes", "Step"]
 
-#: How often a waiting caller looks by itself, in seconds: an announcement can be lost.
-LOOK_S = 1.0
 #: How long reading is tried while Redis is away, in seconds.
 READ_S = 5.0
 
@@ -71,21 +71,17 @@ class Outcomes:
 
     async def wait(self, sid: str, entry_id: str, *, timeout_s: float) -> Outcome | None:
         """Wait until an entry's outcome is final and return it; None if that takes too long."""
-        until = boottime() + timeout_s
-        async with self._scripts.client.pubsub(ignore_subscribe_messages=True) as pubsub:
-            await pubsub.subscribe(keys.outcome_channel(sid))
-            while True:
-                outcome = await self.read(sid, entry_id)
-                if outcome and outcome.is_final:
-                    return outcome
-                left = until - boottime()
-                if left <= 0:
-                    return None
-                try:
-                    async with asyncio.timeout(min(left, LOOK_S)):
-                        await pubsub.get_message(timeout=None)
-                except TimeoutError:
-                    pass
+        news = announcements(self._scripts.client, keys.outcome_channel(sid))
+        try:
+            async with asyncio.timeout(timeout_s), contextlib.aclosing(news):
+                async for _ in news:
+                    with contextlib.suppress(RedisUnavailable):
+                        outcome = await self.read(sid, entry_id)
+                        if outcome and outcome.is_final:
+                            return outcome
+        except TimeoutError:
+            pass
+        return None
 
 
 def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:

@@ -5,7 +5,9 @@ parallel, and a conversation would lose its order.
 """
 
 import asyncio
+import contextlib
 import functools
+import math
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
@@ -14,18 +16,18 @@ from typing import Any
 import orjson
 from redis.exceptions import RedisError
 
+from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts
-from remoteclaw.holder.client import boottime
+from remoteclaw.fleet.connection import Scripts, announcements
 
-__all__ = ["Replies", "Reply", "ReplyReader"]
+__all__ = ["Replies", "Reply", "ReplyReader", "reply_payload"]
 
 #: How long an adapter holds its reply stream without a sign of life, in milliseconds.
 READER_LEASE_MS = 10_000
 #: How long a read waits for the next reply, in milliseconds; each one renews the reader's lease.
 BLOCK_MS = 2000
-#: How long receipts are tried while Redis is away, in seconds.
-RECEIPT_S = 30.0
+#: How long a claim is not renewed at most while there is something to deliver, in seconds.
+CLAIM_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class Reply:
 
 
 class ReplyReader:
-    """The one reader of an account's reply stream."""
+    """The one reader of an account's reply stream. While Redis is away, it waits."""
 
     def __init__(
         self, scripts: Scripts, provider: str, account: str, token: str | None = None
@@ -57,15 +59,15 @@ class ReplyReader:
         self._reader = keys.reader(provider, account)
         self._stream = keys.reply_stream(provider, account)
         self._token = token or uuid.uuid4().hex
+        self._claimed_at = 0.0
 
     async def claim(self) -> bool:
         """Become, or stay, the stream's reader; False if another adapter is."""
+        sent_at = boottime()
         mine = await self._scripts.run(
-            "read",
-            [self._reader],
-            [self._token, READER_LEASE_MS],
-            deadline=boottime() + RECEIPT_S,
+            "read", [self._reader], [self._token, READER_LEASE_MS], deadline=math.inf
         )
+        self._claimed_at = sent_at
         return bool(mine)
 
     async def replies(self) -> AsyncGenerator[Reply, None]:
@@ -74,19 +76,24 @@ class ReplyReader:
         While another adapter reads the stream, this one waits.
         """
         last = b"0"
-        client = self._scripts.client
         while True:
             if not await self.claim():
                 await asyncio.sleep(BLOCK_MS / 1000)
                 last = b"0"
                 continue
-            after: dict[Any, Any] = {self._stream: last}
-            read = functools.partial(client.xread, after, count=64, block=BLOCK_MS)
-            found = await self._scripts.call(read, deadline=boottime() + RECEIPT_S)
-            for _stream, entries in found:
-                for entry_id, fields in entries:
-                    last = entry_id
-                    yield _reply(entry_id.decode(), orjson.loads(fields[b"reply"]))
+            for entry_id, fields in await self._read(last):
+                # Whoever delivers is slow, and may have lost the stream meanwhile.
+                if boottime() > self._claimed_at + CLAIM_EVERY_S and not await self.claim():
+                    break
+                last = entry_id
+                yield _reply(entry_id.decode(), orjson.loads(fields[b"reply"]))
+
+    async def _read(self, last: bytes) -> list[tuple[bytes, dict[bytes, bytes]]]:
+        """Return what follows an entry; nothing if that takes long."""
+        after: dict[Any, Any] = {self._stream: last}
+        read = functools.partial(self._scripts.client.xread, after, count=64, block=BLOCK_MS)
+        found = await self._scripts.call(read, deadline=math.inf)
+        return found[0][1] if found else []
 
     async def receipt(self, reply: Reply) -> None:
         """Record that a reply was delivered; raises `LeaseLost` if another adapter took over."""
@@ -95,7 +102,7 @@ class ReplyReader:
             "receipt",
             [self._reader, self._stream, *outcomes],
             [self._token, reply.id],
-            deadline=boottime() + RECEIPT_S,
+            deadline=math.inf,
         )
 
 
@@ -114,16 +121,10 @@ class Replies:
 
     async def live(self, sid: str) -> AsyncGenerator[dict[str, Any], None]:
         """Yield a session's answers as far as they have come, for ever; some may be missed."""
-        while True:
-            try:
-                async with self._scripts.client.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.subscribe(keys.live(sid))
-                    while True:
-                        message = await pubsub.get_message(timeout=BLOCK_MS / 1000)
-                        if message is not None:
-                            yield orjson.loads(message["data"])
-            except (RedisError, OSError):
-                continue
+        async with contextlib.aclosing(announcements(self._scripts.client, keys.live(sid))) as news:
+            async for text in news:
+                if text is not None:
+                    yield orjson.loads(text)
 
 
 def reply_payload(

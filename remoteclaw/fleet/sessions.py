@@ -3,11 +3,11 @@
 import re
 from dataclasses import dataclass
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.holder.client import boottime
 from remoteclaw.messages import SessionKey
 
 __all__ = ["LeasedSessionMap", "SessionView", "Sessions"]
@@ -96,9 +96,13 @@ class Sessions:
             return text
         client = self._scripts.client
         found = set()
-        if re.fullmatch("[0-9a-f]{4,31}", text):
+
+        async def scan() -> None:
             async for sid, _score in client.zscan_iter(keys.SESSIONS, match=f"{text}*", count=1000):
                 found.add(sid.decode())
+
+        if re.fullmatch("[0-9a-f]{4,31}", text):
+            await self._scripts.call(scan, deadline=boottime() + LOOK_S)
         if len(found) == 1:
             return str(found.pop())
         problem = f"fits {len(found)} sessions" if found else "is no session"

@@ -5,12 +5,12 @@ import functools
 import logging
 from collections.abc import Callable
 
+from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.holder.client import boottime
 
 __all__ = ["Sweeper"]
 

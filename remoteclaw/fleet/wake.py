@@ -12,9 +12,9 @@ from redis.client import Pipeline
 from rq import Queue
 from rq.serializers import JSONSerializer
 
+from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.holder.client import boottime
 
 __all__ = ["JOB", "Waker"]
 

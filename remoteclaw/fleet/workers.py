@@ -3,9 +3,9 @@
 import functools
 from dataclasses import dataclass
 
+from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.holder.client import boottime
 
 __all__ = ["WorkerView", "Workers"]
 

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from remoteclaw.clock import boottime
+
 __all__ = [
     "Holder",
     "HolderLaunch",
     "LaunchFailed",
-    "boottime",
     "holders_ended",
     "remove_dead_runs",
 ]
@@ -36,11 +37,6 @@ _children: set[int] = set()
 _HERE = str(Path(__file__).parent)
 # Imported instead of run as a script, so that Python caches its byte code: 3 ms of a cold start.
 _BOOTSTRAP = "import sys; sys.path.insert(0, sys.argv[1]); import program; program.main()"
-
-
-def boottime() -> float:
-    """Return seconds on the clock that holders use, which also counts suspend."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LaunchFailed(Exception):

@@ -6,15 +6,15 @@ The holder is the subreaper of everything that the CLI starts, so nothing can le
 ends that tree when beats stop coming, when a client's connection ends without PARK, when a parked
 agent's time is over, or when the process that keeps the lifeline is gone.
 
-Only modules of C are imported: `import socket, signal, json` would double the 9 ms that a cold
-start pays for the holder.
+Little is imported: `import socket, signal, json` would double the 9 ms that a cold start pays for
+the holder.
 
 The wire, version 1.  Every message is one line, for some followed by a body of stated length:
 
     client                                    holder
     START 1 <bytes>\\n<fields>                 HELLO 1 pipes <pid> <state bytes> <output bytes>\\n…
                                                  with the CLI's stdin, stdout and stderr attached
-                                              or FAILED <errno> <what>
+                                              or FAILED <errno>
     BEAT <deadline>
     PARK <epoch> <seconds> <bytes>\\n<state>   PARKED
     END                                       ENDED
@@ -292,14 +292,8 @@ class Holder:
         stranger.receive()
         message = stranger.take()
         if message:
-            words, _ = message
-            known = len(words) > 3 and _compare_digest(words[3].encode(), self.key)
-            if (
-                words[0] != "ATTACH"
-                or words[1] != PROTOCOL
-                or not known
-                or int(words[2]) < self.epoch
-            ):
+            epoch, deadline = self.credentials(*message[0])
+            if epoch < self.epoch:
                 stranger.send(b"DENIED\n")
                 stranger.is_closed = True
             elif self.attached:
@@ -307,7 +301,7 @@ class Holder:
                 # perhaps, may yet write to the CLI. So the CLI goes; the newcomer starts another.
                 self.end(tell=stranger, word=b"GONE\n")
             else:
-                self.epoch, self.deadline = int(words[2]), float(words[4])
+                self.epoch, self.deadline = epoch, deadline
                 self.strangers.remove(stranger)
                 self.attached = stranger
                 self.hello()
@@ -315,6 +309,15 @@ class Holder:
         if stranger.is_closed or now() > stranger.since + HANDSHAKE_S:
             stranger.sock.close()
             self.strangers.remove(stranger)
+
+    def credentials(self, word="", version="", epoch="", key="", deadline="", *_):
+        """Return the epoch and deadline of an ATTACH with the key; of anything else, no epoch."""
+        if word != "ATTACH" or version != PROTOCOL or not _compare_digest(key.encode(), self.key):
+            return -1, 0.0
+        try:
+            return int(epoch), float(deadline)
+        except ValueError:
+            return -1, 0.0
 
     def collect(self):
         """Keep what a parked CLI prints for whoever attaches; end it when it prints too much."""

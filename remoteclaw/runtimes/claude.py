@@ -30,6 +30,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
 from remoteclaw.runtimes.environment import inherit
+from remoteclaw.runtimes.pipes import decode
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
 
@@ -80,7 +81,7 @@ class ClaudeRuntime:
             argv += ["--model", spec.model]
         if not spec.inherit_mcp:
             argv.append("--strict-mcp-config")
-        if spec.mcp_servers:
+        if spec.mcp_servers and spec.permissions != "deny":
             argv += ["--allowedTools", ",".join(f"mcp__{name}" for name in spec.mcp_servers)]
         return Launch(
             argv=tuple(argv),
@@ -153,7 +154,7 @@ class ClaudeProcess:
     async def _answer(self, request_id: str) -> None:
         """Read until a control request is answered; what it says of failed servers is logged."""
         while (line := await self._pipes.read()) is not None:
-            message = _decode(line)
+            message = decode(line)
             response = message.get("response") or {}
             if message.get("type") == "result":
                 raise self._refusal(message)
@@ -195,12 +196,12 @@ class ClaudeProcess:
         self._is_busy = True
         # What claude said since the last turn belongs to nobody: requests are denied, text dropped.
         for stale in self._pipes.take_unread():
-            await self._deny_if_request(_decode(stale))
+            await self._deny_if_request(decode(stale))
         content = [{"type": "text", "text": prompt}]
         await self._send({"type": "user", "message": {"role": "user", "content": content}})
         reading = _TurnReading()
         while (line := await self._pipes.read()) is not None:
-            message = _decode(line)
+            message = decode(line)
             kind = message.get("type")
             if kind == "control_request":
                 await self._grant_or_deny(message, reading)
@@ -414,15 +415,6 @@ class _TurnReading:
             delay_s = round(float(message.get("retry_delay_ms") or 0) / 1000)
             return [NoticeEvent(f"The model is busy; trying again in {delay_s} s.")]
         return []
-
-
-def _decode(line: bytes) -> dict[str, Any]:
-    """Return a line's object; anything else is an empty one, which every reader skips."""
-    try:
-        message = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
 from remoteclaw.runtimes.environment import inherit
+from remoteclaw.runtimes.pipes import decode
 
 __all__ = ["DemoProcess", "DemoRuntime"]
 
@@ -80,18 +81,20 @@ class DemoProcess:
         await self._pipes.write(orjson.dumps({"type": "turn", "prompt": prompt}))
         text = ""
         while (line := await self._pipes.read()) is not None:
-            message: dict[str, Any] = orjson.loads(line)
-            match message["type"]:
+            message = decode(line)
+            match message.get("type"):
                 case "text":
-                    text += message["text"]
-                    yield TextEvent(message["text"])
+                    said = str(message.get("text", ""))
+                    text += said
+                    yield TextEvent(said)
                 case "tool_use":
-                    yield ToolUseEvent(message["name"], message["id"], message["input"])
+                    name, number = str(message.get("name")), str(message.get("id"))
+                    yield ToolUseEvent(name, number, _mapping(message.get("input")))
                 case "tool_result":
-                    yield ToolResultEvent(message["id"], message["output"])
+                    yield ToolResultEvent(str(message.get("id")), str(message.get("output")))
                 case "done":
                     self._is_busy = False
-                    if error := message.get("error"):
+                    if error := str(message.get("error") or ""):
                         yield ErrorEvent(classify_error(error), error)
                     aborted = bool(message.get("aborted"))
                     yield DoneEvent(AgentRunResult(text, self.session_id, aborted=aborted))
@@ -104,3 +107,7 @@ class DemoProcess:
         """Stop the running turn."""
         if self._is_busy:
             await self._pipes.write(b'{"type": "interrupt"}')
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

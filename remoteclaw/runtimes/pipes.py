@@ -5,8 +5,11 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
-__all__ = ["LinePipes"]
+import orjson
+
+__all__ = ["LinePipes", "decode"]
 
 #: How much is read at once, in bytes.
 READ_BYTES = 256 * 1024
@@ -17,6 +20,15 @@ LINE_BYTES = 64 * 1024 * 1024
 QUEUE_BYTES = 8 * 1024 * 1024
 #: How much of standard error is kept, in bytes.
 ERROR_BYTES = 16 * 1024
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Return a line's object; anything else is an empty one, which every reader skips."""
+    try:
+        message = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 class LinePipes:

@@ -1,6 +1,7 @@
 """An unfit Redis is refused at the start, by name and with the reason."""
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -28,6 +29,15 @@ async def refused(directory: Path, *options: str) -> AsyncIterator[tuple[Server,
         yield server, str(error.value)
 
 
+def free_port() -> str:
+    """Return a port that nobody listens on; a cluster's bus needs the one 10,000 above, too."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port: int = listener.getsockname()[1]
+        if port < 55_000:
+            return str(port)
+
+
 async def test_without_an_append_only_file(directory: Path) -> None:
     async with refused(directory, "--appendonly", "no") as (_, why):
         assert "append-only file is off" in why
@@ -40,8 +50,13 @@ async def test_with_a_policy_that_evicts(directory: Path) -> None:
         assert "maxmemory-policy noeviction" in why
 
 
+async def test_with_an_append_only_file_that_is_never_synced(directory: Path) -> None:
+    async with refused(directory, "--appendfsync", "no") as (_, why):
+        assert "appendfsync everysec" in why
+
+
 async def test_in_cluster_mode(directory: Path) -> None:
-    async with refused(directory, "--cluster-enabled", "yes", "--port", "17931") as (_, why):
+    async with refused(directory, "--cluster-enabled", "yes", "--port", free_port()) as (_, why):
         assert "Cluster" in why
 
 

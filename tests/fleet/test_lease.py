@@ -1,6 +1,7 @@
 """The scripts, one promise at a time, on every server that is installed."""
 
 import asyncio
+import math
 
 import pytest
 
@@ -8,6 +9,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.replies import reply_payload
 from tests.support.stack import message
 from tests.support.waiting import eventually
 
@@ -439,3 +441,114 @@ async def test_lingering_has_an_end(fleet: Fleet) -> None:
     await fleet.scripts.client.delete("rq:queue:agents")
 
     assert await lease.wait(0.01) == "nothing"
+
+
+# -- what dead workers leave ----------------------------------------------------------------------
+
+
+async def test_a_dead_workers_lease_ends_at_once(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    assert await fleet.leases.acquire(accepted.session.sid, worker="here pid 1")
+    asked: list[str] = []
+
+    def lives(name: str) -> bool:
+        asked.append(name)
+        return True
+
+    assert await fleet.sweeper.release_dead("elsewhere", lambda _: False) == 0
+    assert await fleet.sweeper.release_dead("here", lives) == 0
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other") is None
+    assert await fleet.sweeper.release_dead("here", lambda _: False) == 1
+
+    assert asked == ["pid 1"]
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other")
+
+
+async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    old = await acquire(fleet, accepted)
+    await let_pass(fleet, 31_000)
+    await acquire(fleet, accepted)
+    state, active = f"rc:st:{{{old.sid}}}", "rc:active"
+
+    ended = await fleet.scripts.run(
+        "expire", [state, active], [old.epoch, old.sid], deadline=math.inf
+    )
+
+    assert ended == 0
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other") is None
+
+
+# -- delivering -----------------------------------------------------------------------------------
+
+
+async def said(fleet: Fleet, text: str) -> None:
+    """Put a message on the reply stream, as a turn does."""
+    accepted = await append(fleet, from_=text)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    payload = reply_payload(
+        sid=lease.sid,
+        turn=accepted.entry_id,
+        attempt=1,
+        index=0,
+        channel_id="chat-1",
+        thread_id=None,
+        text=text,
+        entries=[accepted.entry_id],
+    )
+    await lease.finish("done", reply=[], payloads=[payload])
+
+
+async def test_a_message_without_a_receipt_is_delivered_again(fleet: Fleet) -> None:
+    await said(fleet, "one")
+    await said(fleet, "two")
+    died = fleet.replies.reader("test", "default")
+    replies = died.replies()
+    assert (await anext(replies)).text == "one"  # delivered, and then it dies
+    await replies.aclose()
+    await fleet.scripts.client.delete("rc:reader:test:default")  # its time has passed
+
+    reader = fleet.replies.reader("test", "default")
+    replies = reader.replies()
+    for text in ("one", "two"):
+        reply = await anext(replies)
+        assert reply.text == text
+        await reader.receipt(reply)
+    await replies.aclose()
+
+    assert await fleet.scripts.client.xlen("rc:out:test:default") == 0
+
+
+async def test_a_stream_has_one_reader_at_a_time(fleet: Fleet) -> None:
+    await said(fleet, "one")
+    first, second = (fleet.replies.reader("test", "default") for _ in range(2))
+    replies = first.replies()
+    reply = await anext(replies)
+
+    assert not await second.claim()
+    with pytest.raises(LeaseLost):
+        await second.receipt(reply)
+
+    await first.receipt(reply)
+    await replies.aclose()
+
+
+async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.replies.CLAIM_EVERY_S", 0)
+    monkeypatch.setattr("remoteclaw.fleet.replies.BLOCK_MS", 20)
+    await said(fleet, "one")
+    await said(fleet, "two")
+    slow, quick = (fleet.replies.reader("test", "default") for _ in range(2))
+    replies = slow.replies()
+    assert (await anext(replies)).text == "one"
+    await fleet.scripts.client.delete("rc:reader:test:default")  # it took too long
+
+    assert await quick.claim()
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await anext(replies)
+    await replies.aclose()

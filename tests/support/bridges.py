@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.bridge import ChannelBridge, Hooks
+from remoteclaw.clock import boottime
 from remoteclaw.config import Home
-from remoteclaw.holder.client import boottime
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.runtimes import create_runtime
 

@@ -4,9 +4,9 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Fencing (Kleppmann 2016): every write of a lease's holder carries the epoch it was given, and
+-- Fencing (Kleppmann 2016): every write of a lease's owner carries the epoch it was given, and
 -- none is obeyed once a newer one was given out. Expiry plays no part here: only acquire looks at
--- it, so a holder that is late but alone still finishes.
+-- it, so an owner that is late but alone still finishes.
 local function fenced(state, epoch)
   local current = redis.call('HGET', state, 'epoch')
   if current == epoch then return nil end
@@ -20,6 +20,12 @@ local function id_at_most(id, limit)
   local limit_ms, limit_seq = string.match(limit, '(%d+)-(%d+)')
   ms, seq, limit_ms, limit_seq = tonumber(ms), tonumber(seq), tonumber(limit_ms), tonumber(limit_seq)
   return ms < limit_ms or (ms == limit_ms and seq <= limit_seq)
+end
+
+-- How far an attempt has come. What an earlier attempt did is done, however far a later one came.
+local progress = {[''] = 0, accepted = 1, spawned = 2, output = 3, tool = 4}
+local function further(one, other)
+  return progress[other] > progress[one] and other or one
 end
 
 local function split(text)

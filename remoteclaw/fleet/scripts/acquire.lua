@@ -1,6 +1,6 @@
 -- Take the session's lease, unless somebody else holds it.
 -- KEYS state, inbound, active, session map
--- ARGV sid, nonce, lease ms, grace ms, holder of the lease (for people), entries to return
+-- ARGV sid, nonce, lease ms, grace ms, owner of the lease (for people), entries to return
 -- → idle | busy | acquired, epoch, state, session map, first entries
 local held = redis.call('HMGET', KEYS[1], 'state', 'nonce', 'expires', 'epoch')
 local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]

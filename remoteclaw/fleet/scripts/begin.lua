@@ -11,7 +11,7 @@ attempt = tonumber(attempt or 0)
 if begun ~= ARGV[2] then
   batch = batch or ARGV[4]
   attempt = attempt + 1
-  before = phase or ''
+  before = further(before or '', phase or '')
 end
 local entries = {}
 for _, id in ipairs(split(batch)) do

@@ -1,5 +1,5 @@
--- End a lease whose holder is known to be dead, so that nobody waits for its time to pass.
--- KEYS state, active; ARGV epoch, sid → 1 if it was still that holder's
+-- End a lease whose owner is known to be dead, so that nobody waits for its time to pass.
+-- KEYS state, active; ARGV epoch, sid → 1 if it was still that owner's
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end
 if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return 0 end
 redis.call('HSET', KEYS[1], 'expires', 0)

@@ -1,4 +1,4 @@
--- Find sessions whose hint was lost or whose holder is gone, and put off the next look at each.
+-- Find sessions whose hint was lost or whose owner is gone, and put off the next look at each.
 -- KEYS active, RQ queue; ARGV state prefix, retry ms, at most, longest wait ms
 -- → sid, expired|scheduled, session key, …
 local now = now_ms()
