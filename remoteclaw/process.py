@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,8 @@ __all__ = [
 _PR_SET_PDEATHSIG = 1
 #: Looked up once: between fork and exec nothing should have to be found.
 _prctl = ctypes.CDLL(None).prctl
-#: What a holder writes into the environment of everything it starts: its pid and start time.
+#: What a holder writes into the environment of everything it starts: its pid, start time and pid
+#: namespace.
 MARK = b"REMOTECLAW_HOLDER="
 
 
@@ -117,10 +119,10 @@ def _namespace() -> str:
 def _start_time(pid: int) -> str | None:
     """Return when a process started, in ticks since boot; None if it is gone or a zombie."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()  # a process's name may be any bytes
     except OSError:
         return None
-    fields = stat.rpartition(")")[2].split()
+    fields = stat.rpartition(b")")[2].decode().split()
     return None if fields[0] == "Z" else fields[19]
 
 
@@ -151,5 +153,9 @@ def _marked() -> Iterator[tuple[int, bytes]]:
 
 
 def _holder_lives(mark: bytes) -> bool:
-    pid, _, started = mark.decode("ascii", "replace").partition(":")
-    return pid.isdigit() and _start_time(int(pid)) == started
+    """Whether the holder that a mark names runs; true where that can't be told from here."""
+    match = re.fullmatch(rb"(\d{1,9}):(\d+):(\d+)", mark)
+    if match is None:
+        return True  # not a holder's
+    pid, started, namespace = match[1].decode(), match[2].decode(), match[3].decode()
+    return namespace != _namespace() or _start_time(int(pid)) == started

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.clock import boottime
-from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
+from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, remove_dead_runs
 from remoteclaw.process import end_strays
 from tests.support.processes import children, is_alive
 from tests.support.waiting import eventually
@@ -307,6 +308,23 @@ async def test_the_tree_ends_when_the_lifeline_goes(directory: Path) -> None:
     await all_gone(processes)
 
 
+async def test_an_attached_program_ends_with_its_client_and_not_with_the_lifeline(
+    directory: Path,
+) -> None:
+    """Otherwise its client would take it for dead, and tell the person so."""
+    os.mkfifo(directory / "lifeline")
+    keeper = os.open(directory / "lifeline", os.O_RDWR | os.O_NONBLOCK)
+    holder = await start(directory, "/bin/cat", lifeline=str(directory / "lifeline"))
+    pipes = Pipes(holder)
+
+    os.close(keeper)
+
+    assert pipes.ask("alive") == "alive"
+    pipes.close()
+    if await holder.park(epoch=1, warm_s=60, state=b""):  # it may notice before it can answer
+        await all_gone([holder.pid])
+
+
 async def test_without_its_lifeline_it_does_not_start(directory: Path) -> None:
     os.mkfifo(directory / "lifeline")
 
@@ -344,6 +362,63 @@ async def test_strays_of_living_holders_are_left_alone(directory: Path) -> None:
 
     assert Pipes(holder).ask("alive") == "alive"
     await holder.end()
+
+
+async def test_strays_of_another_namespace_are_left_alone() -> None:
+    """A host sees the processes of its containers, whose process ids are other ones."""
+    marked = {"PATH": os.defpath, "REMOTECLAW_HOLDER": "4194303:1:1"}
+    with subprocess.Popen(["sleep", "60"], env=marked) as sleeper:
+        end_strays()
+
+        assert is_alive(sleeper.pid)
+        sleeper.kill()
+
+
+async def test_a_process_may_have_any_name(directory: Path) -> None:
+    name = os.fsencode(directory) + b"/a\xff) Z 1"
+    shutil.copy(b"/bin/sleep", name)
+    with subprocess.Popen([name, "60"]) as odd:
+        stray = {"PATH": os.defpath, "REMOTECLAW_HOLDER": f"{odd.pid}:1:{namespace()}"}
+        with subprocess.Popen(["sleep", "60"], env=stray) as sleeper:
+            end_strays()
+
+            assert sleeper.wait(10) == -signal.SIGKILL
+        odd.kill()
+
+
+def namespace() -> int:
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+async def test_a_frozen_holder_holds_up_nobody(directory: Path) -> None:
+    runs = directory / "runs"
+    runs.mkdir()
+    holder = await start(runs, "/bin/cat")
+    assert await holder.park(epoch=1, warm_s=60, state=b"")
+    frozen = holder_of(holder.pid)
+    os.kill(frozen, signal.SIGSTOP)
+
+    for _ in range(30):  # more than can wait for it at once
+        remove_dead_runs(runs, older_than_s=0)
+
+    assert holder.path.exists()
+    os.kill(frozen, signal.SIGCONT)
+    os.kill(frozen, signal.SIGTERM)
+    await all_gone([holder.pid])
+
+
+async def test_the_program_has_no_signal_ignored(directory: Path) -> None:
+    """A work-horse of RQ ignores SIGINT, and what it starts would inherit that."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        status = "read x; while read a b; do [ $a = SigIgn: ] && echo $b; done < /proc/$$/status"
+        holder = await start(directory, "/bin/sh", "-c", status)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+    standard = (1 << 31) - 1  # 32 and 33 are the C library's own
+    assert int(Pipes(holder).ask(""), 16) & standard == 0
+    await holder.gone()
 
 
 async def test_other_users_cannot_reach_the_socket(directory: Path) -> None:

@@ -6,6 +6,7 @@ agent's tree is ended.
 
 import asyncio
 import contextlib
+import errno
 import os
 import shutil
 import socket
@@ -113,6 +114,8 @@ class Holder:
         fields += [f"{name}={value}" for name, value in launch.env.items()]
         body = b"\0".join(os.fsencode(field) for field in fields)
         try:
+            if body.count(b"\0") != len(fields) - 1:
+                raise LaunchFailed(errno.EINVAL)  # a NUL in one of them would shift the others
             await holder._send(f"START {PROTOCOL} {len(body)}\n".encode() + body)
             words = await holder._answer()
             if words[0] == "FAILED":
@@ -304,7 +307,10 @@ def remove_dead_runs(runs: Path, *, older_than_s: float) -> None:
 def _listens(run: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
+            sock.setblocking(False)
             sock.connect(str(run / "holder.sock"))
+        except BlockingIOError:
+            return True  # it is busy, or frozen: others wait for it already
         except OSError:
             return False
         return True

@@ -3,8 +3,8 @@
 `main()` runs in `python -I -S` with a connected unix socket as standard input, whose other end is
 the first client.
 The holder is the subreaper of everything that the CLI starts, so nothing can leave its tree; it
-ends that tree when beats stop coming, when a client's connection ends without PARK, when a parked
-agent's time is over, or when the process that keeps the lifeline is gone.
+ends that tree when beats stop coming, when a client's connection ends without PARK, and, parked,
+when its time is over or the process that keeps the lifeline is gone.
 
 Little is imported: `import socket, signal, json` would double the 9 ms that a cold start pays for
 the holder.
@@ -39,6 +39,8 @@ RING_BYTES = 1024 * 1024
 BODY_BYTES = 8 * 1024 * 1024
 #: How long the tree may take to end by itself after SIGTERM, in seconds; claude needs 0.1.
 GRACE_S = 1.0
+#: How long processes that we may not signal are waited for, in seconds.
+FOREIGN_S = 5.0
 #: How often deadlines are looked at, in seconds: poll()'s own timeout does not count suspend.
 TICK_S = 1.0
 #: How long an unknown peer may take to say who it is, in seconds.
@@ -124,7 +126,9 @@ class Holder:
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         self.argv, self.environment = rest[: int(argc)], rest[int(argc) :]
         # Strays carry this mark: if the holder is killed, others recognise what it leaves behind.
-        self.environment.append(b"REMOTECLAW_HOLDER=%d:%s" % (os.getpid(), start_time("self")))
+        # Process ids mean something in one namespace only, and containers share a host.
+        identity = (os.getpid(), start_time("self"), os.stat("/proc/self/ns/pid").st_ino)
+        self.environment.append(b"REMOTECLAW_HOLDER=%d:%s:%d" % identity)
         self.cwd = cwd
         self.status = self.cli = None
 
@@ -186,8 +190,11 @@ class Holder:
             os._exit(0)
         for target, source in enumerate(pipes):
             os.dup2(source, target)
-        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python ignores them; children don't
-            _signal.signal(number, _signal.SIG_DFL)
+        # RQ's work-horse ignores SIGINT, Python SIGPIPE and we SIGHUP, and children inherit that.
+        for number in _signal.valid_signals():
+            if _signal.getsignal(number) == _signal.SIG_IGN:
+                _signal.signal(number, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
         os.chdir(self.cwd)
         variables = dict(pair.split(b"=", 1) for pair in self.environment)
         os.execve(self.argv[0], self.argv, variables)
@@ -213,9 +220,9 @@ class Holder:
                 self.meet(stranger)
             if not self.attached:
                 self.collect()
+                self.check_lifeline()
             if now() > self.deadline:
                 self.end()
-            self.check_lifeline()
 
     def wait(self):
         """Sleep until something happens, a second at most."""
@@ -223,9 +230,9 @@ class Holder:
         peers = [*self.strangers, *([self.attached] if self.attached else [])]
         for readable in (self.wake_read, self.listener, *(peer.sock for peer in peers)):
             poll.register(readable, select.POLLIN)
-        if self.lifeline is not None:
-            poll.register(self.lifeline, 0)  # POLLHUP is always reported
         if not self.attached:
+            if self.lifeline is not None:
+                poll.register(self.lifeline, 0)  # POLLHUP is always reported
             poll.register(self.stdout, select.POLLIN)
             poll.register(self.stderr, select.POLLIN)
         poll.poll(max(0.0, min(TICK_S, self.deadline - now())) * 1000 + 1)
@@ -334,7 +341,11 @@ class Holder:
             self.end()
 
     def check_lifeline(self):
-        """End the agent when the process at the other end of the lifeline is gone."""
+        """End a parked agent when the process at the other end of the lifeline is gone.
+
+        An attached one ends with its client, which the same event kills: if it ended first, its
+        client would tell the person that the agent has died.
+        """
         if self.lifeline is None:
             return
         try:
@@ -351,11 +362,15 @@ class Holder:
         patience = now() + GRACE_S
         while now() < patience and has_children():
             time.sleep(0.005)
+        pause, since = 0.005, now()
         while has_children():
             tree = descendants(os.getpid())
             signal_all(tree, _signal.SIGSTOP)  # all stopped first, none can fork away
-            signal_all(tree, _signal.SIGKILL)
-            time.sleep(0.005)
+            killed = signal_all(tree, _signal.SIGKILL)
+            if not killed and now() > since + FOREIGN_S:
+                break  # what is left belongs to another user (sudo): init will inherit it
+            time.sleep(pause)
+            pause = min(pause * 2, 1.0)
         self.leave(tell, word)
 
     def leave(self, tell=None, word=b""):
@@ -378,12 +393,15 @@ def start_time(pid):
 
 
 def signal_all(pids, number):
-    """Send one signal to every process that is still there and ours."""
+    """Send one signal to every process that is still there and ours; return how many were."""
+    count = 0
     for pid in pids:
         try:
             os.kill(pid, number)
+            count += 1
         except OSError:
             pass
+    return count
 
 
 def has_children():

@@ -29,10 +29,10 @@ def marked_processes(home: Home) -> list[int]:
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that only waits to be collected does not."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    return stat.rpartition(b")")[2].split()[0] != b"Z"
 
 
 def children(pid: int) -> list[int]:
@@ -41,7 +41,7 @@ def children(pid: int) -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                fields = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()
+                fields = Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()
                 if int(fields[1]) == pid:
                     found.append(int(name))
     return found
