@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from remoteclaw.errors import RedisUnavailable
+from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import ReplyPayload, Turn
@@ -62,7 +62,7 @@ class Answer:
             self._live_changed.clear()
             index, text = self._live
             position = {"turn": self.turn.id, "attempt": self.turn.attempt, "index": index}
-            with contextlib.suppress(RedisUnavailable):
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._lease.show({**position, "text": text})
 
     async def finish(

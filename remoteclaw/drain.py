@@ -22,7 +22,7 @@ from remoteclaw.errors import (
     sentence,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import Batch, Lease
 from remoteclaw.fleet.sessions import LeasedSessionMap
 from remoteclaw.keeper import AgentKeeper
@@ -46,6 +46,8 @@ __all__ = ["Drain"]
 MOST_ATTEMPTS = 3
 #: After so many turns, or so many seconds, a session lets others go first if any wait.
 MOST_TURNS, MOST_SECONDS = 8, 60.0
+#: After so many seconds it is tried again whether a worker is new enough for a message.
+NEWER_S = 30.0
 #: Characters per message, where the channel takes more or less than the default: a terminal has no
 #: limit, but memory has.
 CHUNK_LIMITS = {"console": 1_000_000}
@@ -130,6 +132,15 @@ class _SessionDrain:
                 if await self._lease.close():
                     return
                 continue  # a message came meanwhile
+            try:
+                decode_entry(*entries[0])
+            except NewerEntry as newer:
+                log.warning("session %s waits for a newer worker: %s", self._lease.sid[:8], newer)
+                await self._keeper.park()
+                await self._lease.release(delay_s=NEWER_S)
+                return
+            except ValueError:
+                pass  # its turn says so
             left, waiting = await self._turn([entry_id.decode() for entry_id, _ in entries])
             turns += 1
             if left and waiting and (turns >= MOST_TURNS or boottime() > since + MOST_SECONDS):
@@ -185,10 +196,12 @@ class _SessionDrain:
     async def _attempt(self, batch: Batch, answer: Answer) -> tuple[int, int]:
         if batch.is_stopped:
             return await self._finish(answer, _failure(answer.turn, ErrorCategory.ABORTED))
-        if batch.attempt > MOST_ATTEMPTS:
+        if batch.failures >= MOST_ATTEMPTS:
             return await self._finish(answer, _failure(answer.turn, ErrorCategory.INTERRUPTED))
         if answer.turn.was_interrupted:
             await answer.say(SECOND_TRY)
+        if self._lease.has_forgotten:
+            await answer.say(CONTEXT_LOST)
         result = await self._ask(answer)
         again = {ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED}
         while result.error_category in again and not self._reached_phases & {"output", "tool"}:
@@ -245,7 +258,7 @@ class _SessionDrain:
         if phase != "spawned":
             self._marks.add(asyncio.create_task(self._lease.mark(phase, detail)))
         elif detail != self._recorded:
-            await self._lease.mark(phase, detail)
+            await self._lease.mark(phase, detail, agent_process=self._keeper.record())
 
     def _renewed(self, stop_mark: str) -> None:
         self._keeper.beat()

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.config import Home, private_directory
-from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
 from remoteclaw.process import end_strays
 from remoteclaw.protocols import AgentProcess, AgentSpec
@@ -197,7 +197,10 @@ class AgentKeeper:
         launch = create_runtime(spec.runtime).launch(spec, session_id=session_id)
         lifeline = os.environ.get(LIFELINE, "")
         name = (UP_PREFIX if lifeline else "") + secrets.token_hex(7)
-        run_dir = private_directory(self._home.runs / name)
+        try:
+            run_dir = private_directory(self._home.runs / name)
+        except StateDirectoryError as error:
+            raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         self._key = secrets.token_hex(16)
         holder_launch = HolderLaunch(
             argv=launch.argv,

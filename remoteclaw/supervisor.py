@@ -213,6 +213,10 @@ class Supervisor:
         if self._lifeline is not None:
             os.close(self._lifeline)
         await holders_ended(self._home.runs, prefix=UP_PREFIX)
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            # What was cut off goes on at once after the next start, and not as a failure.
+            host = self._home.host_id
+            await self.fleet.sweeper.release_dead(host, is_alive, is_deliberate=True)
         end_strays()
         await self.fleet.aclose()
         if self._redis:
@@ -225,9 +229,12 @@ async def sweep_host(fleet: Fleet, home: Home) -> None:
         with contextlib.suppress(RedisUnavailable, RedisRefused):
             await fleet.sweeper.release_dead(home.host_id, is_alive)
         await asyncio.sleep(SWEEP_HOST_S)
-        if count := await asyncio.to_thread(end_strays):
-            log.warning("%d processes were ended whose holder had been killed", count)
-        remove_dead_runs(home.runs, older_than_s=60)
+        try:
+            if count := await asyncio.to_thread(end_strays):
+                log.warning("%d processes were ended whose holder had been killed", count)
+            await asyncio.to_thread(remove_dead_runs, home.runs, older_than_s=60)
+        except OSError as error:  # a file that vanished, a table that is full: the next look will do
+            log.warning("cleaning up: %s", error)
 
 
 async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:

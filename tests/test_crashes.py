@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw import process
 from remoteclaw.drain import SECOND_TRY
 from remoteclaw.fleet.inbound import Accepted
 from tests.support.bridges import script
@@ -188,3 +189,38 @@ async def test_a_worker_that_is_asked_to_end_finishes_its_turn(agent: Stack) -> 
 
     assert (await agent.outcome(accepted)).status == "done"
     await eventually(lambda: worker.poll() == 0)
+
+
+#: An agent that doesn't want to end, and notes all the time that it is there.
+CLINGING = """
+import signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+prompt = turn()['prompt']
+is_first = not os.path.exists('log')
+with open('log', 'a') as log:
+    say(type='text', text='here')
+    for _ in range(1000 if is_first else 1):
+        print(os.getpid(), file=log, flush=True)
+        time.sleep(0.005)
+say(type='done')
+"""
+
+
+async def test_two_agents_of_a_session_are_never_at_work_at_once(
+    agent: Stack, directory: Path
+) -> None:
+    """Also when its lease is known to be over before the first one has ended."""
+    command = list(script(directory, CLINGING))
+    agent.configure({"runtime": "demo", "command": command}, lease_s=30)
+    worker = await agent.start_worker()
+    accepted = await agent.append("hello")
+    await agent.reached(accepted, "output")
+
+    os.kill(horse_of(worker.pid), signal.SIGKILL)
+    host = agent.home.host_id
+    await eventually(lambda: agent.fleet.sweeper.release_dead(host, process.is_alive))
+
+    assert (await agent.outcome(accepted)).status == "done"
+    pids = (agent.home.path / "workspaces" / "main" / "log").read_text().split()
+    assert len(set(pids)) == 2
+    assert pids == sorted(pids, key=pids.index), "both wrote"

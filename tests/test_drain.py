@@ -34,9 +34,6 @@ async def published(stack: Stack) -> list[Reply]:
     return found
 
 
-NEWER = "a newer RemoteClaw wrote it than this worker is"
-
-
 def agent_pid(detail: str) -> int:
     return int(detail.rpartition(" ")[2])
 
@@ -214,25 +211,47 @@ async def test_an_agent_that_is_no_longer_configured_is_said(stack: Stack) -> No
     assert "There is no agent 'gone'" in (outcome.error or {})["detail"]
 
 
+async def put(stack: Stack, accepted: Accepted, entry: bytes) -> str:
+    """Put something else in the place of an accepted message."""
+    client, stream = stack.fleet.scripts.client, f"rc:in:{{{accepted.session.sid}}}"
+    await client.xtrim(stream, maxlen=0)
+    entry_id: Any = await client.xadd(stream, {"entry": entry})
+    return str(entry_id.decode())
+
+
 async def test_an_entry_that_cannot_be_read_does_not_block_the_session(stack: Stack) -> None:
     accepted = await stack.append("hello")
-    client = stack.fleet.scripts.client
-    await client.xtrim(f"rc:in:{{{accepted.session.sid}}}", maxlen=0)
-    newer: Any = await client.xadd(
-        f"rc:in:{{{accepted.session.sid}}}", {"entry": b'{"v":99,"deliver":"channel"}'}
-    )
+    damaged = await put(stack, accepted, b'{"v":1,"deliver":"channel"}')
     after = await stack.append("hello")
 
     await drain(stack, accepted)
 
-    unread = await stack.fleet.outcomes.read(accepted.session.sid, newer.decode())
+    unread = await stack.fleet.outcomes.read(accepted.session.sid, damaged)
     assert unread is not None
     assert unread.status == "failed"
-    assert unread.error == {"category": "unreadable", "detail": NEWER}
+    assert unread.error == {"category": "unreadable", "detail": "it is damaged (KeyError)"}
     told = (await published(stack))[0]
     assert "can't be read" in told.text
-    assert told.entries == (newer.decode(),)
+    assert told.entries == (damaged,)
     assert (await stack.outcome(after)).status == "done"
+
+
+async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: Stack) -> None:
+    """In a rolling upgrade, an old worker must not throw it away."""
+    accepted = await stack.append("hello")
+    newer = await put(stack, accepted, b'{"v":99}')
+    await stack.append("behind it")
+
+    await drain(stack, accepted)
+
+    client = stack.fleet.scripts.client
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert (view.state, view.waiting) == ("scheduled", 2)
+    entries: Any = await client.xrange(f"rc:in:{{{accepted.session.sid}}}")
+    assert entries[0][0].decode() == newer
+    assert await published(stack) == []
+    assert await stack.fleet.sweeper.sweep() == 0  # not at once: it would be the same worker
 
 
 async def test_a_conversation_that_is_lost_on_its_second_message_is_missed_too(

@@ -6,6 +6,7 @@ both messages have one outcome, said once, in order, and nothing is left running
 """
 
 import asyncio
+import contextlib
 import os
 import signal
 import tempfile
@@ -57,11 +58,16 @@ class Lab:
         self.proxy = proxy
         self.workspace = stack.home.path / "workspaces" / "main"
 
-    async def ensure_workers(self, count: int = 2) -> None:
-        """Start workers in place of those that ended."""
-        self.stack.workers = [worker for worker in self.stack.workers if worker.poll() is None]
-        while len(self.stack.workers) < count:
-            await self.stack.start_worker()
+    async def keep_workers(self) -> None:
+        """Have two workers, always: RQ's own end at any time after Redis was away."""
+        while True:
+            running = [worker for worker in self.stack.workers if worker.poll() is None]
+            self.stack.workers = running
+            if len(running) < 2:
+                with contextlib.suppress(AssertionError):  # Redis may be away just now
+                    await self.stack.start_worker()
+            else:
+                await asyncio.sleep(0.05)
 
     def asked(self, word: str) -> int:
         """Return how often the agent was asked something."""
@@ -112,8 +118,11 @@ async def lab() -> AsyncIterator[Lab]:
         await stack.fleet.aclose()
         stack.reopen()
         sweeping = asyncio.create_task(stack.fleet.sweeper.run())
-        yield Lab(stack, proxy)
+        lab = Lab(stack, proxy)
+        keeping = asyncio.create_task(lab.keep_workers())
+        yield lab
         sweeping.cancel()
+        keeping.cancel()
         await proxy.stop()
         await stack.stop()
 
@@ -146,7 +155,6 @@ async def end_redis(lab: Lab, failpoint: Failpoint) -> None:
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
-    await lab.ensure_workers()
     word = uuid.uuid4().hex
     failpoint = lab.proxy.arm(step, side)
     first = await lab.stack.append(f"first{word}", from_=word)
@@ -163,7 +171,6 @@ async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object
 @pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_a_worker_that_freezes_past_its_lease_at(lab: Lab, step: str, side: Side) -> None:
-    await lab.ensure_workers()
     word = uuid.uuid4().hex
     failpoint = lab.proxy.arm(step, side)
     first = await lab.stack.append(f"first{word}", from_=word)

@@ -34,6 +34,11 @@ RECONNECT_S = 0.2
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
+#: The scripts that take messages in: a full server refuses them. The others go on, because they are
+#: what makes room again.
+ACCEPTING = frozenset(("append", "retry"))
+ALLOW_OOM = "#!lua flags=allow-oom\n"
+
 _DIRECTORY = Path(__file__).parent / "scripts"
 PRELUDE = (_DIRECTORY / "_prelude.lua").read_text()
 
@@ -47,6 +52,13 @@ _TRANSIENT = (
 )
 #: How a refused login reads. redis-py reports it as a failed connection; waiting does not heal it.
 _LOGIN = re.compile("NOAUTH|NOPERM|WRONGPASS|already authenticated|username-password", re.I)
+
+
+#: How a server that knows no flags calls a script which begins with some.
+_NO_FLAGS = re.compile("compil|near '#'")
+#: Refusals that end by themselves, or by an operator: a full disk, a missing replica, a long script,
+#: and what Redis 6.2 says of a failover from inside a script.
+_PASSING = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
 
 
 def open_redis(url: str) -> "redis.asyncio.Redis":
@@ -72,6 +84,7 @@ class Scripts:
         self.client = client
         self._prelude = prelude
         self._known: dict[str, AsyncScript] = {}
+        self._header = ALLOW_OOM
 
     async def run(
         self,
@@ -86,11 +99,26 @@ class Scripts:
         Raises `LeaseLost` for a fenced write, `RedisRefused` when the server refuses, and
         `RedisUnavailable` at the deadline.
         """
+
+        async def send() -> Any:
+            header = self._header
+            try:
+                return await self._script(name)(keys=keys, args=arguments)
+            except exceptions.ResponseError as error:
+                if not header or not _NO_FLAGS.search(str(error)):
+                    raise
+                self._known, self._header = {}, ""  # a server before 7.0 knows no flags
+                return await self._script(name)(keys=keys, args=arguments)
+
+        return await self.call(send, deadline=deadline)
+
+    def _script(self, name: str) -> AsyncScript:
         script = self._known.get(name)
         if script is None:
-            source = self._prelude + (_DIRECTORY / f"{name}.lua").read_text()
-            script = self._known[name] = self.client.register_script(source)
-        return await self.call(lambda: script(keys=keys, args=arguments), deadline=deadline)
+            source = self._prelude + (_DIRECTORY / f"{name}.lua").read_text(encoding="utf-8")
+            header = "" if name in ACCEPTING else self._header
+            script = self._known[name] = self.client.register_script(header + source)
+        return script
 
     async def call(self, command: Callable[[], Any], *, deadline: float) -> Any:
         """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise."""
@@ -114,7 +142,11 @@ class Scripts:
                 text = str(error)
                 if text.startswith("FENCED"):
                     raise LeaseLost(text) from None
-                raise RedisRefused(_refusal(error)) from None
+                pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
+                repeats += 1
+                if not _PASSING.search(text) or boottime() + pause > deadline:
+                    raise RedisRefused(_refusal(error)) from None
+                await asyncio.sleep(pause)
 
 
 async def announcements(

@@ -51,6 +51,12 @@ class ServerProgram:
     name: str
     """Its name and version, for people."""
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """The first two parts of its version."""
+        major, minor = self.name.split()[1].split(".")[:2]
+        return int(major), int(minor)
+
 
 def find_server(data: Path) -> ServerProgram:
     """Return the server to run: the one that wrote `data`, else the first that will do.

@@ -8,13 +8,13 @@ import orjson
 from pydantic import ValidationError
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import RedisUnavailable
+from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 
-__all__ = ["Accepted", "Inbound", "decode_entry"]
+__all__ = ["Accepted", "Inbound", "NewerEntry", "decode_entry"]
 
 #: How long a message's id is remembered, in milliseconds: platforms repeat themselves for days.
 DEDUPE_MS = 7 * 24 * 3600 * 1000
@@ -22,6 +22,12 @@ DEDUPE_MS = 7 * 24 * 3600 * 1000
 GRACE_MS = 2000
 #: How long accepting is tried while Redis is away, in seconds; then the adapter is told.
 APPEND_S = 10.0
+#: The part of Redis' memory beyond which nothing is accepted: the rest is for finishing what was.
+FULL_AT = 0.8
+FULL = (
+    "Redis has filled four fifths of its memory (maxmemory), so nothing new is accepted until some "
+    "of what waits is answered and delivered."
+)
 #: The form in which entries are written. Readers refuse a higher number than they know.
 ENTRY_VERSION = 1
 
@@ -34,6 +40,10 @@ class Accepted:
     entry_id: str
     is_duplicate: bool
     """True when it had been accepted before; `entry_id` is the first one's."""
+
+
+class NewerEntry(Exception):
+    """Raised for an entry that a newer RemoteClaw has written: its workers can read it."""
 
 
 class Inbound:
@@ -62,7 +72,7 @@ class Inbound:
             [
                 keys.inbound(sid),
                 keys.state(sid),
-                keys.dedupe(message),
+                keys.dedupe(session, message.id),
                 keys.ACTIVE,
                 keys.SESSIONS,
             ],
@@ -74,12 +84,15 @@ class Inbound:
                 keys.outcome_prefix(sid),
                 str(session),
                 agent,
+                FULL_AT,
             ],
             deadline=boottime() + APPEND_S,
         )
+        if status == b"full":
+            raise RedisRefused(FULL)
         if wake:
             # The message is safe by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable):
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._waker.hint(sid, str(session))
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
@@ -95,12 +108,16 @@ def _encode_entry(message: ChannelMessage, deliver: str) -> bytes:
 
 
 def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> Entry:
-    """Return an entry as it was appended; raises ValueError, with the reason, if it can't be."""
+    """Return an entry as it was appended.
+
+    Raises `NewerEntry` if a newer RemoteClaw has to do that, and ValueError, with the reason, if
+    nobody can.
+    """
     flat = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
     try:
         data: dict[str, Any] = orjson.loads(flat[b"entry"])
         if data["v"] > ENTRY_VERSION:
-            raise ValueError("a newer RemoteClaw wrote it than this worker is")
+            raise NewerEntry(f"entry version {data['v']} is newer than {ENTRY_VERSION}")
         message = ChannelMessage.model_validate(data["message"])
         deliver = cast(Literal["channel", "caller"], data["deliver"])
     except (KeyError, TypeError, ValidationError) as error:

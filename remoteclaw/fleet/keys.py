@@ -7,7 +7,7 @@ only known inside: they get its prefix.
 
 import hashlib
 
-from remoteclaw.messages import ChannelMessage
+from remoteclaw.messages import SessionKey
 
 #: Sessions that have work, scored with the time (ms) at which the sweeper looks at them.
 ACTIVE = "rc:active"
@@ -66,8 +66,7 @@ def reader(provider: str, account: str) -> str:
     return f"rc:reader:{provider}:{account}"
 
 
-def dedupe(message: ChannelMessage) -> str:
-    """String: the entry that a message became; sending it again finds the same."""
-    identity = (message.provider, message.account, message.channel_id, message.id)
-    digest = hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32]
+def dedupe(session: SessionKey, message_id: str) -> str:
+    """String: the entry that a session's message became; sending it again finds the same."""
+    digest = hashlib.sha256(f"{session}\0{message_id}".encode()).hexdigest()[:32]
     return f"rc:seen:{digest}"

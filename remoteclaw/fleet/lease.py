@@ -57,6 +57,8 @@ class Batch:
 
     turn: str
     attempt: int
+    failures: int
+    """How many attempts before this one failed; one that was cut off on purpose did not."""
     before: Phase
     """The furthest phase that an attempt before reached; empty for a first attempt."""
     is_stopped: bool
@@ -100,6 +102,11 @@ class Lease:
         return self.renewed_at + KILL_AT * self.lease_s
 
     @property
+    def has_forgotten(self) -> bool:
+        """Whether the CLI's session ids were known and have expired."""
+        return "remembers" in self.state and not self.session_ids
+
+    @property
     def parked_agent(self) -> dict[str, Any] | None:
         """Where the session's warm agent was when its last turn finished."""
         text = self.state.get("agent_process")
@@ -134,19 +141,26 @@ class Lease:
         if reply[0] == b"missing":
             self.waiting = []
             return None
-        verdict, turn, attempt, before, entries = reply
+        verdict, turn, attempt, before, entries, forgiven = reply
         self._turn = Batch(
             turn=turn.decode(),
             attempt=int(attempt),
+            failures=int(attempt) - 1 - int(forgiven),
             before=before.decode(),
             is_stopped=verdict == b"stopped",
             entries=tuple(tuple(entry) for entry in entries),
         )
         return self._turn
 
-    async def mark(self, phase: str, detail: str = "") -> None:
-        """Record how far the running attempt has come; `detail` is for people who trace it."""
-        arguments = [self._running.turn, phase, detail, keys.outcome_prefix(self.sid)]
+    async def mark(
+        self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
+    ) -> None:
+        """Record how far the running attempt has come; `detail` is for people who trace it.
+
+        `agent_process` says where its agent is: whoever takes over after a crash ends that first.
+        """
+        where = orjson.dumps(agent_process) if agent_process else b""
+        arguments = [self._running.turn, phase, detail, keys.outcome_prefix(self.sid), where]
         await self._run("mark", [keys.state(self.sid)], arguments)
 
     async def publish(self, index: int, payload: dict[str, Any]) -> None:
@@ -308,10 +322,15 @@ class Lease:
         )
         return bool(reply == b"closed")
 
-    async def release(self) -> None:
-        """Give the lease back while entries remain, behind the other sessions that wait."""
-        await self._run("release", [keys.state(self.sid), keys.ACTIVE], [self.sid, GRACE_MS])
-        await self._waker.hint(self.sid, str(self.session))
+    async def release(self, *, delay_s: float = 0.0) -> None:
+        """Give the lease back while entries remain, behind the other sessions that wait.
+
+        With a delay, nobody is hinted before so many seconds have passed.
+        """
+        delay_ms = int(delay_s * 1000) or GRACE_MS
+        await self._run("release", [keys.state(self.sid), keys.ACTIVE], [self.sid, delay_ms])
+        if not delay_s:
+            await self._waker.hint(self.sid, str(self.session))
 
     @property
     def _running(self) -> Batch:
@@ -345,7 +364,10 @@ class Leases:
         reply = await self._scripts.run(
             "acquire",
             [keys.state(sid), keys.inbound(sid), keys.ACTIVE, keys.session_map(sid)],
-            [sid, uuid.uuid4().hex, lease_ms, GRACE_MS, worker, MOST_ENTRIES],
+            [
+                *(sid, uuid.uuid4().hex, lease_ms, GRACE_MS),
+                *(worker, MOST_ENTRIES, SESSION_MAP_MS),
+            ],
             deadline=sent_at + ACQUIRE_S,
         )
         if reply[0] != b"acquired":

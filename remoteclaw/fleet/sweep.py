@@ -45,10 +45,13 @@ class Sweeper:
             await self._waker.hint(sid, label)
         return len(texts) // 3
 
-    async def release_dead(self, host: str, is_alive: Callable[[str], bool]) -> int:
+    async def release_dead(
+        self, host: str, is_alive: Callable[[str], bool], *, is_deliberate: bool = False
+    ) -> int:
         """End the leases of this host's dead workers at once; return how many there were.
 
         A worker's label begins with `host`, and `is_alive` tells of the rest whether it runs.
+        An attempt that was cut off deliberately does not count as one that failed.
         """
         client = self._scripts.client
         deadline = boottime() + INTERVAL_S
@@ -61,7 +64,7 @@ class Sweeper:
             epoch, worker = await self._scripts.call(look, deadline=deadline)
             label = (worker or b"").decode()
             if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} ")):
-                arguments = [epoch, sid]
+                arguments = [epoch, sid, int(is_deliberate)]
                 released += await self._scripts.run(
                     "expire", [keys.state(sid), keys.ACTIVE], arguments, deadline=deadline
                 )

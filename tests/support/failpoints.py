@@ -22,8 +22,11 @@ __all__ = ["Failpoint", "Proxy", "Side"]
 Side = Literal["before", "after"]
 
 _SCRIPTS = {
-    hashlib.sha1((connection.PRELUDE + path.read_text()).encode()).hexdigest().encode(): path.stem
+    hashlib.sha1((header + connection.PRELUDE + path.read_text()).encode()).hexdigest().encode(): (
+        path.stem
+    )
     for path in (Path(connection.__file__).parent / "scripts").glob("[!_]*.lua")
+    for header in ("", connection.ALLOW_OOM)
 }
 
 

@@ -1,6 +1,7 @@
 """Real Redis and Valkey servers for tests, started as RemoteClaw starts its own."""
 
 import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -47,9 +48,11 @@ class Server:
 
 
 def installed_servers() -> list[ServerProgram]:
-    """Return the server that comes with us, and the one on PATH if there is one."""
+    """Return the server that comes with us, those on PATH, and those that CI brings."""
+    more = os.environ.get("REMOTECLAW_TEST_SERVERS", "").split(":")
+    on_path = (shutil.which("redis-server"), shutil.which("valkey-server"))
     found = {}
-    for path in (bundled_server(), shutil.which("redis-server"), shutil.which("valkey-server")):
+    for path in (bundled_server(), *on_path, *more):
         if path and (name := fit_name(path)):
             found[name] = ServerProgram(path, name)
     return list(found.values())

@@ -13,6 +13,14 @@ local function fenced(state, epoch)
   return redis.error_reply('FENCED epoch ' .. epoch .. ' is not ' .. (current or 'known'))
 end
 
+-- The part of the server's memory that is in use; 0 where it has no limit, or doesn't say.
+local function memory_used()
+  local info = redis.pcall('INFO', 'memory')
+  if type(info) ~= 'string' then return 0 end
+  local limit = tonumber(string.match(info, 'maxmemory:(%d+)') or 0)
+  return limit > 0 and tonumber(string.match(info, 'used_memory:(%d+)')) / limit or 0
+end
+
 -- Stream ids compare as two numbers, not as text.
 local function id_at_most(id, limit)
   if not limit then return false end

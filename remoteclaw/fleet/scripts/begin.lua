@@ -2,11 +2,13 @@
 -- A batch that was recorded and never finished is begun again, exactly as it was.
 -- KEYS state, inbound
 -- ARGV epoch, nonce, outcome prefix, entry ids (comma between), phase, detail (for people)
--- → begun|stopped|missing, turn, attempt, phase of the attempt before, entries
+-- → begun|stopped|missing, turn, attempt, phase of the attempt before, entries, attempts that were
+--   cut off on purpose
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
-local recorded = redis.call('HMGET', KEYS[1], 'batch', 'attempt', 'phase', 'begun', 'before', 'stop')
-local batch, attempt, phase, begun, before, stop = unpack(recorded)
+local recorded = redis.call('HMGET', KEYS[1], 'batch', 'attempt', 'phase', 'begun', 'before', 'stop',
+  'forgiven')
+local batch, attempt, phase, begun, before, stop, forgiven = unpack(recorded)
 attempt = tonumber(attempt or 0)
 if begun ~= ARGV[2] then
   batch = batch or ARGV[4]
@@ -19,7 +21,8 @@ for _, id in ipairs(split(batch)) do
   if found[1] then entries[#entries + 1] = found[1] end
 end
 if not entries[1] then  -- only an operator's own XDEL or DEL can do that
-  redis.call('HDEL', KEYS[1], 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published')
+  redis.call('HDEL', KEYS[1], 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
+    'forgiven')
   return {'missing'}
 end
 local turn = entries[1][1]
@@ -36,4 +39,4 @@ if begun ~= ARGV[2] then
   end
 end
 local verdict = id_at_most(entries[#entries][1], stop) and 'stopped' or 'begun'
-return {verdict, turn, attempt, before, entries}
+return {verdict, turn, attempt, before, entries, tonumber(forgiven or 0)}

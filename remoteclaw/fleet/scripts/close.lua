@@ -6,5 +6,6 @@ if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return 'closed' end  -
 if redis.call('XLEN', KEYS[2]) > 0 then return 'pending' end
 redis.call('HDEL', KEYS[1], 'state', 'nonce', 'expires', 'worker', 'stop')
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
+redis.call('PEXPIRE', KEYS[2], ARGV[3])  -- its key remembers the last id
 redis.call('ZREM', KEYS[3], ARGV[2])
 return 'closed'

@@ -27,6 +27,7 @@ for position = 12, #ARGV do
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
-redis.call('HDEL', KEYS[1], 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published')
+redis.call('HDEL', KEYS[1], 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
+  'forgiven')
 redis.call('HSET', KEYS[1], 'finished', ARGV[2], 'agent_process', ARGV[10])
 return {redis.call('XLEN', KEYS[2]), waiting}

@@ -1,5 +1,5 @@
 -- Give the lease back while entries remain; the caller hints.
--- KEYS state, active; ARGV epoch, sid, grace ms
+-- KEYS state, active; ARGV epoch, sid, time until the sweeper looks ms
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return 0 end  -- said before
