@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.lease import Finished, Lease
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import ReplyPayload, Turn
 
@@ -72,11 +72,8 @@ class Answer:
         *,
         error: dict[str, Any] | None,
         agent_process: dict[str, Any] | None,
-    ) -> tuple[int, int]:
-        """End the turn: its outcome, its last messages and its entries are one step.
-
-        Return how many entries are left, and how many hints wait for a worker.
-        """
+    ) -> Finished:
+        """End the turn: its outcome, its last messages and its entries are one step."""
         everything = [*self._said, *payloads]
         return await self._lease.finish(
             status,
@@ -94,7 +91,7 @@ class Answer:
         rest = [payload for payload in payloads if payload.index >= self.next_index]
         # A reply without text says no more than "that was all".
         *most, last = rest or [ReplyPayload("", index=self.next_index)]
-        ids = [entry.id for entry in self.turn.entries]
+        ids = [entry.id for entry in (*self.turn.left_out, *self.turn.entries)]
         return [*(self._on_stream(payload, ()) for payload in most), self._on_stream(last, ids)]
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str]) -> dict[str, Any]:

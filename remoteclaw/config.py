@@ -7,6 +7,8 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 import difflib
 import functools
 import os
+import re
+import shlex
 import socket
 import stat
 import tempfile
@@ -16,7 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -29,14 +32,34 @@ __all__ = [
     "FleetConfig",
     "Home",
     "HooksConfig",
+    "QueueConfig",
+    "QueueOverride",
     "RedisConfig",
     "load_config",
+    "overrides",
+    "private_directory",
+    "redis_address",
 ]
 
 _T = TypeVar("_T")
 
+QueueMode = Literal["collect", "followup", "steer", "interrupt"]
+DropPolicy = Literal["old", "new", "summarize"]
+DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
+Cap = Annotated[int, Field(ge=0)]
+
 #: Paths of unix sockets have 107 bytes at most; this much is left for our own part of them.
 MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
+#: What would end the path, or mean something else, in the URL of a unix socket.
+NOT_IN_URLS = frozenset("#?%")
+
+#: What may stand behind the `?` of a Redis address. Everything else would become an argument of
+#: redis-py's connection, where it fails late or changes what we rely on (time limits, decoding).
+REDIS_OPTIONS = frozenset(("db", "username", "password", "client_name"))
+TLS_OPTIONS = frozenset(
+    f"ssl_{name}"
+    for name in ("ca_certs", "ca_path", "certfile", "keyfile", "password", "check_hostname")
+) | {"ssl_cert_reqs"}
 
 
 def _check_names(value: dict[str, _T]) -> dict[str, _T]:
@@ -61,8 +84,8 @@ class RedisConfig(_Section):
     @field_validator("url")
     @classmethod
     def _check_url(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
-            raise ValueError("must begin with redis://, rediss:// or unix://")
+        if value is not None:
+            redis_address(value)
         return value
 
 
@@ -86,7 +109,8 @@ class AgentConfig(_Section):
     command: tuple[str, ...] | None = Field(default=None, min_length=1)
     """The program to run and its first arguments, if it isn't found on PATH by its usual name."""
     workspace: Path | None = None
-    """The directory in which the agent works. Without it, one of its own in the state directory."""
+    """The directory in which the agent works: absolute, or beginning with ~.
+    Without it, one of its own in the state directory."""
     model: str | None = None
     """The model to ask for; without it, the CLI's own choice."""
     env: dict[str, str] = Field(default_factory=dict)
@@ -102,10 +126,59 @@ class AgentConfig(_Section):
     warm_s: float = Field(default=600, ge=0)
     """Seconds for which an idle agent process is kept warm for the next message."""
 
+    @field_validator("workspace")
+    @classmethod
+    def _check_workspace(cls, value: Path | None) -> Path | None:
+        try:
+            if value is not None and not value.expanduser().is_absolute():
+                raise ValueError("must begin with / or ~")
+        except RuntimeError:
+            raise ValueError("must begin with /: its ~ leads nowhere") from None
+        return value
+
     @field_validator("mcp_servers")
     @classmethod
     def _check_servers(cls, value: dict[str, McpServerConfig]) -> dict[str, McpServerConfig]:
         return _check_names(value)
+
+
+class QueueOverride(_Section):
+    """What differs for one channel, or one session, from `[queue]`; absent keys don't."""
+
+    mode: QueueMode | None = None
+    debounce_ms: DebounceMs | None = None
+    cap: Cap | None = None
+    drop: DropPolicy | None = None
+
+
+class QueueConfig(_Section):
+    """What becomes of a message that arrives while its session is busy.
+
+    An idle session starts at once, whatever is configured here.
+    """
+
+    mode: QueueMode = "collect"
+    """`collect` answers all that waits in one turn, `followup` each message in its own.
+    `interrupt` stops the running turn for the new message.
+    `steer` hands the message to the running turn where the agent's CLI can take it, and is
+    otherwise like `followup`."""
+    debounce_ms: DebounceMs = 1000
+    """How long it must have been quiet before the messages that waited are answered, in
+    milliseconds: the person may still be typing."""
+    cap: Cap = 20
+    """How many messages a busy session keeps waiting; 0 for any number."""
+    drop: DropPolicy = "summarize"
+    """What goes beyond the cap: the `old` or the `new` messages, whose sender is told;
+    `summarize` leaves out the old ones, but shows the agent how each of them began."""
+    channels: dict[str, QueueOverride] = Field(default_factory=dict)
+    """What differs for a channel, by its name."""
+
+    def of(self, channel: str, session: QueueOverride | None = None) -> "QueueConfig":
+        """Return what holds for a session: its own settings, else its channel's, else these."""
+        changes: dict[str, Any] = {}
+        for override in (self.channels.get(channel), session):
+            changes |= override.model_dump(exclude_none=True) if override else {}
+        return self.model_copy(update=changes)
 
 
 class HooksConfig(_Section):
@@ -126,6 +199,7 @@ class Config(_Section):
     fleet: FleetConfig = FleetConfig()
     agents: dict[str, AgentConfig] = Field(default_factory=lambda: {"main": AgentConfig()})
     """The agents by name. Messages go to `main`, else to the only one there is."""
+    queue: QueueConfig = QueueConfig()
     hooks: HooksConfig = HooksConfig()
 
     @field_validator("agents")
@@ -151,23 +225,104 @@ class Config(_Section):
 
 
 # ---------------------------------------------------------------------------------------------
+# Redis' address
+
+
+def redis_address(url: str) -> str:
+    """Return the address of a Redis without what may be secret in it: login and options.
+
+    Raises ValueError, whose text completes "[redis] url …" and quotes nothing, if redis-py can't
+    use it, or would take a part of the password for something else.
+    """
+    scheme = url.partition("://")[0]
+    if scheme not in ("redis", "rediss", "unix") or "://" not in url:
+        raise ValueError("must begin with redis://, rediss:// or unix://")
+    if not url.isprintable() or (" " in url and scheme != "unix"):
+        raise ValueError("must have no space and no control character in it")
+    _check_options(scheme, url.partition("?")[2])
+    form = "/PATH" if scheme == "unix" else "HOST[:PORT][/DATABASE]"
+    try:
+        parts = urlsplit(url)
+        place = parts.netloc.rpartition("@")[2]
+        if scheme == "unix":
+            is_usable = not place and len(parts.path) > 1
+        else:
+            is_usable = bool(parts.hostname) and parts.port != 0
+            is_usable &= re.fullmatch(r"/?|/\d{1,9}", parts.path, re.ASCII) is not None
+    except ValueError:  # a port that is none, half an IPv6 address
+        is_usable = False
+    if not is_usable or "#" in url:
+        raise ValueError(
+            f"must be {scheme}://[USER:PASSWORD@]{form}; where a password has them, "
+            "write / as %2F, # as %23, ? as %3F, @ as %40, % as %25"
+        )
+    return f"{scheme}://{place}{parts.path}"
+
+
+def _check_options(scheme: str, query: str) -> None:
+    known = REDIS_OPTIONS | (TLS_OPTIONS if scheme == "rediss" else frozenset())
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in known:
+            # Behind an unescaped "?" in a password, this is the rest of it: it is not quoted.
+            raise ValueError(
+                f"must have no options but {_listing(sorted(known))}; a ? in a password is %3F"
+            )
+        is_usable = bool(value)
+        if name == "db":
+            is_usable = re.fullmatch(r"\d{1,9}", value, re.ASCII) is not None
+        elif name == "ssl_cert_reqs":
+            is_usable = value in ("required", "optional", "none")
+        if not is_usable:
+            raise ValueError(f"must have another value for its option {name!r}")
+
+
+# ---------------------------------------------------------------------------------------------
 # The state directory
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The state directory and what lies in it. Everything in it belongs to one user alone."""
+    """The state directory and what lies in it. Everything in it belongs to one user alone.
+
+    Its properties are names of files; `create()` makes the directories, for whoever starts
+    something, and `check()` only looks.
+    """
 
     path: Path
 
     @classmethod
     def default(cls) -> "Home":
         """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`."""
-        return cls(Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser())
+        named = os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw"
+        try:
+            return cls(Path(named).expanduser().absolute())
+        except RuntimeError:
+            raise StateDirectoryError(
+                f"The state directory {named} can't be used (nobody knows what ~ is here): "
+                "set REMOTECLAW_HOME to an absolute path."
+            ) from None
 
     def create(self) -> "Home":
-        """Make the directory; raises `StateDirectoryError` if it can't be used."""
+        """Make it and its parts; raises `StateDirectoryError` if they can't be used."""
         private_directory(self.path)
+        private_directory(self.sockets)
+        for path in (self.runs, self.logs, self.redis_data):
+            _subdirectory(path)
+        return self
+
+    def check(self) -> "Home":
+        """Raise `StateDirectoryError` if it could not be used; make and change nothing."""
+        try:
+            if os.path.lexists(self.path):
+                _check_private(self.path)
+                return self
+            nearest = next(path for path in self.path.parents if os.path.lexists(path))
+            if not nearest.is_dir():
+                raise NotADirectoryError(20, "Not a directory")
+            if not os.access(nearest, os.W_OK | os.X_OK):
+                raise PermissionError(13, "Permission denied")
+        except OSError as error:
+            raise _unusable(self.path, error) from None
         return self
 
     @property
@@ -182,33 +337,28 @@ class Home:
 
     @property
     def sockets(self) -> Path:
-        """A private directory whose path is short enough for unix sockets."""
-        if len(os.fsencode(self.path)) <= MAX_SOCKET_DIR_BYTES:
-            return private_directory(self.path)
-        digest = sha256(os.fsencode(self.path.absolute())).hexdigest()[:12]
+        """A private directory whose path is short enough for unix sockets and plain in a URL."""
+        is_short = len(os.fsencode(self.path)) <= MAX_SOCKET_DIR_BYTES
+        if is_short and not NOT_IN_URLS & set(str(self.path)):
+            return self.path
+        digest = sha256(os.fsencode(self.path)).hexdigest()[:12]
         # Predictable, but private_directory() refuses one that isn't ours.
-        return private_directory(Path(f"/tmp/remoteclaw-{os.getuid()}-{digest}"))  # noqa: S108
+        return Path(f"/tmp/remoteclaw-{os.getuid()}-{digest}")  # noqa: S108
 
     @property
     def runs(self) -> Path:
         """Where every agent process has its run directory."""
-        return private_directory(self.sockets / "run")
-
-    def workspace(self, agent: str, config: AgentConfig) -> Path:
-        """Return the directory an agent works in; its default one is made."""
-        if config.workspace is not None:
-            return config.workspace.expanduser().absolute()
-        return private_directory(private_directory(self.path / "workspaces") / agent)
+        return self.sockets / "run"
 
     @property
     def logs(self) -> Path:
         """Where `remoteclaw up` writes what its processes print."""
-        return private_directory(self.path / "logs")
+        return self.path / "logs"
 
     @property
     def redis_data(self) -> Path:
         """Where the embedded server keeps its append-only file."""
-        return private_directory(self.path / "redis")
+        return self.path / "redis"
 
     @property
     def redis_socket(self) -> Path:
@@ -219,15 +369,31 @@ class Home:
         """Return the address of Redis: the configured one, else the embedded server's."""
         return config.redis.url or f"unix://{self.redis_socket}"
 
+    def workspace_path(self, agent: str, config: AgentConfig) -> Path:
+        """Return the directory an agent works in, whether it is there or not."""
+        if config.workspace is not None:
+            return config.workspace.expanduser()
+        return self.path / "workspaces" / agent
+
+    def workspace(self, agent: str, config: AgentConfig) -> Path:
+        """Return the directory an agent works in; its default one is made."""
+        path = self.workspace_path(agent, config)
+        if config.workspace is None:
+            _subdirectory(path.parent)
+            _subdirectory(path)
+        return path
+
 
 @functools.cache
 def _host_id(file: Path) -> str:
     try:
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         # Two processes may start at once: only one of them can create the file.
         name = "".join(c for c in socket.gethostname() if c.isalnum() or c == "-")[:32]
-        with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as draft:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=file.parent, delete=False, encoding="utf-8"
+        ) as draft:
             draft.write(f"{name or 'host'}-{uuid.uuid4().hex[:8]}\n")
         try:
             os.link(draft.name, file)
@@ -235,34 +401,59 @@ def _host_id(file: Path) -> str:
             pass
         finally:
             os.unlink(draft.name)
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
 
 
 def private_directory(path: Path) -> Path:
     """Make a directory that only this user can enter, unless it is there; return it.
 
-    Raises `StateDirectoryError` if it can't be made or isn't ours.
+    Raises `StateDirectoryError` if it can't be made, isn't ours, or is open to others and in use:
+    then it was made for something else, and locking others out of it is not for us to do.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode):
-            raise NotADirectoryError(20, "Not a directory")
-        if found.st_uid != os.getuid():
-            raise StateDirectoryError(
-                f"{path} belongs to user {found.st_uid}, not to you: remove it, "
-                "or set REMOTECLAW_HOME to a directory of your own."
-            )
-        if stat.S_IMODE(found.st_mode) & 0o077:
-            path.chmod(0o700)
-        if not os.access(path, os.W_OK | os.X_OK):
-            raise PermissionError(13, "Permission denied")
+        _check_private(path)
+        if stat.S_IMODE(path.lstat().st_mode) & 0o077:
+            path.chmod(0o700)  # it is empty
     except OSError as error:
-        raise StateDirectoryError(
-            f"The state directory {path} can't be used ({error.strerror}): "
-            "set REMOTECLAW_HOME to a directory that you can write to."
-        ) from None
+        raise _unusable(path, error) from None
     return path
+
+
+def _subdirectory(path: Path) -> None:
+    """Make a directory inside of a private one, which keeps others out of it whatever its mode."""
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise _unusable(path, error) from None
+
+
+def _check_private(path: Path) -> None:
+    """Raise if a directory that exists can't be ours alone; OSError where the system says why."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(20, "Not a directory")
+    if found.st_uid != os.getuid():
+        raise StateDirectoryError(
+            f"{path} belongs to user {found.st_uid}, not to you: remove it, "
+            "or set REMOTECLAW_HOME to a directory of your own."
+        )
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o077 and any(path.iterdir()):
+        raise StateDirectoryError(
+            f"The state directory {path} is open to other users (mode {mode:03o}): "
+            f"`chmod 700 {shlex.quote(str(path))}` if it is RemoteClaw's alone, "
+            "else set REMOTECLAW_HOME to another directory."
+        )
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise PermissionError(13, "Permission denied")
+
+
+def _unusable(path: Path, error: OSError) -> StateDirectoryError:
+    return StateDirectoryError(
+        f"The state directory {path} can't be used ({error.strerror}): "
+        "set REMOTECLAW_HOME to a directory that you can write to."
+    )
 
 
 # ---------------------------------------------------------------------------------------------
@@ -289,12 +480,15 @@ def load_config(home: Home, environment: Mapping[str, str] = os.environ) -> Conf
         raise ConfigError(_explain(error, str(file), sources)) from None
 
 
+def overrides(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the names of the variables that override the file."""
+    return sorted(name for name in environment if name.startswith("REMOTECLAW__"))
+
+
 def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
     """Put REMOTECLAW__… into the tree; return which path came from which variable."""
     sources = {}
-    for name in sorted(environment):
-        if not name.startswith("REMOTECLAW__"):
-            continue
+    for name in overrides(environment):
         path: list[str] = []
         branch = tree
         for part in name.split("__")[1:]:

@@ -7,13 +7,14 @@ This is the life of a message in a worker, top to bottom:
 import asyncio
 import logging
 import os
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import Config, Home
-from remoteclaw.conversation.batching import next_batch
+from remoteclaw.config import Config, Home, QueueConfig
+from remoteclaw.conversation.batching import Plan, next_batch
 from remoteclaw.errors import (
     ErrorCategory,
     LeaseLost,
@@ -23,7 +24,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
-from remoteclaw.fleet.lease import Batch, Lease
+from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease
 from remoteclaw.fleet.sessions import LeasedSessionMap
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.messages import (
@@ -59,6 +60,20 @@ SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)
 CONTEXT_LOST = "(I no longer have our earlier conversation, so I start without it.)"
 NOTHING_SAID = "(The agent finished without saying anything.)"
 
+TOO_MANY = (
+    "(While I was busy, more came than the {cap} messages that I keep waiting, so I left out "
+    "{count}. Send again what still matters.)"
+)
+
+#: What an outcome says of a turn that ended with an error; of any other error, "failed".
+STATUS = {
+    None: "done",
+    ErrorCategory.ABORTED: "stopped",
+    ErrorCategory.SUPERSEDED: "interrupted",
+}
+#: How many waiting entries are looked at, where all of them matter.
+ALL = 1000
+
 log = logging.getLogger(__name__)
 
 
@@ -76,8 +91,8 @@ class Drain:
 
         Without work, or while another worker has the session, it returns at once.
         """
-        worker = f"{self._home.host_id} {identity()}"
-        lease = await self._fleet.leases.acquire(sid, worker=worker)
+        host = self._home.host_id
+        lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
         if lease is None:
             return
         try:
@@ -85,8 +100,10 @@ class Drain:
         except RemoteClawError as problem:
             log.error("session %s: %s", sid[:8], problem)
             bridge, keeper = _Unusable(problem), _keeper(lease, self._home, warm_s=0)
+        queue = self._config.queue.of(lease.session.provider, lease.queue)
+        linger_s = self._config.fleet.linger_s
         try:
-            await _SessionDrain(lease, bridge, keeper, linger_s=self._config.fleet.linger_s).run()
+            await _SessionDrain(lease, bridge, keeper, queue=queue, linger_s=linger_s).run()
         except* (LeaseLost, RedisUnavailable) as lost:
             # Whoever takes the session next goes on from what is recorded.
             log.warning("session %s: given up: %s", sid[:8], _first(lost))
@@ -96,14 +113,25 @@ class _SessionDrain:
     """One session under one lease."""
 
     def __init__(
-        self, lease: Lease, bridge: "_Handler", keeper: AgentKeeper, *, linger_s: float
+        self,
+        lease: Lease,
+        bridge: "_Handler",
+        keeper: AgentKeeper,
+        *,
+        queue: QueueConfig,
+        linger_s: float,
     ) -> None:
         self._lease = lease
         self._bridge = bridge
         self._keeper = keeper
+        self._queue = queue
         self._linger_s = linger_s
+        self._unreadable: dict[str, str] = {}
+        """Entries that nobody can read, each with the reason."""
         self._running: Turn | None = None
         self._abort = asyncio.Event()
+        self._is_overtaken = False
+        """Whether the running turn is stopped for a newer message."""
         self._marks: set[asyncio.Task[None]] = set()
         self._reached_phases: set[str] = set()
         self._recorded: str | None = None
@@ -114,7 +142,7 @@ class _SessionDrain:
         try:
             async with asyncio.TaskGroup() as tasks:
                 keep = tasks.create_task(self._lease.keep(self._renewed))
-                watch = tasks.create_task(self._lease.watch_stop(self._stopped))
+                watch = tasks.create_task(self._lease.watch(self._told))
                 try:
                     await self._serve()
                 finally:
@@ -125,79 +153,125 @@ class _SessionDrain:
 
     async def _serve(self) -> None:
         turns, since = 0, boottime()
+        finished: Finished | None = None
         while True:
-            entries = await self._lease.entries()
-            if not entries:
-                await self._keeper.park()
-                if await self._lease.close():
-                    return
-                continue  # a message came meanwhile
             try:
-                decode_entry(*entries[0])
+                waiting = await self._waiting()
             except NewerEntry as newer:
                 log.warning("session %s waits for a newer worker: %s", self._lease.sid[:8], newer)
                 await self._keeper.park()
                 await self._lease.release(delay_s=NEWER_S)
                 return
-            except ValueError:
-                pass  # its turn says so
-            left, waiting = await self._turn([entry_id.decode() for entry_id, _ in entries])
+            if not waiting:
+                await self._keeper.park()
+                if await self._lease.close():
+                    return
+                finished = None
+                continue  # a message came meanwhile
+            was_busy = finished is not None and finished.left > 0
+            if finished and was_busy and not await self._is_quiet(waiting, finished):
+                continue
+            finished = await self._turn(next_batch(waiting, self._queue, was_busy=was_busy))
             turns += 1
-            if left and waiting and (turns >= MOST_TURNS or boottime() > since + MOST_SECONDS):
+            if not finished.hints:
+                if not finished.left:
+                    await self._lease.wait(self._linger_s)
+            elif finished.left and (turns >= MOST_TURNS or boottime() > since + MOST_SECONDS):
                 await self._keeper.park()
                 await self._lease.release()
                 return
-            if left == 0 and not waiting:
-                await self._lease.wait(self._linger_s)
+
+    async def _waiting(self) -> list[Entry]:
+        """Return the entries that wait, oldest first: as many as the queue's mode asks for.
+
+        One that can't be read is there as well, in other words; from one that only a newer worker
+        can read, nothing more is returned. Raises `NewerEntry` if that is the first one.
+        """
+        takes_all = self._queue.mode in ("collect", "interrupt") or self._queue.cap
+        entries: list[Entry] = []
+        for entry_id, fields in await self._lease.entries(most=ALL if takes_all else FEW_ENTRIES):
+            try:
+                entry = self._decoded(entry_id, fields)
+            except NewerEntry:
+                if not entries:
+                    raise
+                break
+            if entry.id in self._unreadable and entries:
+                break
+            entries.append(entry)
+            if entry.id in self._unreadable:
+                break  # it is dealt with alone
+        return entries
+
+    async def _is_quiet(self, waiting: list[Entry], finished: Finished) -> bool:
+        """Wait until the person has stopped typing; False if another message has come.
+
+        Not if there is as much as may wait, and not for a message that interrupted a turn.
+        """
+        is_full = 0 < self._queue.cap <= len(waiting)
+        if is_full or self._queue.mode == "interrupt" or waiting[-1].deliver == "caller":
+            return True
+        newest_ms = int(waiting[-1].id.partition("-")[0])
+        pause_s = self._queue.debounce_ms / 1000 - (finished.at_ms - newest_ms) / 1000
+        return pause_s <= 0 or await self._lease.quiet(pause_s)
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _turn(self, waiting: list[str]) -> tuple[int, int]:
-        """Run the next batch to its outcome; return how many entries and hints are left."""
+    async def _turn(self, plan: Plan) -> Finished:
+        """Run the next batch to its outcome."""
         ready = self._keeper.ready
         batch = await self._lease.begin(
-            next_batch(waiting),
-            phase="spawned" if ready else "accepted",
+            plan.batch,
+            phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
             detail=ready or "",
+            left_out=plan.left_out,
         )
         self._recorded = ready
         if batch is None:
-            return len(waiting), 0
-        entries, problem = self._decoded(batch)
+            return Finished(left=0, hints=0, at_ms=0)
+        entries = [self._decoded(*entry) for entry in batch.entries]
         turn = Turn(
             session=self._lease.session,
-            entries=entries,
+            entries=tuple(entry for entry in entries if entry.id not in batch.left_out),
             attempt=batch.attempt,
             was_interrupted=batch.before not in ("", "accepted"),
+            left_out=tuple(entry for entry in entries if entry.id in batch.left_out),
         )
         self._abort.clear()
+        self._is_overtaken = False
         self._running = turn
         try:
-            answer = Answer(self._lease, turn)
-            if problem:
-                failure = _failure(turn, ErrorCategory.UNREADABLE, problem)
-                return await self._finish(answer, failure)
-            return await self._attempt(batch, answer)
+            return await self._attempt(batch, Answer(self._lease, turn), plan)
         finally:
             self._running = None
 
-    def _decoded(self, batch: Batch) -> tuple[tuple[Entry, ...], str]:
-        """Return the entries of a batch, and what is wrong with them if one can't be read."""
-        entries, problem = [], ""
-        for entry_id, fields in batch.entries:
-            try:
-                entries.append(decode_entry(entry_id, fields))
-            except ValueError as error:
-                problem = str(error)
-                log.error("entry %s of %s: %s", entry_id.decode(), self._lease.sid[:8], problem)
-                entries.append(_in_place_of(entry_id.decode(), self._lease.session))
-        return tuple(entries), problem
+    def _decoded(self, entry_id: bytes, fields: Any) -> Entry:
+        """Return an entry; one that can't be read stands there in other words."""
+        try:
+            return decode_entry(entry_id, fields)
+        except ValueError as error:
+            self._unreadable[entry_id.decode()] = str(error)
+            return _in_place_of(entry_id.decode(), self._lease.session)
 
-    async def _attempt(self, batch: Batch, answer: Answer) -> tuple[int, int]:
+    async def _attempt(self, batch: Batch, answer: Answer, plan: Plan) -> Finished:
+        turn = answer.turn
+        if plan.is_dropped or batch.before == "dropped":
+            words = TOO_MANY.format(count=len(turn.entries), cap=self._queue.cap)
+            return await self._finish(answer, _said(words), status="dropped")
         if batch.is_stopped:
-            return await self._finish(answer, _failure(answer.turn, ErrorCategory.ABORTED))
+            return await self._finish(answer, _failure(turn, ErrorCategory.ABORTED))
+        if unreadable := [self._unreadable[e.id] for e in turn.entries if e.id in self._unreadable]:
+            failure = _failure(turn, ErrorCategory.UNREADABLE, unreadable[0])
+            return await self._finish(answer, failure, status="dead")
         if batch.failures >= MOST_ATTEMPTS:
-            return await self._finish(answer, _failure(answer.turn, ErrorCategory.INTERRUPTED))
+            failure = _failure(turn, ErrorCategory.INTERRUPTED)
+            return await self._finish(answer, failure, status="dead")
+        if (
+            batch.attempt > 1
+            and self._queue.mode == "interrupt"
+            and await self._is_superseded(turn)
+        ):
+            return await self._finish(answer, _failure(turn, ErrorCategory.SUPERSEDED))
         if answer.turn.was_interrupted:
             await answer.say(SECOND_TRY)
         if self._lease.has_forgotten:
@@ -214,7 +288,14 @@ class _SessionDrain:
             ):
                 await answer.say(CONTEXT_LOST)
             result = await self._ask(answer)
+        if self._is_overtaken and result.error_category is ErrorCategory.ABORTED:
+            result = _superseded(result, answer.turn)
         return await self._finish(answer, result)
+
+    async def _is_superseded(self, turn: Turn) -> bool:
+        """Whether a message has come behind a turn that was begun before."""
+        waiting = await self._lease.entries(most=ALL)
+        return bool(waiting) and not _at_most(waiting[-1][0].decode(), turn.entries[-1].id)
 
     async def _ask(self, answer: Answer) -> AgentDeliveryResult:
         """Take the turn through the bridge, with live text beside it."""
@@ -231,10 +312,12 @@ class _SessionDrain:
             finally:
                 showing.cancel()
 
-    async def _finish(self, answer: Answer, result: AgentDeliveryResult) -> tuple[int, int]:
-        status, error = "done", None
+    async def _finish(
+        self, answer: Answer, result: AgentDeliveryResult, *, status: str = ""
+    ) -> Finished:
+        error = None
+        status = status or STATUS.get(result.error_category, "failed")
         if result.error_category is not None:
-            status = "stopped" if result.error_category is ErrorCategory.ABORTED else "failed"
             detail = (result.error or "")[:DETAIL]
             error = {"category": str(result.error_category), "detail": detail}
         # What is still being recorded was sent before the outcome; nobody has to wait for it.
@@ -260,14 +343,19 @@ class _SessionDrain:
         elif detail != self._recorded:
             await self._lease.mark(phase, detail, agent_process=self._keeper.record())
 
-    def _renewed(self, stop_mark: str) -> None:
+    def _renewed(self, stop_mark: str, newest: str) -> None:
         self._keeper.beat()
-        if stop_mark:
-            self._stopped(stop_mark)
+        self._told(stop_mark, newest)
 
-    def _stopped(self, mark: str) -> None:
-        """Stop the running turn if the mark covers it."""
-        if self._running and _at_most(self._running.entries[-1].id, mark):
+    def _told(self, stop_mark: str, newest: str) -> None:
+        """Stop the running turn if the mark covers it, or if a newer message interrupts it."""
+        if self._running is None:
+            return
+        last = self._running.entries[-1].id
+        if stop_mark and _at_most(last, stop_mark):
+            self._abort.set()
+        elif newest and self._queue.mode == "interrupt" and not _at_most(newest, last):
+            self._is_overtaken = True
             self._abort.set()
 
 
@@ -349,6 +437,21 @@ def _failure(
         error=detail,
         error_category=category,
     )
+
+
+def _said(words: str) -> AgentDeliveryResult:
+    """Return the result of a turn in which nobody but us said something."""
+    return AgentDeliveryResult(
+        payloads=(ReplyPayload(words),), run=AgentRunResult(), mcp=McpSideEffects()
+    )
+
+
+def _superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
+    """Return the result of a stopped turn in words that say for what it was stopped."""
+    category = ErrorCategory.SUPERSEDED
+    words = sentence(category, agent=turn.session.agent, reference=turn.reference)
+    *before, last = result.payloads
+    return replace(result, payloads=(*before, replace(last, text=words)), error_category=category)
 
 
 def _in_place_of(entry_id: str, session: SessionKey) -> Entry:

@@ -67,6 +67,10 @@ class UnknownSession(RemoteClawError):
     """Raised when no session, or more than one, fits what an operator typed."""
 
 
+class UnknownDeadLetter(RemoteClawError):
+    """Raised when there is no such dead letter, or no more."""
+
+
 class LeaseLost(RemoteClawError):
     """Raised when a fenced write finds a newer epoch: this process must stop at once."""
 
@@ -94,6 +98,7 @@ class ErrorCategory(StrEnum):
     DIED = "died"
     INTERRUPTED = "interrupted"
     UNREADABLE = "unreadable"
+    SUPERSEDED = "superseded"
     FATAL = "fatal"
 
 
@@ -168,6 +173,7 @@ _SENTENCES = {
     "Whoever runs it finds out why with `remoteclaw doctor`.",
     ErrorCategory.TIMEOUT: "{agent} took too long. Ask again, perhaps for a smaller step.",
     ErrorCategory.ABORTED: "Stopped.",
+    ErrorCategory.SUPERSEDED: "(I left this for your next message.)",
     ErrorCategory.DIED: "{agent} stopped working in the middle of your message. Part of the work "
     "may be done: check before you send it again.",
     ErrorCategory.INTERRUPTED: "{agent} was cut off while it worked on your message, more than "
@@ -186,4 +192,6 @@ def sentence(category: ErrorCategory, *, agent: str, reference: str) -> str:
     nothing went wrong (a turn that the person stopped).
     """
     words = _SENTENCES[category].format(agent=agent)
-    return words if category is ErrorCategory.ABORTED else f"{words} ({reference})"
+    if category in (ErrorCategory.ABORTED, ErrorCategory.SUPERSEDED):
+        return words
+    return f"{words} ({reference})"

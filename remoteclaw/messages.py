@@ -202,11 +202,13 @@ class Turn:
     """1 for the first time this batch runs; more after a crash."""
     was_interrupted: bool = False
     """True when an earlier attempt reached the agent: it may have done part of the work."""
+    left_out: tuple[Entry, ...] = ()
+    """Entries that came before and are only mentioned, because there were too many."""
 
     @property
     def id(self) -> str:
         """The stream id of the first entry; stays the same over all attempts."""
-        return self.entries[0].id
+        return (self.left_out or self.entries)[0].id
 
     @property
     def reference(self) -> str:

@@ -33,6 +33,8 @@ from remoteclaw.process import end_strays, is_alive, spawn, stop
 
 __all__ = ["Supervisor", "running_pid", "sweep_host", "worker_command"]
 
+#: Makes a worker serve what people send and nothing else.
+PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 #: How long a worker may take to be ready, in seconds.
 READY_S = 30.0
 #: How long running turns are given when everything is to end, in seconds; what is cut off then is
@@ -184,6 +186,8 @@ class Supervisor:
 
     async def _keep_worker(self, number: int, lifeline: Path) -> None:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path), LIFELINE: str(lifeline)}
+        if number == 0 and self._config.fleet.workers > 1:
+            env[PEOPLE_ONLY] = "1"  # nobody who types has to wait behind what runs by itself
         argv = worker_command()
 
         async def run() -> int:
@@ -233,7 +237,9 @@ async def sweep_host(fleet: Fleet, home: Home) -> None:
             if count := await asyncio.to_thread(end_strays):
                 log.warning("%d processes were ended whose holder had been killed", count)
             await asyncio.to_thread(remove_dead_runs, home.runs, older_than_s=60)
-        except OSError as error:  # a file that vanished, a table that is full: the next look will do
+        except (
+            OSError
+        ) as error:  # a file that vanished, a table that is full: the next look will do
             log.warning("cleaning up: %s", error)
 
 

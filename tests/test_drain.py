@@ -228,7 +228,7 @@ async def test_an_entry_that_cannot_be_read_does_not_block_the_session(stack: St
 
     unread = await stack.fleet.outcomes.read(accepted.session.sid, damaged)
     assert unread is not None
-    assert unread.status == "failed"
+    assert unread.status == "dead"
     assert unread.error == {"category": "unreadable", "detail": "it is damaged (KeyError)"}
     told = (await published(stack))[0]
     assert "can't be read" in told.text
@@ -327,7 +327,7 @@ async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
 async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
     """Accept a message and leave it as a worker leaves it that dies in a phase."""
     accepted = await stack.append(text)
-    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead")
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
     await lease.begin([accepted.entry_id])
     if phase != "accepted":
@@ -368,7 +368,7 @@ async def test_a_turn_that_had_reached_the_agent_is_resumed_with_a_note(
 async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stack) -> None:
     accepted = await interrupted(stack, "hello", "tool")
     for _ in range(2):
-        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead")
+        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
         assert lease is not None
         await lease.begin([accepted.entry_id])
         await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
@@ -377,14 +377,14 @@ async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stac
     await drain(stack, accepted)
 
     outcome = await stack.outcome(accepted)
-    assert outcome.status == "failed"
+    assert outcome.status == "dead"
     assert "was cut off while it worked on your message, more than once" in said(outcome)
     assert (await stack.outcome(after)).status == "done"
 
 
 async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: Stack) -> None:
     accepted = await interrupted(stack, "hello", "tool")
-    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead")
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
     await lease.begin([accepted.entry_id])  # and dies before it has an agent
     await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
@@ -406,7 +406,7 @@ async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(
     # Somebody else takes the session over while this drain is late.
     state = f"rc:st:{{{accepted.session.sid}}}"
     await stack.fleet.scripts.client.hset(state, "expires", 1)
-    assert await stack.fleet.leases.acquire(accepted.session.sid, worker="other")
+    assert await stack.fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
     await task
 
     await eventually(lambda: not is_alive(pid))

@@ -30,7 +30,8 @@ def test_a_message_outlives_any_number_of_polite_ends(home: Home) -> None:
 
     for again in range(2, MOST_ATTEMPTS + 3):
         with running(home) as up:
-            eventually_sync(lambda n=again: f"output     attempt {n}" in trace(home, reference))
+            attempt = f"output     attempt {again}"
+            eventually_sync(lambda: attempt in trace(home, reference))  # noqa: B023 - used at once
             up.terminate()
             up.wait(30)
 

@@ -18,6 +18,7 @@ from remoteclaw.config import Home, load_config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import check_fitness, open_redis
+from remoteclaw.fleet.workers import announce
 from remoteclaw.telemetry import logging_config
 
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
@@ -28,16 +29,21 @@ COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob"
 WORKER_PID = os.getpid()
 
 
+def _is_worker() -> bool:
+    """Whether it is RQ's command that imports this, and neither a work-horse nor a test."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.command.name == "worker"
+
+
 def _check_flags() -> None:
     """Refuse a worker that was started without these settings, or without the job class.
 
     Without the class it would run any job; without the settings it would look at another Redis.
 
-    RQ imports this module from inside its command, so the flags are in click's context; there is
-    none in a work-horse's or a test's import.
+    RQ imports this module from inside its command, so the flags are in click's context.
     """
     context = click.get_current_context(silent=True)
-    if context is None or context.command.name != "worker":
+    if context is None or not _is_worker():
         return
     start_it = f"Start it as `remoteclaw worker`, which is `{COMMAND}`."
     job_class = context.params.get("job_class")
@@ -64,13 +70,22 @@ try:
     config = load_config(home)
     hooks = Hooks.load(config.hooks)
     REDIS_URL = home.redis_url(config)
-    home.host_id  # read once, here  # noqa: B018
     asyncio.run(_check_redis(REDIS_URL))
 except RemoteClawError as error:
     sys.exit(str(error))
 
-QUEUES = [keys.QUEUE]
+
+def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:
+    """Return what a worker serves, most urgent first: what waits for its own host comes first."""
+    return [name for lane in lanes for name in (keys.lane_on(lane, home.host_id), lane)]
+
+
+#: At least one worker should serve people only, so that nobody waits behind what runs by itself.
+QUEUES = _queues(("agents",) if os.environ.get("REMOTECLAW_PEOPLE_ONLY") == "1" else keys.LANES)
 DICT_CONFIG = logging_config()
+
+if _is_worker():
+    announce(REDIS_URL, QUEUES)
 
 # What is loaded by now stays for the worker's life: out of the collector's sight, its pages stay
 # shared with every work-horse.

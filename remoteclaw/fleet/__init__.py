@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.deadletters import DeadLetters
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
@@ -28,6 +29,7 @@ class Fleet:
     waker: Waker
     inbound: Inbound
     leases: Leases
+    dead_letters: DeadLetters
     outcomes: Outcomes
     replies: Replies
     sessions: Sessions
@@ -38,17 +40,18 @@ class Fleet:
     def open(cls, url: str, *, lease_s: float, scripts: Scripts | None = None) -> Self:
         """Return a fleet on the Redis at `url`; nothing is sent before the first call."""
         scripts = scripts or Scripts(open_redis(url))
-        waker = Waker(scripts)
+        waker, workers = Waker(scripts), Workers(scripts)
         return cls(
             scripts=scripts,
             waker=waker,
             inbound=Inbound(scripts, waker),
+            dead_letters=DeadLetters(scripts, waker),
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
             replies=Replies(scripts),
             sessions=Sessions(scripts),
-            sweeper=Sweeper(scripts, waker),
-            workers=Workers(scripts),
+            sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
+            workers=workers,
         )
 
     async def aclose(self) -> None:

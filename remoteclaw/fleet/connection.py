@@ -7,6 +7,7 @@ deadline; that is safe because every script is idempotent. Listeners connect ane
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
@@ -19,7 +20,15 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable, RedisUnfit
+from remoteclaw.config import redis_address
+from remoteclaw.errors import (
+    ConfigError,
+    LeaseLost,
+    RedisRefused,
+    RedisUnavailable,
+    RedisUnfit,
+    RemoteClawError,
+)
 
 __all__ = ["PRELUDE", "Scripts", "announcements", "check_fitness", "open_redis", "unfit_reason"]
 
@@ -27,6 +36,8 @@ __all__ = ["PRELUDE", "Scripts", "announcements", "check_fitness", "open_redis",
 OLDEST = (6, 2)
 #: How long one command may take before its connection counts as dead, in seconds.
 COMMAND_S = 5.0
+#: How long a TLS handshake may take before it is looked for another reason, in seconds.
+TLS_S = 1.0
 #: How long a listener waits for an announcement before it looks by itself, in seconds.
 LISTEN_S = 1.0
 #: How long a listener waits before it connects again, in seconds.
@@ -40,7 +51,7 @@ ACCEPTING = frozenset(("append", "retry"))
 ALLOW_OOM = "#!lua flags=allow-oom\n"
 
 _DIRECTORY = Path(__file__).parent / "scripts"
-PRELUDE = (_DIRECTORY / "_prelude.lua").read_text()
+PRELUDE = (_DIRECTORY / "_prelude.lua").read_text(encoding="utf-8")
 
 _TRANSIENT = (
     exceptions.ConnectionError,
@@ -56,7 +67,7 @@ _LOGIN = re.compile("NOAUTH|NOPERM|WRONGPASS|already authenticated|username-pass
 
 #: How a server that knows no flags calls a script which begins with some.
 _NO_FLAGS = re.compile("compil|near '#'")
-#: Refusals that end by themselves, or by an operator: a full disk, a missing replica, a long script,
+#: Refusals that end by themselves or by an operator: a full disk, a missing replica, a long script;
 #: and what Redis 6.2 says of a failover from inside a script.
 _PASSING = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
 
@@ -66,14 +77,19 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
 
     Its own time limit would wrap each command in `asyncio.wait_for`, which before Python 3.12 now
     and then swallows a cancellation, and takes a task for each command.
+    Raises `ConfigError` for an address that can't be used.
     """
-    client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
-        url,
-        retry=Retry(NoBackoff(), 0),
-        socket_timeout=None,
-        socket_connect_timeout=COMMAND_S,
-        driver_info=None,  # spares two round trips per connection
-    )
+    try:
+        redis_address(url)
+        client: redis.asyncio.Redis = redis.asyncio.Redis.from_url(
+            url,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=None,
+            socket_connect_timeout=COMMAND_S,
+            driver_info=None,  # spares two round trips per connection
+        )
+    except ValueError as error:  # neither our own text nor redis-py's quotes the address
+        raise ConfigError(f"[redis] url is not valid: {error}.") from None
     return client
 
 
@@ -134,7 +150,7 @@ class Scripts:
                 repeats += 1
                 if boottime() + pause > deadline:
                     raise RedisUnavailable(
-                        f"Redis can't be reached ({str(error) or 'it does not answer'}): "
+                        f"Redis can't be reached ({_reason(error)}): "
                         "nothing goes on until it is back."
                     ) from None
                 await asyncio.sleep(pause)
@@ -186,31 +202,14 @@ async def check_fitness(client: "redis.asyncio.Redis", url: str) -> None:
     name = f"The Redis at {_without_password(url)}"
     try:
         async with asyncio.timeout(COMMAND_S):
-            info = await client.info("everything")
-    except exceptions.BusyLoadingError:
-        raise RedisUnavailable(f"{name} is still loading its data: try again soon.") from None
+            info = await _info(client, url)
+            if info.get("loading"):  # the rest of its INFO is not true yet
+                raise RedisUnavailable(f"{name} is still loading its data: try again soon.")
+            if reason := unfit_reason(info):
+                raise RedisUnfit(f"{name} can't be used: {reason}.")
+            await _probe(client, name)
     except (exceptions.RedisError, OSError) as error:
-        if _LOGIN.search(str(error)):
-            raise RedisUnfit(f"{name} gives no permission: {error}.") from None
-        if isinstance(error, exceptions.ResponseError):
-            raise RedisUnfit(f"{name} answers with an error: {error}.") from None
-        raise RedisUnavailable(
-            f"{name} can't be reached ({error}): start it, or correct [redis] url."
-        ) from None
-    if reason := unfit_reason(info):
-        raise RedisUnfit(f"{name} can't be used: {reason}.")
-    with contextlib.suppress(exceptions.ResponseError):  # not everybody may read the configuration
-        if (await client.config_get("appendfsync")).get("appendfsync") == "no":
-            raise RedisUnfit(
-                f"{name} can't be used: it writes its append-only file to the disk whenever the "
-                "system likes, so a power failure would lose accepted messages: "
-                "set `appendfsync everysec` or `always`."
-            )
-    try:
-        probe = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
-        await client.eval(probe, 1, "rc:probe")
-    except exceptions.ResponseError as error:
-        raise RedisUnfit(f"{name} does not let this user run scripts: {error}.") from None
+        raise _unfit(name, url, error) from None
 
 
 def unfit_reason(info: dict[str, Any]) -> str | None:
@@ -236,6 +235,103 @@ def unfit_reason(info: dict[str, Any]) -> str | None:
     return None
 
 
+async def _probe(client: "redis.asyncio.Redis", name: str) -> None:
+    """Raise `RedisUnfit` for what INFO does not tell."""
+    with contextlib.suppress(exceptions.ResponseError):  # not everybody may read the configuration
+        if (await client.config_get("appendfsync")).get("appendfsync") == "no":
+            raise RedisUnfit(
+                f"{name} can't be used: it writes its append-only file to the disk whenever the "
+                "system likes, so a power failure would lose accepted messages: "
+                "set `appendfsync everysec` or `always`."
+            )
+    try:
+        probe = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
+        await client.eval(probe, 1, "rc:probe")
+    except exceptions.ResponseError as error:
+        raise RedisUnfit(f"{name} does not let this user run scripts: {_reason(error)}.") from None
+
+
+async def _info(client: "redis.asyncio.Redis", url: str) -> dict[str, Any]:
+    """Return INFO; raise `_PlainRedis` as soon as it is clear why TLS gets no answer.
+
+    A Redis without TLS takes the start of a handshake for half a command, and waits for the rest.
+    """
+    if not url.startswith("rediss:"):
+        return dict(await client.info("everything"))
+    asking = asyncio.ensure_future(client.info("everything"))
+    try:
+        done, _ = await asyncio.wait((asking,), timeout=TLS_S)
+        if not done and await _speaks_plainly(client):
+            raise _PlainRedis
+        return dict(await asking)
+    finally:
+        asking.cancel()
+        await asyncio.wait((asking,))
+
+
+async def _speaks_plainly(client: "redis.asyncio.Redis") -> bool:
+    """Whether a server answers without TLS."""
+    place = client.connection_pool.connection_kwargs
+    try:
+        async with asyncio.timeout(TLS_S):
+            host, port = place.get("host", "localhost"), place.get("port", 6379)
+            reader, writer = await asyncio.open_connection(host, port)
+            with contextlib.closing(writer):
+                writer.write(b"PING\r\n")
+                return (await reader.read(1)) in (b"+", b"-")
+    except OSError:
+        return False
+
+
+class _PlainRedis(exceptions.ConnectionError):
+    """Raised when a Redis was asked with TLS and speaks without."""
+
+
+def _unfit(name: str, url: str, error: Exception) -> RemoteClawError:
+    """Return what a server's first refusal, or its silence, means for whoever configured it."""
+    text, scheme = str(error), url.partition(":")[0]
+    if isinstance(error, exceptions.BusyLoadingError):
+        return RedisUnavailable(f"{name} is still loading its data: try again soon.")
+    if isinstance(error, _PlainRedis):
+        return RedisUnfit(f"{name} speaks without TLS: write redis:// in [redis] url.")
+    if re.search("NOAUTH|already authenticated|Authentication required", text, re.I):
+        return RedisUnfit(
+            f"{name} gives no permission because it needs a password: "
+            f"put it into [redis] url as {scheme}://:PASSWORD@…, or {scheme}://USER:PASSWORD@…."
+        )
+    if re.search("WRONGPASS|username-password", text, re.I):
+        return RedisUnfit(
+            f"{name} gives no permission because user or password is wrong: correct [redis] url."
+        )
+    if "DB index" in text:
+        return RedisUnfit(f"{name} has no database of that number: correct [redis] url.")
+    if _LOGIN.search(text):
+        return RedisUnfit(f"{name} gives no permission: {_reason(error)}.")
+    if isinstance(error, exceptions.ResponseError):
+        return RedisUnfit(f"{name} answers with an error: {_reason(error)}.")
+    return RedisUnavailable(
+        f"{name} can't be reached ({_reason(error)}): start it, or correct [redis] url."
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Return why something failed, without the address that redis-py and asyncio repeat."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and (number := re.search(r"\[Errno (\d+)\]", str(cause))):
+            return os.strerror(int(number[1]))
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.rstrip(".")
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, (TimeoutError, exceptions.TimeoutError)):
+        return "it does not answer"
+    return str(error).rstrip(".") or type(error).__name__
+
+
 def _without_password(url: str) -> str:
-    scheme, separator, rest = url.partition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+    """Return an address as people may see it; of one that can't be used, only its beginning."""
+    try:
+        return redis_address(url)
+    except ValueError:
+        scheme, separator, _ = url.partition("://")
+        return f"{scheme}://…" if separator and scheme.isalpha() else "…"

@@ -11,6 +11,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 
@@ -59,15 +60,17 @@ class Inbound:
         *,
         agent: str,
         deliver: Literal["channel", "caller"] = "channel",
+        lane: Lane = "agents",
     ) -> Accepted:
         """Accept a message: when this returns, it is stored, and a worker is told if one must be.
 
         Repeating it is harmless: the message's id is remembered for 7 days.
+        In the lane `background` it waits behind what people send.
         Raises `RedisUnavailable` or `RedisRefused` when it was not accepted.
         """
         session = SessionKey.of(message, agent=agent)
         sid = session.sid
-        status, entry_id, wake = await self._scripts.run(
+        status, entry_id, queue = await self._scripts.run(
             "append",
             [
                 keys.inbound(sid),
@@ -84,16 +87,18 @@ class Inbound:
                 keys.outcome_prefix(sid),
                 str(session),
                 agent,
+                lane,
+                keys.bell(sid),
                 FULL_AT,
             ],
             deadline=boottime() + APPEND_S,
         )
         if status == b"full":
             raise RedisRefused(FULL)
-        if wake:
+        if queue:
             # The message is safe by now: without this hint, the sweeper's comes.
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, str(session))
+                await self._waker.hint(sid, str(session), queue=queue.decode())
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
 

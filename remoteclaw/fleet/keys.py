@@ -1,13 +1,16 @@
 """The names of all keys in Redis, in one place.
 
 Keys of one session share the hash tag `{sid}`.
-Scripts build none of them but are given all they touch, except for an entry's outcome, whose id is
-only known inside: they get its prefix.
+Scripts build none of them but are given all they touch, except where the name is known only inside:
+an entry's outcome and a swept session's state (they get the prefix), and the queue of a host.
 """
 
 import hashlib
+from typing import Literal
 
 from remoteclaw.messages import SessionKey
+
+Lane = Literal["agents", "background"]
 
 #: Sessions that have work, scored with the time (ms) at which the sweeper looks at them.
 ACTIVE = "rc:active"
@@ -15,10 +18,47 @@ ACTIVE = "rc:active"
 SESSIONS = "rc:sessions"
 #: A stream of one entry that changes with every hint: lingering drains listen to it.
 WAKE = "rc:wake"
-#: The RQ queue for what people send.
-QUEUE = "agents"
-#: The list in which RQ keeps that queue.
-RQ_QUEUE = f"rq:queue:{QUEUE}"
+#: A stream: entries that were given up, until somebody retries or drops them.
+DEAD_LETTERS = "rc:dead"
+#: The lanes, each an RQ queue: what people send, and what nobody waits for at a keyboard.
+#: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
+LANES: tuple[Lane, ...] = ("agents", "background")
+
+
+STATE_PREFIX = "rc:st:"
+#: RQ's own: every worker, and every queue.
+RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
+
+
+def lane_on(lane: Lane, host: str) -> str:
+    """RQ queue: a lane's hints for the sessions whose agent is on a host."""
+    return f"{lane}@{host}"
+
+
+def is_lane(queue: str) -> bool:
+    """Whether an RQ queue is one of ours."""
+    return queue.partition("@")[0] in LANES
+
+
+def rq_queue(queue: str) -> str:
+    """List: RQ's own, the jobs of a queue."""
+    return f"rq:queue:{queue}"
+
+
+def competing(lane: Lane, host: str) -> list[str]:
+    """Return the lists whose hints are as urgent as a lane's, or more, for workers of a host."""
+    lanes = LANES[: LANES.index(lane) + 1]
+    return [rq_queue(name) for each in lanes for name in (each, lane_on(each, host))]
+
+
+def host(queue: str) -> str:
+    """String that exists while a worker serves a host's queue."""
+    return f"rc:host:{queue}"
+
+
+def worker(hostname: str, pid: int) -> str:
+    """String that exists while a worker of ours does, by the names under which RQ knows it."""
+    return f"rc:worker:{hostname}:{pid}"
 
 
 def inbound(sid: str) -> str:
@@ -27,8 +67,8 @@ def inbound(sid: str) -> str:
 
 
 def state(sid: str) -> str:
-    """Hash: lease, recorded batch, phase, stop mark, parked agent."""
-    return f"rc:st:{{{sid}}}"
+    """Hash: lease, recorded batch, phase, stop mark, agent, host, lane, queue settings."""
+    return f"{STATE_PREFIX}{{{sid}}}"
 
 
 def outcome_prefix(sid: str) -> str:
@@ -46,9 +86,9 @@ def live(sid: str) -> str:
     return f"rc:live:{{{sid}}}"
 
 
-def stop_channel(sid: str) -> str:
-    """Channel: says that the session's turn is to be stopped."""
-    return f"rc:stop:{{{sid}}}"
+def bell(sid: str) -> str:
+    """Channel: tells a running turn of a new entry, and of a stop."""
+    return f"rc:bell:{{{sid}}}"
 
 
 def outcome_channel(sid: str) -> str:

@@ -7,6 +7,7 @@ last messages and the removal of its entries are one step.
 
 import asyncio
 import contextlib
+import functools
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +17,16 @@ import orjson
 from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
+from remoteclaw.config import QueueOverride
 from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
 from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
-__all__ = ["Batch", "Lease", "Leases", "Phase"]
+__all__ = ["Batch", "Finished", "Lease", "Leases", "Phase"]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
 #: The owner must have stopped before the agent's holder acts, both before anybody can take over.
@@ -36,8 +39,10 @@ STATE_MS = 8 * 24 * 3600 * 1000
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 #: How long live text stays readable after the last write, in milliseconds.
 LIVE_MS = 60_000
-#: How many entries are read at once; more are read when these are done.
-MOST_ENTRIES = 16
+#: How long one read waits for an entry, in milliseconds.
+BLOCK_MS = 2000
+#: How many entries are read at once where the next one is enough.
+FEW_ENTRIES = 16
 #: How long taking the lease is tried while Redis is away, in seconds.
 ACQUIRE_S = 10.0
 
@@ -45,8 +50,9 @@ ACQUIRE_S = 10.0
 #: own, and the agent should be asked first.
 QUIET_S = 0.02
 
-#: How far an attempt has come: recorded, prompt about to be sent, first text, first tool.
-Phase = Literal["", "accepted", "spawned", "output", "tool"]
+#: How far an attempt has come: recorded, prompt about to be sent, first text, first tool; or that
+#: its entries are to be dropped.
+Phase = Literal["", "accepted", "spawned", "output", "tool", "dropped"]
 #: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
 RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 
@@ -64,11 +70,25 @@ class Batch:
     is_stopped: bool
     """True when somebody stopped these entries before they could begin."""
     entries: tuple[RawEntry, ...]
+    left_out: frozenset[str]
+    """The ids of the entries of which the agent is only told how they began."""
 
     @property
     def entry_ids(self) -> frozenset[bytes]:
         """The ids of its entries."""
         return frozenset(entry_id for entry_id, _ in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """What a session's owner learns with the end of a turn."""
+
+    left: int
+    """Entries of the session that wait."""
+    hints: int
+    """Hints for other sessions that are as urgent."""
+    at_ms: int
+    """Redis' time."""
 
 
 @dataclass(slots=True)
@@ -84,12 +104,16 @@ class Lease:
     """The CLIs' own session ids, by runtime and workspace."""
     waiting: list[RawEntry]
     """The oldest entries, as far as they were read."""
+    host: str
+    """The host that serves the session now."""
     lease_s: float
     renewed_at: float
     """When the last successful renewal was sent, on `boottime()`."""
     _scripts: Scripts
     _waker: Waker
     _turn: Batch | None = None
+    _is_stale: bool = False
+    """Whether there may be more entries than `waiting` has."""
 
     @property
     def fence(self) -> float:
@@ -100,6 +124,17 @@ class Lease:
     def kill(self) -> float:
         """When the agent is killed by its holder, on `boottime()`."""
         return self.renewed_at + KILL_AT * self.lease_s
+
+    @property
+    def lane(self) -> Lane:
+        """The queue that the session waits in when it waits."""
+        return "background" if self.state.get("lane") == "background" else "agents"
+
+    @property
+    def queue(self) -> QueueOverride | None:
+        """The session's own queue settings."""
+        text = self.state.get("queue")
+        return QueueOverride.model_validate_json(text) if text else None
 
     @property
     def has_forgotten(self) -> bool:
@@ -114,34 +149,47 @@ class Lease:
 
     # -- a turn --------------------------------------------------------------------------------
 
-    async def entries(self) -> list[RawEntry]:
-        """Return the oldest entries of the inbound stream that are not finished."""
-        if not self.waiting:
+    async def entries(self, *, most: int = FEW_ENTRIES) -> list[RawEntry]:
+        """Return the oldest entries of the inbound stream that are not finished.
+
+        `most` is how many are wanted; without it, what was read before may do.
+        """
+        if not self.waiting or (self._is_stale and most > FEW_ENTRIES):
             client = self._scripts.client
             self.waiting = await self._scripts.call(
-                lambda: client.xrange(keys.inbound(self.sid), count=MOST_ENTRIES),
-                deadline=self.fence,
+                lambda: client.xrange(keys.inbound(self.sid), count=most), deadline=self.fence
             )
+            self._is_stale = len(self.waiting) == FEW_ENTRIES
         return self.waiting
 
     async def begin(
-        self, entry_ids: Sequence[str], *, phase: Phase = "accepted", detail: str = ""
+        self,
+        entry_ids: Sequence[str],
+        *,
+        phase: Phase = "accepted",
+        detail: str = "",
+        left_out: Sequence[str] = (),
     ) -> Batch | None:
         """Record a turn of these entries, or begin again the one that was never finished.
 
-        With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`.
+        With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`; it is
+        "dropped" for entries that get no turn.
+        `left_out` are those of the entries which the agent is only told of.
         None means that the entries are gone, which only an operator can have done.
         """
         nonce = uuid.uuid4().hex  # the script may be sent twice, the attempt counts once
         reply = await self._run(
             "begin",
             [keys.state(self.sid), keys.inbound(self.sid)],
-            [nonce, keys.outcome_prefix(self.sid), ",".join(entry_ids), phase, detail],
+            [
+                *(nonce, keys.outcome_prefix(self.sid), ",".join(entry_ids)),
+                *(phase, detail, ",".join(left_out)),
+            ],
         )
         if reply[0] == b"missing":
             self.waiting = []
             return None
-        verdict, turn, attempt, before, entries, forgiven = reply
+        verdict, turn, attempt, before, entries, forgiven, mentioned = reply
         self._turn = Batch(
             turn=turn.decode(),
             attempt=int(attempt),
@@ -149,8 +197,21 @@ class Lease:
             before=before.decode(),
             is_stopped=verdict == b"stopped",
             entries=tuple(tuple(entry) for entry in entries),
+            left_out=frozenset(mentioned.decode().split(",")),
         )
         return self._turn
+
+    async def steer(self, entry_ids: Sequence[str]) -> frozenset[str]:
+        """Make waiting entries part of the running turn, before its agent is handed them.
+
+        Return those of them that were still waiting.
+        """
+        taken = await self._run(
+            "steer",
+            [keys.state(self.sid), keys.inbound(self.sid)],
+            [self._running.turn, keys.outcome_prefix(self.sid), ",".join(entry_ids)],
+        )
+        return frozenset(entry_id.decode() for entry_id in taken)
 
     async def mark(
         self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
@@ -180,20 +241,25 @@ class Lease:
         agent_process: dict[str, Any] | None = None,
         first_index: int = 0,
         payloads: Sequence[dict[str, Any]] = (),
-    ) -> tuple[int, int]:
-        """End the running turn; return how many entries are left and how many hints wait.
+        returned: Sequence[str] = (),
+    ) -> "Finished":
+        """End the running turn.
 
         `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
+        `returned` are entries which the agent was handed but did not take up: they wait again.
+        With the status "dead", the entries become dead letters.
         """
-        done = self._running.entry_ids
-        left, hints = await self._run(
+        back = {entry_id.encode() for entry_id in returned}
+        done = self._running.entry_ids - back
+        left, hints, now = await self._run(
             "finish",
             [
                 keys.state(self.sid),
                 keys.inbound(self.sid),
                 self._reply_stream,
-                keys.RQ_QUEUE,
+                keys.DEAD_LETTERS,
+                *keys.competing(self.lane, self.host),
             ],
             [
                 self._running.turn,
@@ -205,13 +271,16 @@ class Lease:
                 orjson.dumps(reply) if reply else b"",
                 orjson.dumps(error) if error else b"",
                 orjson.dumps(agent_process) if agent_process else b"",
+                self.sid,
+                ",".join(returned),
                 first_index,
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )
         self._turn = None
         self.waiting = [entry for entry in self.waiting if entry[0] not in done]
-        return int(left), int(hints)
+        self._is_stale = int(left) != len(self.waiting)
+        return Finished(left=int(left), hints=int(hints), at_ms=int(now))
 
     async def show(self, payload: dict[str, Any]) -> None:
         """Show the answer as far as it has come; each call replaces the one before."""
@@ -235,8 +304,8 @@ class Lease:
 
     # -- holding it ----------------------------------------------------------------------------
 
-    async def keep(self, renewed: Callable[[str], None]) -> None:
-        """Renew until cancelled; call `renewed` with the stop mark after each success.
+    async def keep(self, renewed: Callable[[str, str], None]) -> None:
+        """Renew until cancelled; call `renewed` with stop mark and newest entry after each success.
 
         Raises `LeaseLost` when somebody else holds the session, or when no renewal has succeeded
         for 0.8 of the lease: then somebody else soon may.
@@ -248,7 +317,7 @@ class Lease:
             sent_at = boottime()
             lease_ms = int(self.lease_s * 1000)
             try:
-                stop = await self._run(
+                stop, newest = await self._run(
                     "renew",
                     [keys.state(self.sid), keys.ACTIVE],
                     [self.sid, lease_ms, GRACE_MS],
@@ -256,24 +325,37 @@ class Lease:
             except RedisUnavailable as error:
                 raise LeaseLost(f"the lease could not be renewed: {error}") from None
             self.renewed_at = sent_at
-            renewed(stop.decode())
+            renewed(stop.decode(), newest.decode())
 
-    async def watch_stop(self, stopped: Callable[[str], None]) -> None:
-        """Call `stopped` with each stop mark as soon as it is announced, until cancelled.
+    async def watch(self, told: Callable[[str, str], None]) -> None:
+        """Call `told` with stop mark and newest entry when either changes, until cancelled.
 
-        An announcement may be lost; `keep()` learns of every stop, a little later.
+        Announcements get lost; `keep()` learns of all, a little later.
         """
         await asyncio.sleep(QUIET_S)
         client = self._scripts.client
-        news = announcements(client, keys.stop_channel(self.sid))
+        news = announcements(client, keys.bell(self.sid))
         async with contextlib.aclosing(news):
-            async for announced in news:
-                mark: Any = announced
-                if mark is None:
+            async for text in news:
+                if text is None:
                     with contextlib.suppress(RedisError, OSError):
-                        mark = await client.hget(keys.state(self.sid), "stop")
-                if mark:
-                    stopped(mark.decode())
+                        found: Any = await client.hmget(keys.state(self.sid), "stop", "last")
+                        told(*((value or b"").decode() for value in found))
+                else:
+                    what, _, entry_id = text.decode().partition(" ")
+                    told(entry_id if what == "stop" else "", entry_id if what == "entry" else "")
+
+    async def quiet(self, seconds: float) -> bool:
+        """Wait whether the session gets another entry than those that were read; True if not."""
+        until = boottime() + seconds
+        streams: dict[Any, Any] = {keys.inbound(self.sid): self.waiting[-1][0]}
+        while (left_ms := int((until - boottime()) * 1000)) > 0:
+            block = min(left_ms, BLOCK_MS)
+            read = functools.partial(self._scripts.client.xread, streams, count=1, block=block)
+            if await self._scripts.call(read, deadline=self.fence):
+                self._is_stale = True
+                return False
+        return True
 
     async def wait(self, seconds: float) -> Literal["entry", "hint", "nothing"]:
         """Wait for the session's next entry, or for a hint that finds no idle worker.
@@ -290,7 +372,7 @@ class Lease:
         # Read before the queue is: a hint that comes between the two is then seen by XREAD.
         async with asyncio.timeout(LISTEN_S):
             newest: Any = await client.xrevrange(keys.WAKE, count=1)
-            is_busy = await client.llen(keys.RQ_QUEUE)
+            is_busy = await self._others()
         last_hint: bytes = newest[0][0] if newest else b"0"
         if is_busy:
             return "hint"
@@ -299,17 +381,24 @@ class Lease:
             found: Any = await client.xread(
                 streams,
                 count=1,
-                block=min(left_ms, 2000),
+                block=min(left_ms, BLOCK_MS),
             )
             for stream, entries in found:
                 if stream == keys.inbound(self.sid).encode():
-                    self.waiting = entries
+                    self.waiting, self._is_stale = entries, False
                     return "entry"
                 last_hint = entries[-1][0]
                 # An idle worker has taken the job by now: it was blocked on the queue.
-                if await client.llen(keys.RQ_QUEUE):
+                if await self._others():
                     return "hint"
         return "nothing"
+
+    async def _others(self) -> bool:
+        """Whether hints wait that are as urgent as this session's."""
+        pipeline = self._scripts.client.pipeline(transaction=False)
+        for name in keys.competing(self.lane, self.host):
+            pipeline.llen(name)
+        return any(await pipeline.execute())
 
     # -- leaving it ----------------------------------------------------------------------------
 
@@ -328,9 +417,10 @@ class Lease:
         With a delay, nobody is hinted before so many seconds have passed.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
-        await self._run("release", [keys.state(self.sid), keys.ACTIVE], [self.sid, delay_ms])
+        names = [keys.state(self.sid), keys.ACTIVE]
+        queue = await self._run("release", names, [self.sid, delay_ms])
         if not delay_s:
-            await self._waker.hint(self.sid, str(self.session))
+            await self._waker.hint(self.sid, str(self.session), queue=queue.decode())
 
     @property
     def _running(self) -> Batch:
@@ -354,10 +444,10 @@ class Leases:
         self._waker = waker
         self._lease_s = lease_s
 
-    async def acquire(self, sid: str, *, worker: str) -> Lease | None:
+    async def acquire(self, sid: str, *, worker: str, host: str) -> Lease | None:
         """Take a session's lease; None if it has no work or somebody else holds it.
 
-        `worker` says who holds it, for people.
+        `worker` says who holds it, for people; from now on its hints go to `host`.
         """
         sent_at = boottime()
         lease_ms = int(self._lease_s * 1000)
@@ -366,7 +456,7 @@ class Leases:
             [keys.state(sid), keys.inbound(sid), keys.ACTIVE, keys.session_map(sid)],
             [
                 *(sid, uuid.uuid4().hex, lease_ms, GRACE_MS),
-                *(worker, MOST_ENTRIES, SESSION_MAP_MS),
+                *(worker, FEW_ENTRIES, SESSION_MAP_MS, host),
             ],
             deadline=sent_at + ACQUIRE_S,
         )
@@ -381,10 +471,12 @@ class Leases:
             state=fields,
             session_ids=_text_pairs(session_ids),
             waiting=[tuple(entry) for entry in entries],
+            host=host,
             lease_s=self._lease_s,
             renewed_at=sent_at,
             _scripts=self._scripts,
             _waker=self._waker,
+            _is_stale=len(entries) == FEW_ENTRIES,
         )
 
 

@@ -19,7 +19,10 @@ READ_S = 5.0
 
 _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts")
 #: The order of steps that fall into the same millisecond.
-_ORDER = ("accepted", "begun", "spawned", "tool", "output", "finished", "delivered")
+_ORDER = (
+    *("accepted", "begun", "dropped", "spawned", "tool", "output", "steered", "finished"),
+    *("delivered", "retried"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,8 @@ class Outcome:
 
     entry_id: str
     status: str
-    """accepted, running, or how it ended: done, failed, stopped."""
+    """accepted, running, or how it ended: done, failed, stopped, interrupted (by a newer message),
+    steered (another message's turn took it up), dropped (too many waited), dead (given up)."""
     turn: str | None
     reply: tuple[dict[str, Any], ...]
     error: dict[str, Any] | None

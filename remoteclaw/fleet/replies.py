@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys

@@ -1,9 +1,11 @@
 """Looking at sessions, stopping them, and the bridge's session map."""
 
+import functools
 import re
 from dataclasses import dataclass
 
 from remoteclaw.clock import boottime
+from remoteclaw.config import QueueOverride
 from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -110,6 +112,16 @@ class Sessions:
             f"{text!r} {problem}: `remoteclaw sessions list` shows those there are."
         )
 
+    async def configure(self, sid: str, queue: QueueOverride | None) -> None:
+        """Give a session queue settings of its own, from its next turn on; None takes them away."""
+        client, name = self._scripts.client, keys.state(sid)
+        change = (
+            functools.partial(client.hset, name, "queue", queue.model_dump_json(exclude_none=True))
+            if queue
+            else functools.partial(client.hdel, name, "queue")
+        )
+        await self._scripts.call(change, deadline=boottime() + LOOK_S)
+
     async def stop(self, sid: str) -> int:
         """Stop all that the session has accepted so far; return how many entries that concerns.
 
@@ -120,7 +132,7 @@ class Sessions:
             await self._scripts.run(
                 "stop",
                 [keys.state(sid), keys.inbound(sid)],
-                [keys.stop_channel(sid)],
+                [keys.bell(sid)],
                 deadline=boottime() + LOOK_S,
             )
         )

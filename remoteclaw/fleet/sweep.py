@@ -11,6 +11,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.wake import Waker
+from remoteclaw.fleet.workers import Workers
 
 __all__ = ["Sweeper"]
 
@@ -21,29 +22,50 @@ AT_MOST = 500
 #: The longest time between two hints for one session, in milliseconds.
 LONGEST_WAIT_MS = 60_000
 
+#: After so many looks, a session is hinted although its queue is not empty: its hint may be lost.
+PATIENT_LOOKS = 5
+#: How long a session is listed after its last message, in milliseconds: as long as its state.
+LISTED_MS = 8 * 24 * 3600 * 1000
+#: A sweeper that has not looked for so long has stood still, in seconds.
+STALLED_S = 10.0
+
+#: How often it is looked for workers that were not started as ours, in seconds: one that was has
+#: made itself known by then.
+STRANGERS_S = 20.0
+
 log = logging.getLogger(__name__)
 
 
 class Sweeper:
     """Wakes sessions whose hint was lost, and those whose worker is gone once its lease is over."""
 
-    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+    def __init__(self, scripts: Scripts, waker: Waker, workers: Workers, *, lease_s: float) -> None:
         self._scripts = scripts
         self._waker = waker
+        self._workers = workers
+        self._lease_s = lease_s
 
-    async def sweep(self) -> int:
-        """Look once; return how many sessions were hinted."""
+    async def sweep(self, *, may_expire: bool = True) -> int:
+        """Look once; return how many sessions were hinted.
+
+        Without `may_expire`, leases that are over are left alone for now.
+        """
         found = await self._scripts.run(
             "sweep",
-            [keys.ACTIVE, keys.RQ_QUEUE],
-            ["rc:st:", GRACE_MS, AT_MOST, LONGEST_WAIT_MS],
+            [keys.ACTIVE, keys.SESSIONS],
+            [
+                *(keys.STATE_PREFIX, GRACE_MS, AT_MOST, LONGEST_WAIT_MS),
+                *(PATIENT_LOOKS, int(may_expire), LISTED_MS),
+            ],
             deadline=boottime() + INTERVAL_S,
         )
-        texts = [part.decode() for part in found]
-        for sid, why, label in zip(texts[::3], texts[1::3], texts[2::3], strict=True):
+        texts = iter(part.decode() for part in found)
+        count = 0
+        for sid, why, label, queue in zip(texts, texts, texts, texts, strict=True):
             log.info("session %s: hinted again, %s", sid[:8], why)
-            await self._waker.hint(sid, label)
-        return len(texts) // 3
+            await self._waker.hint(sid, label, queue=queue)
+            count += 1
+        return count
 
     async def release_dead(
         self, host: str, is_alive: Callable[[str], bool], *, is_deliberate: bool = False
@@ -71,10 +93,25 @@ class Sweeper:
         return released
 
     async def run(self) -> None:
-        """Look every second until cancelled; Redis may be away meanwhile."""
+        """Look every second until cancelled; Redis may be away meanwhile.
+
+        A machine that slept finds every lease over, its own workers' too: they are given a lease's
+        time to renew before anybody takes their sessions.
+        """
+        looked_at, patient_until = boottime(), 0.0
+        strangers: frozenset[str] = frozenset()
+        strangers_at = looked_at
         while True:
+            now = boottime()
+            if now > looked_at + STALLED_S:
+                log.warning("this sweeper stood still for %.0f s", now - looked_at)
+                patient_until = now + self._lease_s
+            looked_at = now
             try:
-                await self.sweep()
+                await self.sweep(may_expire=now >= patient_until)
+                if now > strangers_at + STRANGERS_S:
+                    strangers_at = now
+                    strangers = await self._workers.end_strangers(strangers)
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("sweeping: %s", error)
             await asyncio.sleep(INTERVAL_S)

@@ -32,20 +32,21 @@ class Waker:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    @functools.cached_property
-    def _queue(self) -> Queue:
+    @functools.cache  # noqa: B019 - a handful of queues, and a Waker lives as long as its process
+    def _queue(self, name: str) -> Queue:
         """RQ's queue. Made when it is needed: most work-horses never hint.
 
         RQ only needs a connection to ask for the server's version; it is told that instead, and
         never connects: its commands are collected on our own, asynchronous pipeline.
         """
-        queue = Queue(keys.QUEUE, connection=Redis(), serializer=JSONSerializer)
+        queue = Queue(name, connection=Redis(), serializer=JSONSerializer)
         queue.redis_server_version = (6, 2, 0)
         return queue
 
-    async def hint(self, sid: str, label: str) -> None:
+    async def hint(self, sid: str, label: str, *, queue: str) -> None:
         """Wake a worker for a session; `label` is what rq-dashboard shows, never message text."""
-        job = self._queue.create_job(
+        rq_queue = self._queue(queue)
+        job = rq_queue.create_job(
             JOB,
             args=(sid,),
             timeout=-1,  # RQ's clock must not end a turn: lease and stop do
@@ -56,7 +57,7 @@ class Waker:
 
         async def send() -> None:
             pipeline = self._scripts.client.pipeline(transaction=True)
-            self._queue.enqueue_job(job, pipeline=cast(Pipeline, pipeline))
+            rq_queue.enqueue_job(job, pipeline=cast(Pipeline, pipeline))
             pipeline.xadd(keys.WAKE, {"sid": sid}, maxlen=1, approximate=False)
             await pipeline.execute()
 

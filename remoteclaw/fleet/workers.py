@@ -1,17 +1,30 @@
-"""The RQ workers that serve our queue, as RQ's own registry has them."""
+"""The RQ workers that serve our queues: how they make themselves known, and how they are seen."""
 
+import contextlib
 import functools
+import logging
+import os
+import socket
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.connection import COMMAND_S, Scripts
 
-__all__ = ["WorkerView", "Workers"]
+__all__ = ["WorkerView", "Workers", "announce"]
 
 #: How long looking is tried while Redis is away, in seconds.
 LOOK_S = 5.0
-_REGISTRY = "rq:workers"
+#: How often a worker says that it lives, and after how long without that it counts as gone.
+BEAT_S, GONE_S = 5.0, 15.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,34 @@ class WorkerView:
     host: str
     state: str
     """started, idle, busy or suspended."""
+    queues: tuple[str, ...]
+    is_ours: bool
+    """Whether it lives and was started with our settings; RQ lists dead ones for minutes, too."""
+
+
+def announce(url: str, queues: Sequence[str]) -> None:
+    """Keep it known, from a thread of its own, that this worker lives and which queues it serves.
+
+    RQ's own sign of life comes every seven minutes; a host that is gone must be noticed in seconds.
+    """
+    client = Redis.from_url(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
+    names = [keys.worker(socket.gethostname(), os.getpid())]
+    names += [keys.host(queue) for queue in queues if "@" in queue]
+
+    def beat() -> None:
+        pipeline = client.pipeline(transaction=False)
+        for name in names:
+            pipeline.set(name, 1, px=int(GONE_S * 1000))
+        pipeline.execute()
+
+    def beat_for_ever() -> None:
+        ended = threading.Event()
+        while not ended.wait(BEAT_S):
+            with contextlib.suppress(RedisError, OSError):
+                beat()
+
+    beat()
+    threading.Thread(target=beat_for_ever, name="announce", daemon=True).start()
 
 
 class Workers:
@@ -32,30 +73,63 @@ class Workers:
         self._scripts = scripts
 
     async def list(self) -> list[WorkerView]:
-        """Return the workers of our queue that RQ counts as alive."""
+        """Return the workers of our queues that RQ lists."""
         client = self._scripts.client
         deadline = boottime() + LOOK_S
-        names = await self._scripts.call(lambda: client.smembers(_REGISTRY), deadline=deadline)
+        names = await self._scripts.call(
+            lambda: client.smembers(keys.RQ_WORKERS), deadline=deadline
+        )
         found = []
         for name in sorted(names):
             read = functools.partial(client.hgetall, name)
             registered = await self._scripts.call(read, deadline=deadline)
             fields = {key.decode(): value.decode() for key, value in registered.items()}
-            if keys.QUEUE in fields.get("queues", "").split(",") and "death" not in fields:
-                found.append(
-                    WorkerView(
-                        name=name.decode().removeprefix("rq:worker:"),
-                        pid=int(fields.get("pid") or 0),
-                        host=fields.get("hostname", ""),
-                        state=fields.get("state", ""),
-                    )
+            queues = tuple(fields.get("queues", "").split(","))
+            if "death" in fields or not any(keys.is_lane(queue) for queue in queues):
+                continue
+            pid, host = int(fields.get("pid") or 0), fields.get("hostname", "")
+            look = functools.partial(client.exists, keys.worker(host, pid))
+            found.append(
+                WorkerView(
+                    name=name.decode().removeprefix("rq:worker:"),
+                    pid=pid,
+                    host=host,
+                    state=fields.get("state", ""),
+                    queues=queues,
+                    is_ours=bool(await self._scripts.call(look, deadline=deadline)),
                 )
+            )
         return found
 
     async def waiting(self) -> int:
         """Return how many hints no worker has taken yet."""
         client = self._scripts.client
-        length = await self._scripts.call(
-            lambda: client.llen(keys.RQ_QUEUE), deadline=boottime() + LOOK_S
-        )
-        return int(length)
+
+        async def count() -> int:
+            names: Any = await client.smembers(keys.RQ_QUEUES)
+            queues = [name.decode() for name in names]
+            lists = [name for name in queues if keys.is_lane(name.removeprefix("rq:queue:"))]
+            return sum([await client.llen(name) for name in lists])
+
+        return int(await self._scripts.call(count, deadline=boottime() + LOOK_S))
+
+    async def end_strangers(self, known: frozenset[str]) -> frozenset[str]:
+        """Shut down workers that serve our queues without our settings; return their names.
+
+        They would run any job, and none of ours.
+        A worker is asked to end only if it was a stranger at the look before as well (`known`), by
+        RQ's own command; one that is dead doesn't mind.
+        """
+        strangers = frozenset(view.name for view in await self.list() if not view.is_ours)
+        for name in strangers & known:
+            log.error(
+                "worker %s serves our queues but was not started as `remoteclaw worker`: "
+                "it is asked to end",
+                name,
+            )
+            channel = f"rq:pubsub:{name}"
+            tell = functools.partial(
+                self._scripts.client.publish, channel, '{"command": "shutdown"}'
+            )
+            await self._scripts.call(tell, deadline=boottime() + LOOK_S)
+        return strangers

@@ -150,7 +150,7 @@ async def test_a_full_server_refuses_what_is_new_and_finishes_what_is_not(
                 for number in itertools.count():
                     await client.set(f"more-{number}", b"x" * 200_000)
 
-        lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
+        lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
         assert lease is not None
         assert await lease.begin([accepted.entry_id])
         await lease.publish(0, {"text": "hi"})

@@ -19,7 +19,7 @@ async def append(fleet: Fleet, text: str = "hello", **fields: object) -> Accepte
 
 
 async def acquire(fleet: Fleet, accepted: Accepted) -> Lease:
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
     return lease
 
@@ -78,14 +78,14 @@ async def test_a_repetition_hints_a_session_that_still_waits(fleet: Fleet) -> No
 
 
 async def test_an_idle_session_gives_no_lease(fleet: Fleet) -> None:
-    assert await fleet.leases.acquire("0" * 32, worker="test") is None
+    assert await fleet.leases.acquire("0" * 32, worker="test", host="here") is None
 
 
 async def test_a_held_session_gives_no_second_lease(fleet: Fleet) -> None:
     accepted = await append(fleet)
     await acquire(fleet, accepted)
 
-    assert await fleet.leases.acquire(accepted.session.sid, worker="other") is None
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
 
 
 async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet: Fleet) -> None:
@@ -140,19 +140,20 @@ async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:
     lease.renewed_at -= 1
 
     with pytest.raises(LeaseLost, match="frozen"):
-        await lease.keep(lambda _stop: None)
+        await lease.keep(lambda _stop, _newest: None)
 
 
-async def test_renewing_holds_the_lease_and_brings_a_stop(fleet: Fleet) -> None:
+async def test_renewing_holds_the_lease_and_brings_news(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
     await fleet.sessions.stop(accepted.session.sid)
     lease.lease_s = 0.06
-    stops: asyncio.Queue[str] = asyncio.Queue()
+    newer = await append(fleet)
+    told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     async with asyncio.TaskGroup() as tasks:
-        keep = tasks.create_task(lease.keep(stops.put_nowait))
-        assert await asyncio.wait_for(stops.get(), 5) == accepted.entry_id
+        keep = tasks.create_task(lease.keep(lambda *news: told.put_nowait(news)))
+        assert await asyncio.wait_for(told.get(), 5) == (accepted.entry_id, newer.entry_id)
         keep.cancel()
 
 
@@ -298,7 +299,7 @@ async def test_releasing_gives_the_session_back_to_the_queue(fleet: Fleet) -> No
     await lease.release()
 
     assert await hints(fleet) == 1
-    assert await fleet.leases.acquire(accepted.session.sid, worker="other")
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
 
 
 # -- stopping -------------------------------------------------------------------------------------
@@ -334,17 +335,25 @@ async def listeners(fleet: Fleet, channel: str) -> int:
     return int(count)
 
 
-async def test_a_stop_is_announced_to_the_running_turn(fleet: Fleet) -> None:
+async def test_a_running_turn_is_told_of_a_message_and_of_a_stop(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    stops: asyncio.Queue[str] = asyncio.Queue()
+    await lease.begin([accepted.entry_id])
+    told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def hears(*news: str) -> None:
+        async with asyncio.timeout(5):
+            while await told.get() != news:
+                pass
 
     async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(lease.watch_stop(stops.put_nowait))
-        channel = f"rc:stop:{{{lease.sid}}}"
-        await eventually(lambda: listeners(fleet, channel))
+        watch = tasks.create_task(lease.watch(lambda *news: told.put_nowait(news)))
+        await eventually(lambda: listeners(fleet, f"rc:bell:{{{lease.sid}}}"))
+        await hears("", accepted.entry_id)
+        newer = await append(fleet)
+        await hears("", newer.entry_id)
         await fleet.sessions.stop(accepted.session.sid)
-        assert await asyncio.wait_for(stops.get(), 5) == accepted.entry_id
+        await hears(newer.entry_id, "")
         watch.cancel()
 
 
@@ -448,7 +457,7 @@ async def test_lingering_has_an_end(fleet: Fleet) -> None:
 
 async def test_a_dead_workers_lease_ends_at_once(fleet: Fleet) -> None:
     accepted = await append(fleet)
-    assert await fleet.leases.acquire(accepted.session.sid, worker="here pid 1")
+    assert await fleet.leases.acquire(accepted.session.sid, worker="here pid 1", host="here")
     asked: list[str] = []
 
     def lives(name: str) -> bool:
@@ -457,11 +466,11 @@ async def test_a_dead_workers_lease_ends_at_once(fleet: Fleet) -> None:
 
     assert await fleet.sweeper.release_dead("elsewhere", lambda _: False) == 0
     assert await fleet.sweeper.release_dead("here", lives) == 0
-    assert await fleet.leases.acquire(accepted.session.sid, worker="other") is None
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
     assert await fleet.sweeper.release_dead("here", lambda _: False) == 1
 
     assert asked == ["pid 1"]
-    assert await fleet.leases.acquire(accepted.session.sid, worker="other")
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
 
 
 async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None:
@@ -476,7 +485,7 @@ async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None
     )
 
     assert ended == 0
-    assert await fleet.leases.acquire(accepted.session.sid, worker="other") is None
+    assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
 
 
 # -- delivering -----------------------------------------------------------------------------------

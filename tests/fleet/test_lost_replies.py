@@ -32,7 +32,7 @@ def lose(proxy: Proxy, step: str) -> Failpoint:
 
 async def begun(fleet: Fleet) -> Lease:
     accepted = await fleet.inbound.append(message("hello"), agent="main")
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
     assert await lease.begin([accepted.entry_id])
     return lease
@@ -54,7 +54,7 @@ async def test_acquire(lossy: tuple[Fleet, Proxy]) -> None:
     accepted = await fleet.inbound.append(message("hello"), agent="main")
     lost = lose(proxy, "acquire")
 
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
 
     assert lost.reached.is_set()
     assert lease is not None
@@ -64,7 +64,7 @@ async def test_acquire(lossy: tuple[Fleet, Proxy]) -> None:
 async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     accepted = await fleet.inbound.append(message("hello"), agent="main")
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test")
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
     lost = lose(proxy, "begin")
 

@@ -36,6 +36,7 @@ class Stack:
         self.redis = Server(find_server(home.path / "db"), home.path / "db", ())
         self.workers: list[subprocess.Popen[bytes]] = []
         self.lease_s = 30.0
+        self.agent: dict[str, Any] = {"runtime": "demo"}
         self.lifeline = home.path / "lifeline"
 
     async def start(self) -> None:
@@ -64,13 +65,22 @@ class Stack:
     # -- setting up ----------------------------------------------------------------------------
 
     def configure(
-        self, agent: dict[str, Any] | None = None, *, redis_url: str = "", **fleet: Any
+        self,
+        agent: dict[str, Any] | None = None,
+        *,
+        redis_url: str = "",
+        queue: dict[str, Any] | None = None,
+        **fleet: Any,
     ) -> None:
-        """Write the configuration; workers that are started later read it."""
+        """Write the configuration; workers that are started later read it.
+
+        Unless `queue` says otherwise, each message gets a turn of its own, at once.
+        """
         tree = {
             "redis": {"url": redis_url or self.redis.url},
             "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
-            "agents": {"main": agent or {"runtime": "demo"}},
+            "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
+            "agents": {"main": agent or self.agent},
         }
         self.lease_s = tree["fleet"]["lease_s"]
         self.home.config_file.write_text(tomlkit.dumps(tree))

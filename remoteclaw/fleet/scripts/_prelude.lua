@@ -31,7 +31,7 @@ local function id_at_most(id, limit)
 end
 
 -- How far an attempt has come. What an earlier attempt did is done, however far a later one came.
-local progress = {[''] = 0, accepted = 1, spawned = 2, output = 3, tool = 4}
+local progress = {[''] = 0, accepted = 1, spawned = 2, output = 3, tool = 4, dropped = 5}
 local function further(one, other)
   return progress[other] > progress[one] and other or one
 end
@@ -40,4 +40,44 @@ local function split(text)
   local parts = {}
   for part in string.gmatch(text, '[^,]+') do parts[#parts + 1] = part end
   return parts
+end
+
+-- No turn is recorded any more.
+local function forget_turn(state)
+  redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
+    'forgiven', 'mentioned', 'steered')
+end
+
+-- The RQ queue for a session's hints: that of the host which has its agent, while a worker of that
+-- host lives. Its key can't be given to a script: the host is known inside only.
+local function queue_of(state)
+  local lane, host = unpack(redis.call('HMGET', state, 'lane', 'host'))
+  lane = lane or 'agents'
+  if host and redis.call('EXISTS', 'rc:host:' .. lane .. '@' .. host) == 1 then
+    return lane .. '@' .. host
+  end
+  return lane
+end
+
+-- Store an entry, note the time, and schedule an idle session.
+-- keys: inbound, state, active, sessions → entry id, queue if a hint is due, else nothing
+local function accept(keys, entry, sid, grace, outcomes, key, agent, lane)
+  local now = now_ms()
+  local id = redis.call('XADD', keys.inbound, '*', 'entry', entry)
+  local previous = redis.call('HGET', keys.state, 'last') or ''
+  redis.call('HSET', outcomes .. id, 'status', 'accepted', 'accepted', now, 'previous', previous)
+  redis.call('HSET', keys.state, 'last', id, 'key', key, 'agent', agent)
+  redis.call('PERSIST', keys.state)
+  redis.call('PERSIST', keys.inbound)
+  redis.call('ZADD', keys.sessions, now, sid)
+  local state, lane_now = unpack(redis.call('HMGET', keys.state, 'state', 'lane'))
+  if state then
+    if lane_now == lane or lane ~= 'agents' then return id, '' end
+    -- A person writes to a session that waits behind the others.
+    redis.call('HSET', keys.state, 'lane', lane)
+    return id, state == 'scheduled' and queue_of(keys.state) or ''
+  end
+  redis.call('HSET', keys.state, 'state', 'scheduled', 'lane', lane)
+  redis.call('ZADD', keys.active, now + grace, sid)
+  return id, queue_of(keys.state)
 end

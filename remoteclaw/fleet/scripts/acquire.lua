@@ -1,7 +1,7 @@
 -- Take the session's lease, unless somebody else holds it.
 -- KEYS state, inbound, active, session map
 -- ARGV sid, nonce, lease ms, grace ms, owner of the lease (for people), entries to return,
---      session map's time ms
+--      session map's time ms, host
 -- → idle | busy | acquired, epoch, state, session map, first entries
 local held = redis.call('HMGET', KEYS[1], 'state', 'nonce', 'expires', 'epoch')
 local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
@@ -16,6 +16,7 @@ redis.call('HSET', KEYS[1], 'state', 'running', 'epoch', epoch, 'nonce', ARGV[2]
   'expires', now + ARGV[3], 'worker', ARGV[5])
 redis.call('HDEL', KEYS[1], 'swept')
 redis.call('PEXPIRE', KEYS[4], ARGV[7])
+redis.call('HSET', KEYS[1], 'host', ARGV[8])
 redis.call('ZADD', KEYS[3], now + ARGV[3] + ARGV[4], ARGV[1])
 return {'acquired', epoch, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[4]),
   redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[6])}

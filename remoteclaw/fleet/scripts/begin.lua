@@ -1,19 +1,34 @@
 -- Record what the next attempt is about to do, before it does anything.
--- A batch that was recorded and never finished is begun again, exactly as it was.
+-- A batch that was recorded and never finished is begun again, exactly as it was. After two failures
+-- each of its entries is begun by itself, so that one which kills its worker takes no other along.
 -- KEYS state, inbound
--- ARGV epoch, nonce, outcome prefix, entry ids (comma between), phase, detail (for people)
--- → begun|stopped|missing, turn, attempt, phase of the attempt before, entries, attempts that were
---   cut off on purpose
+-- ARGV epoch, nonce, outcome prefix, entry ids (comma between), phase, detail (for people),
+--      those of them that the agent is only told of
+-- → begun|stopped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
+--   that were cut off on purpose, ids that the agent is only told of
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local recorded = redis.call('HMGET', KEYS[1], 'batch', 'attempt', 'phase', 'begun', 'before', 'stop',
-  'forgiven')
-local batch, attempt, phase, begun, before, stop, forgiven = unpack(recorded)
-attempt = tonumber(attempt or 0)
+  'forgiven', 'mentioned', 'singly')
+local batch, attempt, phase, begun, before, stop, forgiven, mentioned, singly = unpack(recorded)
+attempt, forgiven = tonumber(attempt or 0), tonumber(forgiven or 0)
 if begun ~= ARGV[2] then
-  batch = batch or ARGV[4]
-  attempt = attempt + 1
   before = further(before or '', phase or '')
+  if not batch then
+    batch, mentioned = ARGV[4], ARGV[7]
+    local head = split(batch)[1]
+    if singly and id_at_most(head, singly) then
+      batch, mentioned, attempt, before = head, '', 2, 'output'
+    elseif singly then
+      redis.call('HDEL', KEYS[1], 'singly')
+    end
+  elseif attempt - forgiven >= 2 and before ~= 'dropped' and string.find(batch, ',') then
+    local ids = split(batch)
+    redis.call('HSET', KEYS[1], 'singly', ids[#ids])
+    redis.call('HDEL', KEYS[1], 'steered')
+    batch, mentioned = ids[1], ''
+  end
+  attempt = attempt + 1
 end
 local entries = {}
 for _, id in ipairs(split(batch)) do
@@ -21,15 +36,14 @@ for _, id in ipairs(split(batch)) do
   if found[1] then entries[#entries + 1] = found[1] end
 end
 if not entries[1] then  -- only an operator's own XDEL or DEL can do that
-  redis.call('HDEL', KEYS[1], 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
-    'forgiven')
+  forget_turn(KEYS[1])
   return {'missing'}
 end
 local turn = entries[1][1]
 if begun ~= ARGV[2] then
   local now = now_ms()
-  redis.call('HSET', KEYS[1], 'batch', batch, 'turn', turn, 'attempt', attempt,
-    'phase', ARGV[5], 'begun', ARGV[2], 'before', before, 'published', 0)
+  redis.call('HSET', KEYS[1], 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', ARGV[5],
+    'begun', ARGV[2], 'before', before, 'published', 0, 'mentioned', mentioned)
   for _, entry in ipairs(entries) do
     local outcome = ARGV[3] .. entry[1]
     redis.call('HSET', outcome, 'status', 'running', 'turn', turn, 'begun.' .. attempt, now)
@@ -39,4 +53,4 @@ if begun ~= ARGV[2] then
   end
 end
 local verdict = id_at_most(entries[#entries][1], stop) and 'stopped' or 'begun'
-return {verdict, turn, attempt, before, entries, tonumber(forgiven or 0)}
+return {verdict, turn, attempt, before, entries, forgiven, mentioned}

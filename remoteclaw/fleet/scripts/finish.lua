@@ -1,33 +1,53 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- KEYS state, inbound, reply stream, RQ queue
+-- KEYS state, inbound, reply stream, dead letters, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
---      parked agent (JSON, or nothing), first index, payload …
--- → entries left, hints that wait
+--      parked agent (JSON, or nothing), sid, entries that the agent did not take up after all,
+--      first index, payload …
+-- → entries left, hints that wait, the time
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
-local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'finished')
-local waiting = redis.call('LLEN', KEYS[4])
-if running[1] ~= ARGV[2] then
-  if running[4] == ARGV[2] then return {redis.call('XLEN', KEYS[2]), waiting} end  -- said before
+local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'finished', 'mentioned',
+  'steered', 'key')
+local turn, batch, published, finished, mentioned, steered, key = unpack(running)
+local waiting, now = 0, now_ms()
+for position = 5, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
+if turn ~= ARGV[2] then
+  if finished == ARGV[2] then return {redis.call('XLEN', KEYS[2]), waiting, now} end  -- said before
   return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
 end
-local now = now_ms()
-for _, id in ipairs(split(running[2])) do
+local status = {}
+for _, id in ipairs(split(batch)) do status[id] = ARGV[4] end
+if ARGV[4] == 'done' then
+  for _, id in ipairs(split(steered or '')) do status[id] = 'steered' end
+end
+for _, id in ipairs(split(mentioned or '')) do status[id] = 'dropped' end
+for _, id in ipairs(split(ARGV[12])) do
+  status[id] = nil
+  redis.call('HSET', ARGV[6] .. id, 'status', 'accepted')
+  redis.call('HDEL', ARGV[6] .. id, 'turn')
+end
+for _, id in ipairs(split(batch)) do if status[id] then
   local outcome = ARGV[6] .. id
+  if status[id] == 'dead' then
+    local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
+    if entry then
+      redis.call('XADD', KEYS[4], '*', 'sid', ARGV[11], 'key', key, 'id', id, 'attempts', ARGV[3],
+        'error', ARGV[9], 'entry', entry[2][2])
+    end
+  end
   redis.call('XDEL', KEYS[2], id)
-  redis.call('HSET', outcome, 'status', ARGV[4], 'finished', now, 'attempts', ARGV[3])
+  redis.call('HSET', outcome, 'status', status[id], 'finished', now, 'attempts', ARGV[3])
   if ARGV[8] ~= '' then redis.call('HSET', outcome, 'reply', ARGV[8]) end
   if ARGV[9] ~= '' then redis.call('HSET', outcome, 'error', ARGV[9]) end
   redis.call('PEXPIRE', outcome, ARGV[5])
   redis.call('PUBLISH', ARGV[7], id)
-end
-local published, first = tonumber(running[3]), tonumber(ARGV[11])
-for position = 12, #ARGV do
-  if first + position - 12 >= published then
+end end
+local first = tonumber(ARGV[13])
+for position = 14, #ARGV do
+  if first + position - 14 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
-redis.call('HDEL', KEYS[1], 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
-  'forgiven')
-redis.call('HSET', KEYS[1], 'finished', ARGV[2], 'agent_process', ARGV[10])
-return {redis.call('XLEN', KEYS[2]), waiting}
+forget_turn(KEYS[1])
+redis.call('HSET', KEYS[1], 'finished', turn, 'agent_process', ARGV[10])
+return {redis.call('XLEN', KEYS[2]), waiting, now}

@@ -1,9 +1,10 @@
 -- Give the lease back while entries remain; the caller hints.
--- KEYS state, active; ARGV epoch, sid, time until the sweeper looks ms
+-- KEYS state, active; ARGV epoch, sid, time until the sweeper looks ms → queue
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
-if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return 0 end  -- said before
-redis.call('HSET', KEYS[1], 'state', 'scheduled')
-redis.call('HDEL', KEYS[1], 'nonce', 'expires', 'worker')
-redis.call('ZADD', KEYS[2], now_ms() + ARGV[3], ARGV[2])
-return 1
+if redis.call('HGET', KEYS[1], 'state') == 'running' then  -- else said before
+  redis.call('HSET', KEYS[1], 'state', 'scheduled')
+  redis.call('HDEL', KEYS[1], 'nonce', 'expires', 'worker')
+  redis.call('ZADD', KEYS[2], now_ms() + ARGV[3], ARGV[2])
+end
+return queue_of(KEYS[1])

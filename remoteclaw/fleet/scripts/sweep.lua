@@ -1,27 +1,37 @@
 -- Find sessions whose hint was lost or whose owner is gone, and put off the next look at each.
--- KEYS active, RQ queue; ARGV state prefix, retry ms, at most, longest wait ms
--- → sid, expired|scheduled, session key, …
+-- KEYS active, sessions
+-- ARGV state prefix, retry ms, at most, longest wait ms, looks after which a long queue gets
+--      another hint, 1 if leases may be taken for expired, how long sessions are listed ms
+-- → sid, expired|moved|scheduled, session key, queue, …
 local now = now_ms()
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[7])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[3])
-local queue_is_empty = redis.call('LLEN', KEYS[2]) == 0
 local found = {}
 for _, sid in ipairs(due) do
   local key = ARGV[1] .. '{' .. sid .. '}'
-  local held = redis.call('HMGET', key, 'state', 'expires', 'key', 'swept')
-  local wait = ARGV[2] * 2 ^ math.min(tonumber(held[4] or 0), 10)
-  local next_look = now + math.min(wait, tonumber(ARGV[4]))
-  if not held[1] then
+  local held = redis.call('HMGET', key, 'state', 'expires', 'key', 'swept', 'host')
+  local state, looks, host = held[1], tonumber(held[4] or 0), held[5]
+  if not state then
     redis.call('ZREM', KEYS[1], sid)
-  elseif held[1] == 'running' and tonumber(held[2]) > now then
+  elseif state == 'running' and tonumber(held[2]) > now then
     redis.call('ZADD', KEYS[1], held[2] + ARGV[2], sid)
   else
-    redis.call('ZADD', KEYS[1], next_look, sid)
-    -- A hint for a scheduled session may be one of many that wait: another would only swell them.
-    if held[1] == 'running' or queue_is_empty then
-      redis.call('HINCRBY', key, 'swept', 1)
-      found[#found + 1] = sid
-      found[#found + 1] = held[1] == 'running' and 'expired' or 'scheduled'
-      found[#found + 1] = held[3]
+    local queue, why = queue_of(key), nil
+    if state == 'running' then
+      if ARGV[6] == '1' then why = 'expired' end
+    elseif host and not string.find(queue, '@', 1, true) then
+      -- Its host has gone, and its hint may lie in that host's queue. The next worker is its host.
+      redis.call('HDEL', key, 'host')
+      why = 'moved'
+    elseif looks >= tonumber(ARGV[5]) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
+      -- Otherwise its hint may be one of those that wait, and another would only swell them.
+      why = 'scheduled'
+    end
+    redis.call('HINCRBY', key, 'swept', 1)
+    local wait = ARGV[2] * 2 ^ math.min(looks, 10)
+    redis.call('ZADD', KEYS[1], now + math.min(wait, tonumber(ARGV[4])), sid)
+    if why then
+      for _, part in ipairs({sid, why, held[3], queue}) do found[#found + 1] = part end
     end
   end
 end

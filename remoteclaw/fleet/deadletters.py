@@ -1,0 +1,120 @@
+"""Dead letters: messages that were given up, kept until somebody retries or drops them."""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from remoteclaw.clock import boottime
+from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import GRACE_MS, Accepted
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.messages import SessionKey
+
+__all__ = ["DeadLetter", "DeadLetters"]
+
+#: How long looking and retrying is tried while Redis is away, in seconds.
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that was given up."""
+
+    id: str
+    """Its own id, "milliseconds-sequence": when it was given up, on Redis' clock."""
+    session: SessionKey
+    entry_id: str
+    """What it was on the session's stream: its outcome stands under this id."""
+    attempts: int
+    """How often it was tried."""
+    category: str
+    detail: str
+    text: str | None
+    """What the person wrote; None if that can't be read."""
+
+
+class DeadLetters:
+    """Looks at dead letters and says what becomes of them."""
+
+    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+        self._scripts = scripts
+        self._waker = waker
+
+    async def list(self, *, limit: int = 1000) -> list[DeadLetter]:
+        """Return the dead letters, oldest first."""
+        client = self._scripts.client
+        read = functools.partial(client.xrange, keys.DEAD_LETTERS, count=limit)
+        found = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        return [_letter(letter_id.decode(), fields) for letter_id, fields in found]
+
+    async def read(self, letter_id: str) -> DeadLetter:
+        """Return one; raises `UnknownDeadLetter` if it is not there."""
+        client = self._scripts.client
+        read = functools.partial(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
+        found = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        if not found:
+            raise UnknownDeadLetter(_unknown(letter_id))
+        return _letter(letter_id, found[0][1])
+
+    async def retry(self, letter_id: str) -> Accepted:
+        """Put a message back on its session's stream, as a new entry at the end.
+
+        Raises `UnknownDeadLetter` if it is not there any more.
+        """
+        letter = await self.read(letter_id)
+        sid = letter.session.sid
+        reply = await self._scripts.run(
+            "retry",
+            [
+                *(keys.DEAD_LETTERS, keys.inbound(sid), keys.state(sid)),
+                *(keys.ACTIVE, keys.SESSIONS),
+            ],
+            [
+                *(letter_id, sid, GRACE_MS, keys.outcome_prefix(sid)),
+                *(str(letter.session), letter.session.agent, keys.LANES[0]),
+            ],
+            deadline=boottime() + LOOK_S,
+        )
+        if not reply:
+            raise UnknownDeadLetter(_unknown(letter_id))
+        entry_id, queue = (part.decode() for part in reply)
+        if queue:
+            await self._waker.hint(sid, str(letter.session), queue=queue)
+        return Accepted(letter.session, entry_id, is_duplicate=False)
+
+    async def drop(self, letter_id: str) -> None:
+        """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
+        client = self._scripts.client
+        delete = functools.partial(client.xdel, keys.DEAD_LETTERS, letter_id)
+        if not await self._scripts.call(delete, deadline=boottime() + LOOK_S):
+            raise UnknownDeadLetter(_unknown(letter_id))
+
+
+def _unknown(letter_id: str) -> str:
+    return f"There is no dead letter {letter_id!r}: `remoteclaw deadletters list` shows them."
+
+
+def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
+    error = orjson.loads(fields[b"error"] or b"{}")
+    return DeadLetter(
+        id=letter_id,
+        session=SessionKey.parse(fields[b"key"].decode()),
+        entry_id=fields[b"id"].decode(),
+        attempts=int(fields[b"attempts"]) - 1,  # the last one only found that it was enough
+        category=str(error.get("category", "")),
+        detail=str(error.get("detail", "")),
+        text=_text(fields[b"entry"]),
+    )
+
+
+def _text(entry: bytes) -> str | None:
+    """Return the message's text, also where the rest of the entry can't be read."""
+    try:
+        data: Any = orjson.loads(entry)
+        return str(data["message"]["text"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,316 @@
+"""What becomes of messages that arrive while their session is busy: each mode, and each crash."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config import QueueOverride, load_config
+from remoteclaw.drain import Drain
+from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.fleet.inbound import Accepted
+from tests.support.bridges import script
+from tests.support.stack import Stack, message, said
+
+#: An agent that says which texts it was asked, and waits first where the text asks for it.
+ECHO = """
+while True:
+    words = [line for line in turn()['prompt'].splitlines() if line and line[0] != '[']
+    say(type='text', text='heard ' + ' + '.join(words))
+    while 'wait' in words and not os.path.exists('go'):
+        time.sleep(0.005)
+        if select.select([0], [], [], 0)[0]:
+            say(type='done', aborted=True)
+            turn()
+            break
+    else:
+        say(type='done')
+"""
+
+
+@pytest.fixture
+async def echo(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent says what it was asked."""
+    stack.agent = {"runtime": "demo", "command": list(script(directory, "import select" + ECHO))}
+    return stack
+
+
+def configure(stack: Stack, **queue: object) -> None:
+    stack.configure(stack.agent, queue={"debounce_ms": 0, **queue})
+
+
+def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
+    """Run the session here, as a work-horse would."""
+    worker = Drain(stack.fleet, load_config(stack.home, {}), stack.home, Hooks())
+    return asyncio.create_task(worker.run(accepted.session.sid))
+
+
+async def busy(stack: Stack) -> tuple[Accepted, "asyncio.Task[None]"]:
+    """Have a turn running that ends when it is told to go on."""
+    first = await stack.append("wait")
+    task = drain(stack, first)
+    await stack.reached(first, "output")
+    return first, task
+
+
+def go(stack: Stack) -> None:
+    (stack.home.path / "workspaces" / "main" / "go").touch()
+
+
+async def replies(stack: Stack, *accepted: Accepted) -> list[str]:
+    return [said(await stack.outcome(each)) for each in accepted]
+
+
+async def statuses(stack: Stack, *accepted: Accepted) -> list[str]:
+    return [(await stack.outcome(each)).status for each in accepted]
+
+
+async def append(stack: Stack, *texts: str) -> list[Accepted]:
+    return [await stack.append(text) for text in texts]
+
+
+# -- followup and collect -------------------------------------------------------------------------
+
+
+async def test_followup_answers_each_message_in_its_own_turn(echo: Stack) -> None:
+    configure(echo, mode="followup")
+    first, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, first, *waiting) == ["heard wait", "heard two", "heard three"]
+
+
+async def test_collect_answers_what_waits_in_one_turn(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    _, task = await busy(echo)
+    two, three = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, two, three) == ["heard two + three"] * 2
+    outcome = await echo.outcome(three)
+    assert outcome.turn == two.entry_id  # each names the turn that answered it
+    assert outcome.status == "done"
+
+
+async def test_collect_gives_a_caller_its_own_reply(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    _, task = await busy(echo)
+    two = await echo.append("two")
+    caller = await echo.fleet.inbound.append(message("mine"), agent="main", deliver="caller")
+    four = await echo.append("four")
+    go(echo)
+    await task
+
+    assert await replies(echo, two, caller, four) == ["heard two", "heard mine", "heard four"]
+
+
+async def test_a_message_is_collected_when_the_person_has_stopped_typing(echo: Stack) -> None:
+    configure(echo, mode="collect", debounce_ms=1500)
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    go(echo)
+    await echo.outcome(first)
+    three = await echo.append("three")  # within the pause
+    await task
+
+    assert await replies(echo, two, three) == ["heard two + three"] * 2
+
+
+# -- too many -------------------------------------------------------------------------------------
+
+
+async def test_beyond_the_cap_the_oldest_are_left_out_and_mentioned(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=2, drop="summarize")
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three", "four", "five")
+    go(echo)
+    await task
+
+    assert await statuses(echo, *waiting) == ["dropped", "dropped", "done", "done"]
+    assert said(await echo.outcome(waiting[3])) == "heard four + five"
+
+
+@pytest.mark.parametrize(
+    ("drop", "expected"),
+    [
+        ("old", ["dropped", "dropped", "done", "done"]),
+        ("new", ["done", "done", "dropped", "dropped"]),
+    ],
+)
+async def test_beyond_the_cap_messages_are_dropped_and_their_sender_is_told(
+    echo: Stack, drop: str, expected: list[str]
+) -> None:
+    configure(echo, mode="followup", cap=2, drop=drop)
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three", "four", "five")
+    go(echo)
+    await task
+
+    assert await statuses(echo, *waiting) == expected
+    dropped = waiting[expected.index("dropped")]
+    assert "more came than the 2 messages that I keep waiting, so I left out 2" in said(
+        await echo.outcome(dropped)
+    )
+
+
+async def test_without_a_cap_nothing_is_dropped(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=0)
+    _, task = await busy(echo)
+    waiting = await append(echo, *(f"m{number}" for number in range(40)))
+    go(echo)
+    await task
+
+    assert set(await statuses(echo, *waiting)) == {"done"}
+    assert said(await echo.outcome(waiting[-1])).count("+") == 39
+
+
+# -- interrupt ------------------------------------------------------------------------------------
+
+
+async def test_interrupt_stops_the_turn_for_the_new_message(echo: Stack) -> None:
+    configure(echo, mode="interrupt")
+    first, task = await busy(echo)
+
+    second = await echo.append("two")
+    await task
+
+    outcome = await echo.outcome(first)
+    assert outcome.status == "interrupted"
+    assert said(outcome) == "heard wait\n\n(I left this for your next message.)"
+    assert await replies(echo, second) == ["heard two"]
+
+
+async def test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.QUIET_S", 1000)
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
+    configure(echo, mode="interrupt")
+    first, task = await busy(echo)
+
+    second = await echo.append("two")
+    await task
+
+    assert await statuses(echo, first, second) == ["interrupted", "done"]
+
+
+# -- overrides ------------------------------------------------------------------------------------
+
+
+async def test_a_channel_may_have_a_mode_of_its_own(echo: Stack) -> None:
+    configure(echo, mode="collect", channels={"test": {"mode": "followup"}})
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, *waiting) == ["heard two", "heard three"]
+
+
+async def test_a_session_may_have_a_mode_of_its_own(echo: Stack) -> None:
+    configure(echo, mode="collect", channels={"test": {"mode": "interrupt"}})
+    first = await echo.append("hello")
+    await echo.fleet.sessions.configure(first.session.sid, QueueOverride(mode="followup"))
+    await drain(echo, first)
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, *waiting) == ["heard two", "heard three"]
+
+
+# -- crashes --------------------------------------------------------------------------------------
+
+
+async def crashed(stack: Stack, accepted: Accepted, *batch: Accepted, phase: str) -> None:
+    """Leave a session as a worker does that was killed in a turn about some messages."""
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([each.entry_id for each in batch])
+    await lease.mark(phase)
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+
+
+async def test_a_collected_batch_is_repeated_exactly(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    one, two = await append(echo, "one", "two")
+    await crashed(echo, one, one, two, phase="accepted")
+    three = await echo.append("three")
+
+    await drain(echo, one)
+
+    assert await replies(echo, one, two, three) == ["heard one + two"] * 2 + ["heard three"]
+
+
+async def test_what_kills_its_worker_takes_no_other_message_along(echo: Stack) -> None:
+    """After two failures together, each message is tried alone; then it is given up."""
+    configure(echo, mode="collect")
+    poison, good = await append(echo, "poison", "good")
+    await crashed(echo, poison, poison, good, phase="output")
+    await crashed(echo, poison, poison, good, phase="output")
+    await crashed(echo, poison, poison, phase="output")
+
+    await drain(echo, poison)
+
+    assert await statuses(echo, poison, good) == ["dead", "done"]
+    assert said(await echo.outcome(good)).endswith("heard good")
+
+
+async def test_a_dropped_message_stays_dropped(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=1, drop="old")
+    one, two = await append(echo, "one", "two")
+    lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([one.entry_id], phase="dropped")
+    await echo.fleet.scripts.client.hset(f"rc:st:{{{one.session.sid}}}", "expires", 1)
+
+    await drain(echo, one)
+
+    assert await statuses(echo, one, two) == ["dropped", "done"]
+
+
+# -- dead letters ---------------------------------------------------------------------------------
+
+
+async def dead(stack: Stack, text: str) -> Accepted:
+    """Have a message that killed its worker three times."""
+    accepted = await stack.append(text)
+    for _ in range(3):
+        await crashed(stack, accepted, accepted, phase="output")
+    await drain(stack, accepted)
+    assert await statuses(stack, accepted) == ["dead"]
+    return accepted
+
+
+async def test_a_dead_letter_is_kept_and_can_be_tried_again(echo: Stack) -> None:
+    configure(echo)
+    accepted = await dead(echo, "poison")
+    (letter,) = await echo.fleet.dead_letters.list()
+    assert (letter.text, letter.attempts, letter.category) == ("poison", 3, "interrupted")
+    assert letter.entry_id == accepted.entry_id
+
+    again = await echo.fleet.dead_letters.retry(letter.id)
+    await drain(echo, again)
+
+    assert await replies(echo, again) == ["heard poison"]
+    assert await echo.fleet.dead_letters.list() == []
+    assert again.entry_id in await echo.reached(accepted, "retried")
+    with pytest.raises(UnknownDeadLetter):
+        await echo.fleet.dead_letters.retry(letter.id)
+
+
+async def test_a_dead_letter_can_be_dropped(echo: Stack) -> None:
+    configure(echo)
+    await dead(echo, "poison")
+    (letter,) = await echo.fleet.dead_letters.list()
+
+    await echo.fleet.dead_letters.drop(letter.id)
+
+    assert await echo.fleet.dead_letters.list() == []
+    with pytest.raises(UnknownDeadLetter):
+        await echo.fleet.dead_letters.drop(letter.id)
