@@ -99,6 +99,11 @@ class FleetConfig(_Section):
     linger_s: float = Field(default=2, ge=0, le=30)
     """Seconds for which a worker waits for the next message of a session after a turn.
     It leaves at once when another session waits for a worker."""
+    max_agents: int = Field(default=12, ge=1)
+    """How many agent processes a host keeps, at work and warm. For one more, the one that has
+    waited longest is ended; those at work never are."""
+    reserve_mb: int = Field(default=512, ge=0)
+    """Megabytes of the host's memory that stay free: below, warm agents are ended likewise."""
 
 
 class AgentConfig(_Section):

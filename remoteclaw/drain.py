@@ -99,7 +99,7 @@ class Drain:
             bridge, keeper = _bridge(lease, self._config, self._home, self._hooks)
         except RemoteClawError as problem:
             log.error("session %s: %s", sid[:8], problem)
-            bridge, keeper = _Unusable(problem), _keeper(lease, self._home, warm_s=0)
+            bridge, keeper = _Unusable(problem), _keeper(lease, self._config, self._home, warm_s=0)
         queue = self._config.queue.of(lease.session.provider, lease.queue)
         linger_s = self._config.fleet.linger_s
         try:
@@ -395,7 +395,7 @@ def _bridge(lease: Lease, config: Config, home: Home, hooks: Hooks) -> tuple[_Ha
     """Return the bridge to a session's agent; raises RemoteClawError if it can't be had."""
     agent, settings = config.agent(lease.session.agent)
     runtime = create_runtime(settings.runtime or detect_runtime()[0])
-    keeper = _keeper(lease, home, warm_s=settings.warm_s)
+    keeper = _keeper(lease, config, home, warm_s=settings.warm_s)
     bridge = ChannelBridge(
         runtime=runtime,
         agents=keeper,
@@ -413,12 +413,13 @@ def _bridge(lease: Lease, config: Config, home: Home, hooks: Hooks) -> tuple[_Ha
     return bridge, keeper
 
 
-def _keeper(lease: Lease, home: Home, *, warm_s: float) -> AgentKeeper:
+def _keeper(lease: Lease, config: Config, home: Home, *, warm_s: float) -> AgentKeeper:
     return AgentKeeper(
         home,
         epoch=int(lease.epoch),
         kill_at=lambda: lease.kill,
         warm_s=warm_s,
+        budget=config.fleet,
         parked=lease.parked_agent,
         finished_turn=lease.state.get("finished"),
     )

@@ -16,8 +16,9 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.config import Home, private_directory
+from remoteclaw.config import FleetConfig, Home, private_directory
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
+from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
 from remoteclaw.process import end_strays
 from remoteclaw.protocols import AgentProcess, AgentSpec
@@ -44,6 +45,7 @@ class AgentKeeper:
         epoch: int,
         kill_at: Callable[[], float],
         warm_s: float,
+        budget: FleetConfig,
         parked: dict[str, Any] | None,
         finished_turn: str | None,
     ) -> None:
@@ -56,6 +58,7 @@ class AgentKeeper:
         self._epoch = epoch
         self._kill_at = kill_at
         self._warm_s = warm_s
+        self._budget = budget
         self._parked = parked
         self.finished_turn = finished_turn
         """The turn that the session finished last; None before its first."""
@@ -198,8 +201,8 @@ class AgentKeeper:
         lifeline = os.environ.get(LIFELINE, "")
         name = (UP_PREFIX if lifeline else "") + secrets.token_hex(7)
         try:
-            run_dir = private_directory(self._home.runs / name)
-        except StateDirectoryError as error:
+            run_dir = await asyncio.to_thread(self._make_run_dir, name)
+        except (StateDirectoryError, OSError) as error:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         self._key = secrets.token_hex(16)
         holder_launch = HolderLaunch(
@@ -229,6 +232,12 @@ class AgentKeeper:
         except AgentUnavailable:
             await self.discard()
             raise
+
+    def _make_run_dir(self, name: str) -> Path:
+        fleet = self._budget
+        reserve = fleet.reserve_mb * 1024 * 1024
+        with make_room(self._home.runs, most=fleet.max_agents, reserve_bytes=reserve):
+            return private_directory(self._home.runs / name)
 
     async def _connect(
         self, spec: AgentSpec, session_id: str | None, *, parked_state: dict[str, Any] | None

@@ -24,6 +24,7 @@ __all__ = [
     "HolderLaunch",
     "LaunchFailed",
     "holders_ended",
+    "listens",
     "remove_dead_runs",
 ]
 
@@ -293,18 +294,19 @@ async def holders_ended(runs: Path, *, prefix: str) -> None:
 
 
 def _any_listens(runs: Path, prefix: str) -> bool:
-    return any(_listens(run) for run in runs.glob(f"{prefix}*"))
+    return any(listens(run) for run in runs.glob(f"{prefix}*"))
 
 
 def remove_dead_runs(runs: Path, *, older_than_s: float) -> None:
     """Remove the run directories whose holder was killed before it could."""
     for run in runs.iterdir():
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - run.stat().st_mtime >= older_than_s and not _listens(run):
+            if time.time() - run.stat().st_mtime >= older_than_s and not listens(run):
                 shutil.rmtree(run, ignore_errors=True)
 
 
-def _listens(run: Path) -> bool:
+def listens(run: Path) -> bool:
+    """Whether the holder of a run directory lives."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
             sock.setblocking(False)

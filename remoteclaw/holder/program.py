@@ -130,6 +130,8 @@ class Holder:
         identity = (os.getpid(), start_time("self"), os.stat("/proc/self/ns/pid").st_ino)
         self.environment.append(b"REMOTECLAW_HOLDER=%d:%s:%d" % identity)
         self.cwd = cwd
+        self.is_unwanted = False
+        _signal.signal(_signal.SIGUSR1, self.on_unwanted)
         self.status = self.cli = None
 
     def open_lifeline(self, path):
@@ -221,6 +223,9 @@ class Holder:
             if not self.attached:
                 self.collect()
                 self.check_lifeline()
+                if self.is_unwanted:
+                    self.end()
+            self.is_unwanted = False  # an agent at work is never ended for another's sake
             if now() > self.deadline:
                 self.end()
 
@@ -286,6 +291,7 @@ class Holder:
                 self.attached = None
                 for descriptor in (self.stdout, self.stderr):
                     os.set_blocking(descriptor, False)  # shared with whoever had them
+                self.note_parked()
                 peer.send(b"PARKED\n")
                 self.strangers.append(peer)  # it may attach again: a message came meanwhile
                 return
@@ -311,11 +317,30 @@ class Holder:
                 self.epoch, self.deadline = epoch, deadline
                 self.strangers.remove(stranger)
                 self.attached = stranger
+                self.note_attached()
                 self.hello()
                 return
         if stranger.is_closed or now() > stranger.since + HANDSHAKE_S:
             stranger.sock.close()
             self.strangers.remove(stranger)
+
+    def note_parked(self):
+        """Leave a file that says since when the agent waits, and who can end it (`budget.py`)."""
+        path = os.fsdecode(self.run_dir) + "/parked"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.write(descriptor, b"%d" % os.getpid())
+        os.close(descriptor)
+
+    def note_attached(self):
+        """Take that file away."""
+        try:
+            os.unlink(os.fsdecode(self.run_dir) + "/parked")
+        except OSError:
+            pass
+
+    def on_unwanted(self, _number, _frame):
+        """Remember that the host wants the room: the loop knows whether the agent is parked."""
+        self.is_unwanted = True
 
     def credentials(self, word="", version="", epoch="", key="", deadline="", *_):
         """Return the epoch and deadline of an ATTACH with the key; of anything else, no epoch."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import Home
+from remoteclaw.config import FleetConfig, Home
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.runtimes import create_runtime
 
@@ -43,6 +43,7 @@ async def demo_bridge(
         epoch=1,
         kill_at=lambda: boottime() + 600,
         warm_s=600,
+        budget=FleetConfig(),
         parked=None,
         finished_turn=None,
     )

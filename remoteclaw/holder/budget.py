@@ -1,0 +1,71 @@
+"""How many agents a host keeps: what is warm makes room for what is needed, the oldest first."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from remoteclaw.clock import boottime
+from remoteclaw.holder.client import listens
+
+__all__ = ["make_room"]
+
+#: How long an agent that makes room may take to end, in seconds; claude takes 0.1.
+END_S = 5.0
+#: How often it is looked whether it has, in seconds.
+LOOK_S = 0.01
+
+
+@contextlib.contextmanager
+def make_room(runs: Path, *, most: int, reserve_bytes: int) -> Iterator[None]:
+    """End warm agents until one more fits; hold the room while the caller makes its run directory.
+
+    `most` agents may live in `runs`, and so many bytes of the host's memory stay free.
+    The least recently used goes first. One that is at work never does: when nobody waits, the
+    caller's agent is started all the same, because how many are at work is what workers limit.
+    """
+    with (runs.parent / "room.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        waiting = sorted(_parked(runs))
+        while waiting and (_count(runs) >= most or _free_bytes() < reserve_bytes):
+            _, run = waiting.pop(0)
+            _end_if_parked(run)
+        yield
+
+
+def _parked(runs: Path) -> Iterator[tuple[float, Path]]:
+    """Yield every run directory whose agent waits, with the time since when it does."""
+    for run in runs.iterdir():
+        with contextlib.suppress(OSError):
+            yield (run / "parked").stat().st_mtime, run
+
+
+def _count(runs: Path) -> int:
+    return sum(1 for _ in runs.iterdir())
+
+
+def _free_bytes() -> int:
+    """Return how much memory programs can still get, without swapping."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 1 << 62  # a kernel that doesn't say
+
+
+def _end_if_parked(run: Path) -> None:
+    """Ask a holder to end its agent unless somebody has attached it meanwhile; wait for that."""
+    try:
+        pid = int((run / "parked").read_text())
+    except (OSError, ValueError):
+        return
+    if not listens(run):
+        return  # its holder was killed; the pid may be somebody else's by now
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGUSR1)
+    until = boottime() + END_S
+    while (run / "parked").exists() and boottime() < until:
+        time.sleep(LOOK_S)

@@ -1,0 +1,73 @@
+"""How many agents a host keeps warm, and which of them make room."""
+
+import asyncio
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config import load_config
+from remoteclaw.drain import Drain
+from remoteclaw.fleet.inbound import Accepted
+from tests.support.processes import is_alive
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+
+async def drain(stack: Stack, accepted: Accepted) -> None:
+    config = load_config(stack.home, {})
+    await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
+
+
+async def agent_of(stack: Stack, accepted: Accepted) -> int:
+    return int((await stack.reached(accepted, "spawned")).rpartition(" ")[2])
+
+
+async def answered(stack: Stack, sender: str, text: str = "hello") -> int:
+    """Have somebody answered; return the process id of the agent, which is left warm."""
+    accepted = await stack.append(text, from_=sender)
+    await drain(stack, accepted)
+    return await agent_of(stack, accepted)
+
+
+async def test_the_agent_that_has_waited_longest_makes_room(stack: Stack) -> None:
+    stack.configure(max_agents=2)
+    alice, bob = await answered(stack, "alice"), await answered(stack, "bob")
+    assert await answered(stack, "alice") == alice  # so Bob's has waited longer
+
+    carol = await answered(stack, "carol")
+
+    assert [is_alive(pid) for pid in (alice, bob, carol)] == [True, False, True]
+
+
+async def test_whoever_lost_the_agent_goes_on_with_another(stack: Stack) -> None:
+    stack.configure(max_agents=1)
+    first = await answered(stack, "alice")
+    await answered(stack, "bob")
+
+    accepted = await stack.append("memory")
+    await drain(stack, accepted)
+
+    assert "- hello" in said(await stack.outcome(accepted))
+    assert await agent_of(stack, accepted) != first
+
+
+async def test_an_agent_at_work_is_never_ended_for_another(stack: Stack) -> None:
+    stack.configure(max_agents=1)
+    working = await stack.append("slow")
+    task = asyncio.create_task(drain(stack, working))
+    await stack.reached(working, "output")
+
+    bob = await answered(stack, "bob")
+
+    assert is_alive(await agent_of(stack, working))
+    assert is_alive(bob)
+    await stack.fleet.sessions.stop(working.session.sid)
+    await task
+
+
+async def test_too_little_free_memory_leaves_nothing_warm(stack: Stack) -> None:
+    stack.configure(reserve_mb=1_000_000_000)
+    alice = await answered(stack, "alice")
+
+    bob = await answered(stack, "bob")
+
+    await eventually(lambda: not is_alive(alice))
+    assert is_alive(bob)  # there was nobody for whom it had to go
