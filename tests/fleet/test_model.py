@@ -1,0 +1,335 @@
+"""The scripts against a plain model of them: any order of calls, any number of owners, any delay.
+
+Hypothesis invents histories: messages, repetitions, owners that come late, stops, sweeps, time that
+passes.
+After each step the servers must agree with the model about what waits, who owns the session, what
+became of each message, and what was said.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
+from redis.asyncio import Redis
+
+from remoteclaw.errors import LeaseLost
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.lease import Lease
+from tests.conftest import SHIFTED_PRELUDE
+from tests.support.stack import message
+
+LEASE_MS = 30_000
+SENDERS = st.sampled_from(["alice", "bob"])
+#: Few ids, so that repetitions are frequent.
+IDS = st.integers(0, 12).map(str)
+
+
+@dataclass
+class Owner:
+    """Somebody who got a lease, and may have lost it."""
+
+    lease: Lease
+    epoch: int
+    said: int = 0
+
+
+@dataclass
+class Session:
+    """What the model knows of one session."""
+
+    sid: str = ""
+    key: str = ""
+    waiting: list[str] = field(default_factory=list)
+    state: str = "idle"
+    expires: int = 0
+    epoch: int = 0
+    owners: list[Owner] = field(default_factory=list)
+    batch: list[str] | None = None
+    attempt: int = 0
+    singly: str | None = None
+    stopped: str | None = None
+    begun_by: int = 0
+    """The epoch under which the recorded batch was begun last."""
+
+
+class FleetMachine(RuleBasedStateMachine):
+    """Two sessions, one fleet."""
+
+    open_client: Callable[[], Redis]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.now = 0
+        self.sessions: dict[str, Session] = {"alice": Session(), "bob": Session()}
+        self.seen: dict[tuple[str, str], str] = {}
+        self.outcomes: dict[str, str] = {}
+        self.said: list[str] = []
+        self.do(self.open())
+
+    async def open(self) -> None:
+        client = self.open_client()
+        await client.flushall()
+        scripts = Scripts(client, prelude=SHIFTED_PRELUDE)
+        self.fleet = Fleet.open("unix:///nobody", lease_s=LEASE_MS / 1000, scripts=scripts)
+
+    def teardown(self) -> None:
+        self.do(self.fleet.aclose())
+        self.loop.close()
+
+    def do(self, work: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    # -- what adapters and operators do ------------------------------------------------------------
+
+    @rule(sender=SENDERS, message_id=IDS)
+    def append(self, sender: str, message_id: str) -> None:
+        session = self.sessions[sender]
+        accepted = self.do(
+            self.fleet.inbound.append(message("hi", id=message_id, from_=sender), agent="main")
+        )
+        session.sid, session.key = accepted.session.sid, str(accepted.session)
+        earlier = self.seen.get((sender, message_id))
+        assert accepted.is_duplicate == (earlier is not None)
+        if earlier is not None:
+            assert accepted.entry_id == earlier
+            return
+        self.seen[sender, message_id] = accepted.entry_id
+        self.outcomes[accepted.entry_id] = "accepted"
+        session.waiting.append(accepted.entry_id)
+        if session.state == "idle":
+            session.state = "scheduled"
+
+    @rule(sender=SENDERS)
+    def stop(self, sender: str) -> None:
+        session = self.sessions[sender]
+        if session.sid:
+            count = self.do(self.fleet.sessions.stop(session.sid))
+            assert count == len(session.waiting)
+            if session.waiting:
+                session.stopped = session.waiting[-1]
+
+    @rule(seconds=st.sampled_from([1, 10, 31, 100]))
+    def let_pass(self, seconds: int) -> None:
+        self.now += seconds * 1000
+        self.do(self.fleet.scripts.client.incrby("test:shift", seconds * 1000))
+
+    # -- what workers do ---------------------------------------------------------------------------
+
+    @rule(sender=SENDERS)
+    def acquire(self, sender: str) -> None:
+        session = self.sessions[sender]
+        if not session.sid:
+            return
+        lease = self.do(self.fleet.leases.acquire(session.sid, worker="test", host="here"))
+        is_free = session.state == "scheduled" or (
+            session.state == "running" and session.expires < self.now
+        )
+        # Real time passes as well, so the very border is not looked at.
+        if abs(session.expires - self.now) > 500 or session.state != "running":
+            assert (lease is not None) == is_free
+        if lease is None:
+            return
+        assert int(lease.epoch) > session.epoch
+        session.state, session.epoch = "running", int(lease.epoch)
+        session.expires = self.now + LEASE_MS
+        session.owners.append(Owner(lease, session.epoch))
+
+    def owner(self, sender: str, number: int) -> tuple[Session, Owner | None]:
+        session = self.sessions[sender]
+        owners = session.owners[-3:]
+        return session, owners[number % len(owners)] if owners else None
+
+    def is_fenced(self, session: Session, owner: Owner, work: Coroutine[Any, Any, Any]) -> Any:
+        """Do what an owner wants; a stale one must be refused. Return (refused, result)."""
+        if owner.epoch == session.epoch:
+            return False, self.do(work)
+        with pytest.raises(LeaseLost):
+            self.do(work)
+        return True, None
+
+    @rule(sender=SENDERS, number=st.integers(0, 2), count=st.integers(1, 3))
+    def begin(self, sender: str, number: int, count: int) -> None:
+        session, owner = self.owner(sender, number)
+        wanted = session.waiting[:count]
+        if owner is None or not wanted or session.begun_by == session.epoch == owner.epoch:
+            return  # a drain begins the next turn when it has finished one
+        stale, batch = self.is_fenced(session, owner, owner.lease.begin(wanted))
+        if stale:
+            return
+        if session.batch is None:
+            session.batch, session.attempt = wanted, 0
+            if session.singly and _order(wanted[0]) <= _order(session.singly):
+                session.batch, session.attempt = wanted[:1], 2
+            else:
+                session.singly = None
+        elif session.attempt >= 2 and len(session.batch) > 1:
+            session.singly, session.batch = session.batch[-1], session.batch[:1]
+        session.attempt += 1
+        session.begun_by = owner.epoch
+        owner.said = 0
+        assert batch is not None
+        assert [entry_id.decode() for entry_id, _ in batch.entries] == session.batch
+        assert batch.attempt == session.attempt
+        covered = session.stopped is not None and _order(session.batch[-1]) <= _order(
+            session.stopped
+        )
+        assert batch.is_stopped == covered
+
+    @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
+    def publish(self, sender: str, number: int, repeated: bool) -> None:
+        session, owner = self.owner(sender, number)
+        if owner is None or owner.lease._turn is None:
+            return
+        if owner.epoch == session.epoch and session.begun_by != owner.epoch:
+            return
+        text = f"{session.sid} {owner.epoch} {owner.lease._turn.turn} {owner.said}"
+        payload = {"text": text}
+        stale, _ = self.is_fenced(session, owner, owner.lease.publish(owner.said, payload))
+        if stale:
+            return
+        self.said.append(text)
+        if repeated:
+            self.do(owner.lease.publish(owner.said, payload))
+        owner.said += 1
+
+    @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
+    def finish(self, sender: str, number: int, repeated: bool) -> None:
+        session, owner = self.owner(sender, number)
+        if owner is None or owner.lease._turn is None:
+            return
+        if owner.epoch == session.epoch and session.begun_by != owner.epoch:
+            return
+        turn = owner.lease._turn
+        text = f"{session.sid} {owner.epoch} {turn.turn} final"
+
+        def finishing() -> Coroutine[Any, Any, Any]:
+            return owner.lease.finish(
+                "done",
+                reply=[{"text": text}],
+                first_index=owner.said,
+                payloads=[{"text": text}],
+            )
+
+        stale, finished = self.is_fenced(session, owner, finishing())
+        if stale:
+            return
+        assert session.batch is not None
+        for entry_id in session.batch:
+            assert self.outcomes[entry_id] == "accepted"
+            self.outcomes[entry_id] = "done"
+            session.waiting.remove(entry_id)
+        self.said.append(text)
+        session.batch, session.attempt, session.begun_by = None, 0, 0
+        assert finished.left == len(session.waiting)
+        if repeated:  # its reply was lost
+            owner.lease._turn = turn
+            assert self.do(finishing()).left == len(session.waiting)
+
+    @rule(sender=SENDERS, number=st.integers(0, 2))
+    def renew(self, sender: str, number: int) -> None:
+        session, owner = self.owner(sender, number)
+        if owner is None or (owner.epoch == session.epoch and session.state != "running"):
+            return
+        names = [f"rc:st:{{{session.sid}}}", "rc:active"]
+        work = owner.lease._run("renew", names, [session.sid, LEASE_MS, GRACE_MS])
+        stale, told = self.is_fenced(session, owner, work)
+        if not stale:
+            session.expires = self.now + LEASE_MS
+            assert told[0].decode() == (session.stopped or "")
+
+    @rule(sender=SENDERS, number=st.integers(0, 2))
+    def close(self, sender: str, number: int) -> None:
+        session, owner = self.owner(sender, number)
+        if owner is None or session.begun_by == owner.epoch:
+            return
+        stale, closed = self.is_fenced(session, owner, owner.lease.close())
+        if stale:
+            return
+        if session.state == "running":
+            assert closed == (not session.waiting)
+            if closed:
+                session.state, session.stopped = "idle", None
+
+    @rule(sender=SENDERS, number=st.integers(0, 2))
+    def release(self, sender: str, number: int) -> None:
+        session, owner = self.owner(sender, number)
+        if owner is None or session.begun_by == owner.epoch or not session.waiting:
+            return
+        stale, _ = self.is_fenced(session, owner, owner.lease.release())
+        if not stale and session.state == "running":
+            session.state = "scheduled"
+
+    @rule()
+    def sweep(self) -> None:
+        self.do(self.fleet.sweeper.sweep())
+
+    @precondition(lambda self: any(s.waiting for s in self.sessions.values()))
+    @rule()
+    def everything_that_waits_is_hinted_in_the_end(self) -> None:
+        """However hints were lost: two minutes without a living worker, and a sweep."""
+        self.do(self.fleet.scripts.client.delete("rq:queue:agents"))
+        self.let_pass(100)
+        self.let_pass(100)
+        self.do(self.fleet.sweeper.sweep())
+        hinted = self.do(self.hinted())
+        for session in self.sessions.values():
+            if session.state != "idle":
+                assert session.sid in hinted
+
+    async def hinted(self) -> set[str]:
+        client: Any = self.fleet.scripts.client
+        found = set()
+        for job in await client.lrange("rq:queue:agents", 0, -1):
+            data = await client.hget(f"rq:job:{job.decode()}", "description")
+            found.add(data.decode())
+        return {s.sid for s in self.sessions.values() if s.key in found}
+
+    # -- what must hold ----------------------------------------------------------------------------
+
+    @invariant()
+    def the_server_agrees(self) -> None:
+        self.do(self.compare())
+
+    async def compare(self) -> None:
+        client: Any = self.fleet.scripts.client
+        for session in self.sessions.values():
+            if session.sid:
+                entries = await client.xrange(f"rc:in:{{{session.sid}}}")
+                assert [entry_id.decode() for entry_id, _ in entries] == session.waiting
+                state = await client.hget(f"rc:st:{{{session.sid}}}", "state")
+                assert (state or b"idle").decode() == session.state
+        said = await client.xrange("rc:out:test:default")
+        texts = [fields[b"reply"].decode() for _, fields in said]
+        assert texts == [f'{{"text":"{text}"}}' for text in self.said]
+        for (sender, _), entry_id in self.seen.items():
+            outcome = await self.fleet.outcomes.read(self.sessions[sender].sid, entry_id)
+            assert outcome is not None
+            is_done = self.outcomes[entry_id] == "done"
+            assert (outcome.status == "done") == is_done
+
+
+def _order(entry_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in entry_id.split("-"))
+
+
+@pytest.mark.timeout(180)
+def test_the_scripts_do_what_the_model_does(any_client: Callable[[], Redis]) -> None:
+    machine = type("Machine", (FleetMachine,), {"open_client": staticmethod(any_client)})
+    run_machine(
+        machine,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
