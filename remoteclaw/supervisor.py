@@ -54,7 +54,10 @@ def worker_command() -> list[str]:
     """Return the command of a worker: stock RQ, with our settings and job class."""
     beside = Path(sys.executable).with_name("rq")
     program = [str(beside)] if beside.exists() else [sys.executable, "-m", "rq.cli"]
-    return [*program, "worker", "-c", "workers.settings", "-j", "workers.jobs.DrainJob"]
+    flags = ["-c", "workers.settings", "-j", "workers.jobs.DrainJob"]
+    # A busy worker of RQ's ends itself, and with it the turn, when Redis is away just as it says
+    # that it lives; ours says so by itself.
+    return [*program, "worker", *flags, "--job-monitoring-interval", "3600"]
 
 
 def running_pid(home: Home) -> int | None:

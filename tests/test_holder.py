@@ -364,6 +364,21 @@ async def test_strays_of_living_holders_are_left_alone(directory: Path) -> None:
     await holder.end()
 
 
+async def test_an_agent_at_work_makes_no_room(directory: Path) -> None:
+    """It may have been attached since somebody chose it: the holder itself decides."""
+    holder = await start(directory, "/bin/cat")
+    pipes = Pipes(holder)
+
+    os.kill(holder_of(holder.pid), signal.SIGUSR1)
+
+    assert pipes.ask("alive") == "alive"
+    pipes.close()
+    assert await holder.park(epoch=1, warm_s=60, state=b"")
+    assert is_alive(holder.pid)
+    os.kill(holder_of(holder.pid), signal.SIGUSR1)
+    await all_gone([holder.pid])
+
+
 async def test_strays_of_another_namespace_are_left_alone() -> None:
     """A host sees the processes of its containers, whose process ids are other ones."""
     marked = {"PATH": os.defpath, "REMOTECLAW_HOLDER": "4194303:1:1"}

@@ -118,6 +118,16 @@ async def test_a_hint_with_a_webhook_is_refused(stack: Stack, directory: Path) -
     await eventually(lambda: "it has webhooks" in stack.worker_logs())
 
 
+async def test_what_is_no_job_id_ends_no_worker(stack: Stack) -> None:
+    worker = await stack.start_worker()
+
+    await stack.fleet.scripts.client.rpush("rq:queue:agents", "not an id")
+
+    await eventually(lambda: "no hint has such an id" in stack.worker_logs())
+    assert "demo agent" in await stack.ask("hello")
+    assert worker.poll() is None
+
+
 async def test_a_hint_for_nobody_is_harmless(stack: Stack, directory: Path) -> None:
     await stack.start_worker()
     job = Forger(stack, directory).enqueue(result_ttl=0)
@@ -181,6 +191,30 @@ async def test_a_worker_with_another_redis_does_not_start(stack: Stack) -> None:
 
     assert code == 1
     assert "would not look at RemoteClaw's Redis" in why
+
+
+@pytest.mark.parametrize("class_name", ["rq.worker.SpawnWorker", "rq.SimpleWorker"])
+async def test_a_worker_that_does_not_fork_does_not_start(stack: Stack, class_name: str) -> None:
+    flags = ("-c", "workers.settings", "-j", "workers.jobs.DrainJob", "-w", class_name)
+
+    code, why = start(stack, *flags)
+
+    assert code == 1
+    assert why.startswith("This worker would end each turn at its start")
+
+
+async def test_a_pool_of_workers_does_not_start(stack: Stack) -> None:
+    result = subprocess.run(
+        [Path(sys.executable).with_name("rq"), "worker-pool", "-c", "workers.settings"],
+        env=stack.env(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert result.returncode == 1
+    assert "Start it as `remoteclaw worker`" in result.stderr
 
 
 async def test_a_worker_with_other_queues_does_not_start(stack: Stack) -> None:

@@ -43,6 +43,7 @@ _FORBIDDEN = (
     b"repeats_left",
     b"retries_left",
     b"result",
+    b"exc_info",  # RQ unpacks it, however large it becomes
 )
 
 log = logging.getLogger("workers")
@@ -58,14 +59,16 @@ class DrainJob(Job):
     def __init__(
         self, id: str | None = None, connection: Any = None, serializer: Any = None
     ) -> None:
-        super().__init__(id, connection=connection, serializer=JSONSerializer)
+        try:
+            super().__init__(id, connection=connection, serializer=JSONSerializer)
+        except ValueError:
+            log.error("job %s was refused: no hint has such an id.", str(id)[:40])
+            raise NoSuchJobError("that is no job's id") from None
 
     def refresh(self) -> None:
         """Read the job; anything that can't be read as a hint does not exist."""
         try:
             super().refresh()  # type: ignore[no-untyped-call]
-        except (NoSuchJobError, ConnectionError, TimeoutError):
-            raise
         except RedisError as error:
             if "WRONGTYPE" not in str(error):
                 raise

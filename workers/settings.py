@@ -24,6 +24,9 @@ from remoteclaw.telemetry import logging_config
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
 
 COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob"
+STOCK_WORKER = "rq.Worker"
+#: RQ's own commands that run workers.
+WORKER_COMMANDS = ("worker", "worker-pool")
 
 #: The worker's own process: its work-horses must not outlive it.
 WORKER_PID = os.getpid()
@@ -32,7 +35,7 @@ WORKER_PID = os.getpid()
 def _is_worker() -> bool:
     """Whether it is RQ's command that imports this, and neither a work-horse nor a test."""
     context = click.get_current_context(silent=True)
-    return context is not None and context.command.name == "worker"
+    return context is not None and context.command.name in WORKER_COMMANDS
 
 
 def _check_flags() -> None:
@@ -46,6 +49,10 @@ def _check_flags() -> None:
     if context is None or not _is_worker():
         return
     start_it = f"Start it as `remoteclaw worker`, which is `{COMMAND}`."
+    if context.command.name != "worker" or context.params.get("worker_class") != STOCK_WORKER:
+        sys.exit(
+            f"This worker would end each turn at its start: it must fork by itself. {start_it}"
+        )
     job_class = context.params.get("job_class")
     if job_class != "workers.jobs.DrainJob":
         sys.exit(

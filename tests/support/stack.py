@@ -4,9 +4,7 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import uuid
-from pathlib import Path
 from typing import Any
 
 import tomlkit
@@ -17,6 +15,7 @@ from remoteclaw.fleet.embedded import find_server
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.messages import ChannelMessage
+from remoteclaw.supervisor import worker_command
 from tests.support.processes import marked_processes
 from tests.support.servers import Server
 from tests.support.waiting import eventually
@@ -87,8 +86,7 @@ class Stack:
 
     async def start_worker(self, **env: str) -> subprocess.Popen[bytes]:
         """Start a stock `rq worker` and wait until it takes work."""
-        program = Path(sys.executable).with_name("rq")
-        argv = [str(program), "worker", "-c", "workers.settings", "-j", "workers.jobs.DrainJob"]
+        argv = worker_command()
         log = self.home.logs / f"worker-{len(self.workers)}.log"
         with log.open("ab") as file:
             worker = subprocess.Popen(argv, env=self.env(**env), stdout=file, stderr=file)

@@ -1,0 +1,297 @@
+"""Breaks one promise at a time and sees that the test which holds it turns red.
+
+    python -m tests.mutants [NAME …]
+
+Each mutant is a small change to a copy of the product.
+A test that stays green although its promise is broken proves nothing, so that is a failure here; so
+is a test that is red without the mutant.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LUA = "remoteclaw/fleet/scripts"
+FENCE = "if fence then return fence end\n"
+LEASE = "tests/fleet/test_lease.py"
+FAILPOINT = "tests/test_failpoints.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One promise broken."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+    test: str
+    """The test that has to notice."""
+
+
+def _unfenced(script: str) -> Mutant:
+    return Mutant(
+        f"{script} without fencing",
+        f"{LUA}/{script}.lua",
+        FENCE,
+        "",
+        f"{LEASE}::test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced",
+    )
+
+
+MUTANTS = (
+    *map(_unfenced, "begin mark publish finish live remember close release renew steer".split()),
+    Mutant(
+        "receipt without fencing",
+        f"{LUA}/receipt.lua",
+        "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
+        "if false then",
+        f"{LEASE}::test_a_stream_has_one_reader_at_a_time",
+    ),
+    Mutant(
+        "expire without fencing",
+        f"{LUA}/expire.lua",
+        "if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end\n",
+        "",
+        f"{LEASE}::test_ending_a_lease_does_not_reach_its_successor",
+    ),
+    Mutant(
+        "unconditional close",
+        f"{LUA}/close.lua",
+        "if redis.call('XLEN', KEYS[2]) > 0 then return 'pending' end\n",
+        "",
+        f"{LEASE}::test_a_message_that_arrives_before_close_is_not_stranded",
+    ),
+    Mutant(
+        "finish split in two",
+        "remoteclaw/fleet/lease.py",
+        '        left, hints, now = await self._run(\n            "finish",',
+        "        for payload in payloads:\n"
+        "            await self._scripts.client.xadd(\n"
+        "                self._reply_stream, {'reply': orjson.dumps(payload)}\n"
+        "            )\n"
+        "        payloads = ()\n"
+        '        left, hints, now = await self._run(\n            "finish",',
+        f"{FAILPOINT}::test_a_worker_at[finish-before-kill]",
+    ),
+    Mutant(
+        "no dedupe",
+        f"{LUA}/append.lua",
+        "if seen then",
+        "if false then",
+        f"{LEASE}::test_a_repeated_message_is_the_same_entry",
+    ),
+    Mutant(
+        "no hint for a repetition",
+        f"{LUA}/append.lua",
+        "scheduled and queue_of(KEYS[2]) or ''",
+        "''",
+        f"{LEASE}::test_a_repetition_hints_a_session_that_still_waits",
+    ),
+    Mutant(
+        "no nonce on acquire",
+        f"{LUA}/acquire.lua",
+        "if state == 'running' and nonce ~= ARGV[2] and expires > now then",
+        "if state == 'running' and expires > now then",
+        "tests/fleet/test_lost_replies.py::test_acquire",
+    ),
+    Mutant(
+        "no nonce on begin",
+        f"{LUA}/begin.lua",
+        "if begun ~= ARGV[2] then\n  before",
+        "if true then\n  before",
+        "tests/fleet/test_lost_replies.py::test_begin",
+    ),
+    Mutant(
+        "no record of what finish did",
+        f"{LUA}/finish.lua",
+        "'finished', turn, 'agent_process'",
+        "'agent_process'",
+        f"{LEASE}::test_finish_is_one_step_and_counts_once",
+    ),
+    Mutant(
+        "an index that is published twice",
+        f"{LUA}/publish.lua",
+        "if index < published then return 0 end\n",
+        "",
+        f"{LEASE}::test_a_message_of_a_turn_is_published_once",
+    ),
+    Mutant(
+        "no batch record",
+        f"{LUA}/begin.lua",
+        "  if not batch then\n",
+        "  if true then\n",
+        "tests/test_queue.py::test_a_collected_batch_is_repeated_exactly",
+    ),
+    Mutant(
+        "a batch that is never taken apart",
+        f"{LUA}/begin.lua",
+        "attempt - forgiven >= 2",
+        "attempt - forgiven >= 200",
+        "tests/test_queue.py::test_what_kills_its_worker_takes_no_other_message_along",
+    ),
+    Mutant(
+        "only the last attempt's phase counts",
+        f"{LUA}/begin.lua",
+        "before = further(before or '', phase or '')",
+        "before = phase or ''",
+        "tests/test_drain.py::test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less",
+    ),
+    Mutant(
+        "an epoch that counts from one",
+        f"{LUA}/acquire.lua",
+        "math.max(tonumber(epoch or 0) + 1, now)",
+        "tonumber(epoch or 0) + 1",
+        f"{LEASE}::test_an_epoch_is_never_below_the_clock",
+    ),
+    Mutant(
+        "sweeper off",
+        "remoteclaw/fleet/sweep.py",
+        "                await self.sweep(may_expire=now >= patient_until)\n",
+        "",
+        f"{FAILPOINT}::test_a_worker_at[acquire-before-kill]",
+    ),
+    Mutant(
+        "a sweeper that swells every queue",
+        f"{LUA}/sweep.lua",
+        "looks >= tonumber(ARGV[5]) or redis.call('LLEN', 'rq:queue:' .. queue) == 0",
+        "true",
+        f"{LEASE}::test_the_sweeper_does_not_swell_a_queue_that_is_long",
+    ),
+    Mutant(
+        "holder without beats",
+        "remoteclaw/holder/program.py",
+        "            if now() > self.deadline:\n                self.end()\n",
+        "",
+        "tests/test_holder.py::test_the_tree_ends_when_beats_stop",
+    ),
+    Mutant(
+        "an owner that does not fence itself",
+        "remoteclaw/fleet/lease.py",
+        "if boottime() > self.fence:",
+        "if False:",
+        f"{LEASE}::test_a_lease_that_nobody_renews_is_given_up",
+    ),
+    Mutant(
+        "stop by pub/sub only",
+        "remoteclaw/drain.py",
+        "        self._keeper.beat()\n        self._told(stop_mark, newest)\n",
+        "        self._keeper.beat()\n",
+        "tests/test_drain.py::test_a_stop_that_was_not_heard_is_found_at_the_next_renewal",
+    ),
+    Mutant(
+        "interrupt by pub/sub only",
+        "remoteclaw/drain.py",
+        "        self._keeper.beat()\n        self._told(stop_mark, newest)\n",
+        "        self._keeper.beat()\n        self._told(stop_mark, '')\n",
+        "tests/test_queue.py::test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal",
+    ),
+    Mutant(
+        "a stop that begin does not look at",
+        f"{LUA}/begin.lua",
+        "id_at_most(entries[#entries][1], stop) and 'stopped' or 'begun'",
+        "'begun'",
+        "tests/test_drain.py::test_a_running_turn_is_stopped_and_what_waits_behind_it_too",
+    ),
+    Mutant(
+        "an agent that is not recorded when it is asked",
+        "remoteclaw/drain.py",
+        "detail, agent_process=self._keeper.record()",
+        "detail",
+        "tests/test_crashes.py::test_two_agents_of_a_session_are_never_at_work_at_once",
+    ),
+    Mutant(
+        "a warm agent is not asked what it remembers",
+        "remoteclaw/keeper.py",
+        'state["turn"] != self.finished_turn or ',
+        "",
+        "tests/test_drain.py::test_a_warm_agent_that_knows_another_last_turn_is_not_used",
+    ),
+    Mutant(
+        "a work-horse that outlives its worker",
+        "workers/jobs.py",
+        "        die_with_parent(settings.WORKER_PID)\n",
+        "        pass\n",
+        "tests/test_crashes.py::test_the_worker",
+    ),
+    Mutant(
+        "no limit to what is accepted",
+        f"{LUA}/append.lua",
+        "if memory_used() > tonumber(ARGV[10]) then return {'full', '', ''} end\n",
+        "",
+        "tests/fleet/test_fitness.py"
+        "::test_a_full_server_refuses_what_is_new_and_finishes_what_is_not",
+    ),
+    Mutant(
+        "an agent at work makes room",
+        "remoteclaw/holder/program.py",
+        "                if self.is_unwanted:\n                    self.end()\n"
+        "            self.is_unwanted = False",
+        "            if self.is_unwanted:\n                self.end()\n"
+        "            self.is_unwanted = False",
+        "tests/test_holder.py::test_an_agent_at_work_makes_no_room",
+    ),
+    Mutant(
+        "a job class that allows everything",
+        "workers/jobs.py",
+        "if function != JOB:",
+        "if False:",
+        "tests/test_jobs.py::test_forged_jobs_do_nothing_but_leave_a_line",
+    ),
+)
+
+
+def run(test: str, directory: Path) -> bool:
+    """Run one test in a copy; return whether it is green."""
+    argv = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-x", "-p", "no:randomly", test]
+    env = {**os.environ, "PYTHONPATH": str(directory), "PYTHONDONTWRITEBYTECODE": "1"}
+    result = subprocess.run(
+        argv, cwd=directory, env=env, capture_output=True, text=True, check=False
+    )
+    if result.returncode not in (0, 1):
+        raise SystemExit(f"{test} can't be run:\n{result.stdout}{result.stderr}")
+    return result.returncode == 0
+
+
+def copy_to(directory: Path) -> None:
+    """Copy what a test needs."""
+    for name in ("remoteclaw", "workers", "tests"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, directory / name, ignore=ignored)
+    shutil.copy(ROOT / "pyproject.toml", directory)
+
+
+def main(names: Sequence[str]) -> int:
+    """Run the mutants, all or those that are named; return how many nobody noticed."""
+    wanted = [m for m in MUTANTS if not names or any(name in m.name for name in names)]
+    survivors = []
+    with tempfile.TemporaryDirectory(prefix="rc-mutants-", dir="/tmp") as name:
+        directory = Path(name)
+        copy_to(directory)
+        for test in sorted({mutant.test for mutant in wanted}):
+            if not run(test, directory):
+                raise SystemExit(f"{test} is red without any mutant")
+        for mutant in wanted:
+            file = directory / mutant.file
+            original = file.read_text()
+            if original.count(mutant.before) < 1:
+                raise SystemExit(f"{mutant.name}: {mutant.file} has changed; correct the mutant")
+            file.write_text(original.replace(mutant.before, mutant.after, 1))
+            is_noticed = not run(mutant.test, directory)
+            file.write_text(original)
+            print("noticed " if is_noticed else "SURVIVED", mutant.name, flush=True)
+            if not is_noticed:
+                survivors.append(mutant)
+    for mutant in survivors:
+        print(f"{mutant.name}: {mutant.test} stays green")
+    return len(survivors)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,107 @@
+"""What the workers of these tests run, and the classes that they read it with."""
+
+import json
+import logging
+import os
+import select
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from rq.exceptions import NoSuchJobError
+from rq.job import Job
+from rq.serializers import JSONSerializer
+
+#: How long a held job waits for its release at most, in seconds: a forgotten one ends by itself.
+HELD_S = 60.0
+
+
+def directory() -> Path:
+    """Return the test's own directory."""
+    return Path(os.environ["UPSTREAM_DIRECTORY"])
+
+
+def write(path: str | Path, line: str) -> None:
+    with Path(path).open("a") as file:
+        file.write(line + "\n")
+
+
+def note(text: str = "ran") -> None:
+    write(directory() / "notes", text)
+
+
+def fail(text: str = "") -> None:
+    note()
+    raise ValueError(text)
+
+
+def fail_discreetly(text: str) -> None:
+    try:
+        fail(text)
+    except ValueError as error:
+        raise RuntimeError(type(error).__name__) from None
+
+
+def hold(fifo: str) -> None:
+    """Say who runs, wait until somebody writes to the FIFO, and say that it went on."""
+    release = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
+    write(f"{fifo}.pids", str(os.getpid()))
+    if select.select([release], [], [], HELD_S)[0]:
+        write(f"{fifo}.done", str(os.getpid()))
+
+
+def speak(text: str) -> None:
+    logging.getLogger(__name__).info(text)
+
+
+def describe() -> None:
+    """Note what this process is."""
+    facts = {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "group": os.getpgrp(),
+        "knows_settings": "tests.upstream.settings" in sys.modules,
+        "alarm_s": signal.alarm(0),
+    }
+    note(json.dumps(facts))
+
+
+def called_back(*_job_and_outcome: Any) -> None:
+    note("called back")
+
+
+class Recorder(Job):
+    """Writes down what a worker does with a job, and does something else than its function."""
+
+    def __init__(
+        self, id: str | None = None, connection: Any = None, serializer: Any = None
+    ) -> None:
+        super().__init__(id, connection=connection, serializer=JSONSerializer)
+
+    def refresh(self) -> None:
+        self._record("refresh")
+        super().refresh()  # type: ignore[no-untyped-call]
+
+    def restore(self, raw_data: dict[bytes, bytes]) -> None:
+        kinds = {type(part).__name__ for pair in raw_data.items() for part in pair}
+        self._record(f"restore {' '.join(kinds)}")
+        if raw_data[b"description"] == b"not there":
+            raise NoSuchJobError("as if it did not exist")
+        if raw_data[b"description"] == b"broken":
+            raise ValueError("this can't be read")
+        super().restore(raw_data)
+        self.description = "as its class says"
+
+    def perform(self) -> None:
+        self._record(f"perform {self.args[0]}")
+
+    def _record(self, line: str) -> None:
+        write(directory() / "record", f"{os.getpid()} {line}")
+
+
+class Fatal(Job):
+    """Kills the worker that has taken a job and is about to read it."""
+
+    def refresh(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,198 @@
+"""A Redis and stock `rq worker`s that know nothing of RemoteClaw."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+from rq import Queue
+from rq.job import Job
+from rq.serializers import JSONSerializer
+
+from tests.support.processes import is_alive
+from tests.support.servers import Server
+from tests.support.waiting import eventually
+
+ROOT = Path(__file__).parents[2]
+RQ = Path(sys.executable).with_name("rq")
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that takes jobs."""
+
+    process: "subprocess.Popen[bytes]"
+    name: str
+    log: Path
+
+    @property
+    def key(self) -> str:
+        """Its hash in Redis."""
+        return f"rq:worker:{self.name}"
+
+    async def ended(self, *, within_s: float = 15.0) -> int:
+        """Wait until it has ended and return its exit status."""
+        await eventually(lambda: self.process.poll() is not None, within_s=within_s)
+        return int(self.process.returncode)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job that runs until it is released, and says in which processes it does."""
+
+    job: Job
+    fifo: Path
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that run it, or have."""
+        return _numbers(self.fifo.with_suffix(".pids"))
+
+    @property
+    def finished(self) -> list[int]:
+        """The processes that ran it to its end."""
+        return _numbers(self.fifo.with_suffix(".done"))
+
+    def release(self) -> None:
+        """Let it go on, wherever it runs."""
+        writer = os.open(self.fifo, os.O_RDWR | os.O_NONBLOCK)
+        os.write(writer, b"x")
+        os.close(writer)
+
+
+class PlainRq:
+    """One queue, and the workers that a test starts."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.directory = server.directory
+        self.redis = Redis(unix_socket_path=str(server.socket))
+        self.queue = Queue("q", connection=self.redis, serializer=JSONSerializer)
+        self._workers: list[subprocess.Popen[bytes]] = []
+
+    # -- jobs ----------------------------------------------------------------------------------
+
+    def enqueue(self, function: str, *arguments: Any, **options: Any) -> Job:
+        """Enqueue a call of something in `tests.upstream.jobs`."""
+        return self.queue.enqueue_call(f"tests.upstream.jobs.{function}", arguments, **options)
+
+    def write_job(self, function: str, *arguments: Any, **fields: Any) -> str:
+        """Enqueue a job whose hash is written by hand; return its id."""
+        job_id = uuid.uuid4().hex
+        call: list[Any] = [f"tests.upstream.jobs.{function}", None, list(arguments), {}]
+        data = zlib.compress(json.dumps(call).encode())
+        mapping: dict[Any, Any] = {"data": data, "origin": "q", "status": "queued", **fields}
+        self.redis.hset(f"rq:job:{job_id}", mapping=mapping)
+        self.redis.rpush("rq:queue:q", job_id)
+        return job_id
+
+    def held(self, **options: Any) -> Held:
+        """Enqueue a job that runs until it is released."""
+        fifo = self.directory / f"hold-{uuid.uuid4().hex}"
+        os.mkfifo(fifo)
+        return Held(self.enqueue("hold", str(fifo), **options), fifo)
+
+    async def running(self, **options: Any) -> tuple[Held, int]:
+        """Enqueue such a job and wait until a worker runs it; return it and its work-horse."""
+        held = self.held(**options)
+        await eventually(lambda: held.pids)
+        return held, held.pids[0]
+
+    def noted(self) -> list[str]:
+        """Return what jobs have noted so far."""
+        path = self.directory / "notes"
+        return path.read_text().split("\n")[:-1] if path.exists() else []
+
+    # -- workers -------------------------------------------------------------------------------
+
+    async def start_worker(self, *flags: str, **env: str) -> Worker:
+        """Start a worker of queue `q`, or as the flags say, and wait until it waits for jobs."""
+        process, log = self.spawn(*(flags or self.flags()), **env)
+
+        def name() -> str | None:
+            assert process.poll() is None, f"the worker ended: {log.read_text()}"
+            return next((name for name in self.names() if self.is_waiting(name, process.pid)), None)
+
+        return Worker(process, await eventually(name), log)
+
+    async def work(self, *flags: str, **env: str) -> str:
+        """Have a worker do all that is on the queue; return its log."""
+        process, log = self.spawn("--burst", *(flags or self.flags()), **env)
+
+        def is_done() -> bool:
+            # Leaving properly may take it a second more, for the thread that listens to commands.
+            has_ended = process.poll() is not None
+            return "done, quitting" in log.read_text() or has_ended
+
+        await eventually(is_done, within_s=30)
+        assert "done, quitting" in log.read_text(), log.read_text()
+        process.kill()
+        return log.read_text()
+
+    def spawn(self, *flags: str, **env: str) -> tuple["subprocess.Popen[bytes]", Path]:
+        """Start a worker; return it and its log."""
+        log = self.directory / f"worker-{len(self._workers)}.log"
+        with log.open("ab") as file:
+            process = subprocess.Popen(
+                [RQ, "worker", *flags],
+                cwd=ROOT,
+                env=self.env(**env),
+                stdout=file,
+                stderr=file,
+                process_group=0,  # workers kill groups, and this one has the tests in it
+            )
+        self._workers.append(process)
+        return process, log
+
+    def flags(self, *more: str, queues: tuple[str, ...] = ("q",)) -> tuple[str, ...]:
+        """Return the flags of a worker of our queue."""
+        return ("-u", self.server.url, "-S", "json", *more, *queues)
+
+    def names(self) -> list[str]:
+        """Return the names of the workers that are registered."""
+        keys: Any = self.redis.smembers("rq:workers")
+        return [key.decode().removeprefix("rq:worker:") for key in keys]
+
+    def is_waiting(self, name: str, pid: int) -> bool:
+        """Whether that process listens to commands and waits for jobs."""
+        registered: Any = self.redis.hmget(f"rq:worker:{name}", "pid", "state")
+        listeners: Any = self.redis.pubsub_numsub(f"rq:pubsub:{name}")
+        return bool(registered == [str(pid).encode(), b"idle"] and listeners[0][1] == 1)
+
+    def env(self, **more: str) -> dict[str, str]:
+        """Return a worker's environment, by which it and its work-horses are found again."""
+        return {"PATH": os.environ["PATH"], "UPSTREAM_DIRECTORY": str(self.directory), **more}
+
+    async def end(self) -> None:
+        """End all workers and work-horses, also those that have lost their worker."""
+        self.redis.close()
+        for process in self._workers:
+            process.kill()
+            process.wait()
+        for pid in self._left():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not self._left())
+
+    def _left(self) -> list[int]:
+        mark = os.fsencode(f"UPSTREAM_DIRECTORY={self.directory}\0")
+        found = []
+        for name in os.listdir("/proc"):
+            with contextlib.suppress(OSError):
+                if name.isdigit() and mark in Path(f"/proc/{name}/environ").read_bytes():
+                    found.append(int(name))
+        return [pid for pid in found if is_alive(pid)]
+
+
+def _numbers(path: Path) -> list[int]:
+    if not path.exists():
+        return []
+    return [int(line) for line in path.read_text().split("\n")[:-1]]

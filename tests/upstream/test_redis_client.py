@@ -1,0 +1,208 @@
+"""What redis-py does when a reply is lost or not waited for, and what it makes of refusals."""
+
+import asyncio
+import contextlib
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis.asyncio
+from redis import Redis, exceptions
+from redis.asyncio.connection import DefaultParser
+
+from remoteclaw.fleet.connection import ALLOW_OOM, open_redis
+from remoteclaw.fleet.embedded import ServerProgram, server_command
+from tests.support.servers import Server
+from tests.support.waiting import eventually
+from tests.upstream.servers import blocked, each_server, server_and_client
+
+# -- commands and connections ---------------------------------------------------------------------
+
+
+async def test_our_client_does_not_send_a_command_again_when_its_connection_is_lost(
+    client: redis.asyncio.Redis, admin: Redis
+) -> None:
+    """fleet/connection.py: `Scripts.call()` is the only place that repeats."""
+    waiting = asyncio.create_task(take(client))
+    (lost,) = await eventually(blocked(admin, "blpop"))
+
+    admin.client_kill_filter(_id=lost)
+
+    with pytest.raises(exceptions.ConnectionError):
+        await waiting
+
+
+async def test_a_client_that_is_told_nothing_may_do_so(any_server: Server, admin: Redis) -> None:
+    """fleet/connection.py: why `open_redis` turns redis-py's own repeats off."""
+    path = str(any_server.socket)
+    async with redis.asyncio.Redis(unix_socket_path=path, socket_timeout=None) as default:
+        waiting = asyncio.create_task(take(default))
+        (lost,) = await eventually(blocked(admin, "blpop"))
+
+        admin.client_kill_filter(_id=lost)
+
+        await eventually(lambda: blocked(admin, "blpop")() not in ([], [lost]))
+        admin.rpush("list", "x")
+        await waiting
+
+
+async def test_a_command_that_is_cancelled_does_not_answer_the_next_one(
+    client: redis.asyncio.Redis, admin: Redis
+) -> None:
+    """fleet/connection.py: `asyncio.timeout` cancels commands, and drains are cancelled too."""
+    await client.set("key", "its own")
+    waiting = asyncio.create_task(take(client))
+    await eventually(blocked(admin, "blpop"))
+
+    waiting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await waiting
+    admin.rpush("list", "of another command")
+
+    assert await client.get("key") == b"its own"
+
+
+def take(client: redis.asyncio.Redis) -> Any:
+    """Return a wait for something on a list."""
+    return client.blpop(["list"], 20)
+
+
+async def test_a_wait_for_a_message_may_be_cancelled_and_misses_none(
+    client: redis.asyncio.Redis, admin: Redis
+) -> None:
+    """fleet/outcomes.py: it looks by itself now and then, and waits again."""
+    async with client.pubsub(ignore_subscribe_messages=True) as pubsub:
+        await pubsub.subscribe("channel")
+        await eventually(lambda: admin.pubsub_numsub("channel")[0][1] == 1)
+        for number in range(5):
+            waiting = asyncio.create_task(wait_long(pubsub))
+            await asyncio.sleep(0)  # it waits
+            waiting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await waiting
+            admin.publish("channel", str(number))
+
+            async with asyncio.timeout(15):
+                message = await wait_long(pubsub)
+
+            assert message["data"] == b"%d" % number
+
+
+async def wait_long(pubsub: Any) -> Any:
+    """Wait for the next message, past the answers to subscriptions."""
+    while (message := await pubsub.get_message(timeout=None)) is None:
+        pass
+    return message
+
+
+async def test_our_client_says_no_more_than_hello_first(
+    client: redis.asyncio.Redis, admin: Redis
+) -> None:
+    """fleet/connection.py: `driver_info=None` spares two round trips per connection."""
+    admin.config_resetstat()
+
+    await client.echo("x")
+
+    said = {name for name in admin.info("commandstats") if "config" not in name}
+    assert said == {"cmdstat_hello", "cmdstat_echo"}
+
+
+def test_hiredis_parses_the_answers() -> None:
+    """fleet/connection.py: without it, parsing takes half of a turn's own time."""
+    assert DefaultParser.__name__ == "_AsyncHiredisParser"
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@each_server
+async def test_a_server_that_loads_its_data_says_so(
+    program: ServerProgram, directory: Path
+) -> None:
+    """fleet/connection.py, fleet/embedded.py: that is waited for, as a lost connection is."""
+    async with server_and_client(program, directory) as (server, client):
+        pipeline = client.pipeline(transaction=False)
+        for number in range(20_000):
+            pipeline.set(str(number), "x")
+        await pipeline.execute()
+    command = server_command(program, directory, server.socket)
+    loading = subprocess.Popen([*command, "--key-load-delay", "100"], stdout=subprocess.DEVNULL)
+
+    async with open_redis(server.url) as client:
+
+        async def says_so() -> bool:
+            try:
+                await client.ping()
+            except exceptions.BusyLoadingError:
+                return True
+            except exceptions.ConnectionError:
+                return False  # it does not listen yet
+            raise AssertionError("it has loaded its data already")
+
+        try:
+            await eventually(says_so)
+        finally:
+            loading.kill()
+            loading.wait()
+
+
+@each_server
+async def test_a_demoted_server_says_that_it_is_read_only_to_a_script_that_writes(
+    program: ServerProgram, directory: Path
+) -> None:
+    """fleet/connection.py: a failover is waited for."""
+    options = ("--replicaof", "127.0.0.1", "1")
+    async with server_and_client(program, directory, *options) as (_, client):
+        script = client.register_script("redis.call('SET', KEYS[1], '1')")
+
+        with pytest.raises(exceptions.ResponseError) as error:
+            await script(keys=["key"])
+
+        assert names(error.value, exceptions.ReadOnlyError, "READONLY")
+
+
+@each_server
+async def test_a_full_server_says_so_to_a_script_that_writes(
+    program: ServerProgram, directory: Path
+) -> None:
+    """fleet/connection.py: the person is told that nothing new is accepted."""
+    async with server_and_client(program, directory, "--maxmemory", "1kb") as (_, client):
+        script = client.register_script("redis.call('SET', KEYS[1], '1')")
+
+        with pytest.raises(exceptions.ResponseError) as error:
+            await script(keys=["key"])
+
+        assert names(error.value, exceptions.OutOfMemoryError, "OOM")
+
+
+def names(error: Exception, kind: type[Exception], text: str) -> bool:
+    """Whether an error is of a kind; before Redis 7.0 it says so in its text alone."""
+    return isinstance(error, kind) or text in str(error)
+
+
+@each_server
+async def test_a_script_that_may_is_run_by_a_full_server(
+    program: ServerProgram, directory: Path
+) -> None:
+    """fleet/connection.py: only accepting is refused; before Redis 7.0 there are no flags."""
+    async with server_and_client(program, directory, "--maxmemory", "1kb") as (_, client):
+        script = client.register_script(ALLOW_OOM + "return redis.call('SET', KEYS[1], '1')")
+        version = (await client.info("server"))["redis_version"]
+
+        if str(version).startswith("6."):
+            with pytest.raises(exceptions.ResponseError, match="near '#'"):
+                await script(keys=["key"])
+        else:
+            assert await script(keys=["key"]) == b"OK"
+
+
+async def test_a_server_tells_all_that_decides_whether_it_is_fit(
+    client: redis.asyncio.Redis,
+) -> None:
+    """fleet/connection.py: `check_fitness` looks at these."""
+    info = await client.info("everything")
+
+    assert [int(part) for part in str(info["redis_version"]).split(".")[:2]] >= [6, 2]
+    assert (info["role"], info["maxmemory_policy"]) == ("master", "noeviction")
+    assert (info["cluster_enabled"], info["aof_enabled"]) == (0, 1)

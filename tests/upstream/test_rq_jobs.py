@@ -1,0 +1,253 @@
+"""How RQ reads a job and runs it: `workers.jobs.DrainJob` comes between with a class of its own."""
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import json
+import os
+import pickle
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from rq.command import send_stop_job_command
+from rq.exceptions import DeserializationError
+from rq.job import Job
+from rq.serializers import JSONSerializer
+
+from tests.support.waiting import eventually
+from tests.upstream.plain import ROOT, PlainRq
+
+RECORDER = ("-j", "tests.upstream.jobs.Recorder")
+
+
+def recorded(rq: PlainRq) -> list[tuple[int, str]]:
+    """Return what the class has recorded: in which process, and what."""
+    lines = (rq.directory / "record").read_text().splitlines()
+    return [(int(pid), what) for pid, _, what in (line.partition(" ") for line in lines)]
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+async def test_a_worker_reads_each_job_once_with_the_class_it_was_started_with(
+    rq: PlainRq,
+) -> None:
+    """workers/jobs.py: what `refresh` and `restore` have checked is what runs."""
+    rq.enqueue("note", "one")
+
+    log = await rq.work(*rq.flags(*RECORDER))
+
+    (refreshed, restored, performed) = recorded(rq)
+    assert refreshed[1] == "refresh"
+    assert restored == (refreshed[0], "restore bytes")  # names and values
+    assert performed[1] == "perform one"
+    assert performed[0] != restored[0]
+    assert "Traceback" not in log
+
+
+async def test_a_job_runs_what_perform_does_and_its_function_is_never_looked_up(
+    rq: PlainRq,
+) -> None:
+    """workers/jobs.py: `perform` runs the drain, whatever the job's data names."""
+    job = rq.queue.enqueue_call("no_such_module.nothing", ("one",))
+
+    log = await rq.work(*rq.flags(*RECORDER))
+
+    assert recorded(rq)[-1][1] == "perform one"
+    assert job.get_status() == "finished"
+    assert "Traceback" not in log
+
+
+async def test_the_class_decides_how_data_is_read_whatever_the_worker_was_told(
+    rq: PlainRq,
+) -> None:
+    """workers/jobs.py: workers are started without `-S`, which would mean pickle."""
+    rq.enqueue("note", "one")
+
+    await rq.work(*rq.flags("-S", "pickle", *RECORDER))
+
+    assert recorded(rq)[-1][1] == "perform one"
+
+
+async def test_a_worker_logs_the_description_that_the_class_gave(rq: PlainRq) -> None:
+    """workers/jobs.py: what the hash says is not logged."""
+    rq.enqueue("note", "one", description="as somebody says")
+
+    log = await rq.work(*rq.flags(*RECORDER))
+
+    assert "q: as its class says" in log
+    assert "as somebody says" not in log
+
+
+async def test_a_job_that_seems_not_to_exist_is_skipped(rq: PlainRq) -> None:
+    """workers/jobs.py: `NoSuchJobError` is how a job is refused."""
+    refused = rq.enqueue("note", "one", description="not there")
+    rq.enqueue("note", "two")
+
+    log = await rq.work(*rq.flags(*RECORDER))
+
+    assert [what for _, what in recorded(rq) if what.startswith("perform")] == ["perform two"]
+    assert refused.get_status() == "queued"
+    assert "Traceback" not in log
+
+
+async def test_a_refused_job_stays_in_a_list_until_a_worker_starts(rq: PlainRq) -> None:
+    """workers/jobs.py: refused jobs do not pile up."""
+    refused = rq.enqueue("note", "one", description="not there")
+    await rq.work(*rq.flags(*RECORDER))
+    assert rq.redis.lrange("rq:queue:q:intermediate", 0, -1) == [refused.id.encode()]
+
+    await rq.work(*rq.flags(*RECORDER))
+
+    assert rq.redis.llen("rq:queue:q:intermediate") == 0
+
+
+async def test_any_other_error_while_a_job_is_read_ends_the_worker(rq: PlainRq) -> None:
+    """workers/jobs.py: why every error in `restore` becomes `NoSuchJobError`."""
+    worker = await rq.start_worker(*rq.flags(*RECORDER))
+
+    rq.enqueue("note", "one", description="broken")
+
+    await worker.ended()
+    assert "ValueError: this can't be read" in worker.log.read_text()
+
+
+def test_the_class_may_set_the_timeout_as_redis_would_have_it(rq: PlainRq) -> None:
+    """workers/jobs.py: `restore` is given `timeout: -1`, whatever the hash says."""
+    job = rq.enqueue("note", "one", timeout=5)
+    fields: Any = rq.redis.hgetall(job.key)
+
+    job.restore({**fields, b"timeout": b"-1"})
+
+    assert job.timeout == -1
+
+
+# -- what a hash can make RQ do -------------------------------------------------------------------
+
+#: Fields that RQ reads and that make it do nothing but keep or show them, for a while.
+#: (`exc_info` it unpacks, however large it becomes.)
+CONSIDERED = frozenset(
+    """
+    data created_at origin worker_name description enqueued_at started_at ended_at last_heartbeat
+    group_id timeout result_ttl failure_ttl ttl status exc_info
+    success_callback_timeout failure_callback_timeout stopped_callback_timeout
+    allow_dependency_failures enqueue_at_front enqueue_at_front_on_retry
+    number_of_retries retry_intervals repeat_intervals
+    """.split()
+)
+
+
+def test_rq_reads_no_field_that_was_not_considered() -> None:
+    """workers/jobs.py: `_FORBIDDEN` has every field that makes RQ do something."""
+    fields = set(fields_read_by(Job.restore))
+
+    assert fields == CONSIDERED | forbidden()
+
+
+def fields_read_by(function: Any) -> Iterator[str]:
+    """Yield each name that a function looks up in `obj`."""
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
+        match node:
+            case (
+                ast.Subscript(value=ast.Name(id="obj"), slice=ast.Constant(value=str(name)))
+                | ast.Call(
+                    func=ast.Attribute(value=ast.Name(id="obj"), attr="get"),
+                    args=[ast.Constant(value=str(name)), *_],
+                )
+                | ast.Compare(left=ast.Constant(value=str(name)), comparators=[ast.Name(id="obj")])
+            ):
+                yield name
+
+
+def forbidden() -> frozenset[str]:
+    """Return `workers.jobs._FORBIDDEN`; importing that would need a configured worker."""
+    for node in ast.parse((ROOT / "workers" / "jobs.py").read_text()).body:
+        match node:
+            case ast.Assign(targets=[ast.Name(id="_FORBIDDEN")], value=value):
+                return frozenset(name.decode() for name in ast.literal_eval(value))
+    raise AssertionError("workers/jobs.py has no _FORBIDDEN")
+
+
+@pytest.mark.parametrize(
+    ("function", "field", "value", "noted"),
+    [
+        ("note", "success_callback_name", "tests.upstream.jobs.called_back", "called back"),
+        ("fail", "failure_callback_name", "tests.upstream.jobs.called_back", "called back"),
+        ("note", "repeats_left", "1", "ran"),
+        ("fail", "retries_left", "1", "ran"),
+    ],
+    ids=["success_callback_name", "failure_callback_name", "repeats_left", "retries_left"],
+)
+async def test_a_field_of_the_hash_alone_makes_rq_call_something(
+    rq: PlainRq, function: str, field: str, value: str, noted: str
+) -> None:
+    """workers/jobs.py: it is in `_FORBIDDEN` because of this."""
+    rq.write_job(function, **{field: value})
+
+    await rq.work()
+
+    assert rq.noted() == ["ran", noted]
+
+
+async def test_a_stopped_callback_in_the_hash_is_called_when_somebody_stops_the_job(
+    rq: PlainRq,
+) -> None:
+    """workers/jobs.py: it is in `_FORBIDDEN` because of this."""
+    held = rq.held()
+    rq.redis.hset(held.job.key, "stopped_callback_name", "tests.upstream.jobs.called_back")
+    rq.spawn(*rq.flags())
+    await eventually(lambda: held.pids)
+
+    send_stop_job_command(rq.redis, held.job.id, serializer=JSONSerializer)
+
+    await eventually(lambda: rq.noted() == ["called back"])
+    assert held.finished == []
+
+
+async def test_webhooks_in_the_hash_are_called(rq: PlainRq) -> None:
+    """workers/jobs.py: they are in `_FORBIDDEN` because of this."""
+    requests = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        requests.append(await reader.readline())
+        writer.write(b"HTTP/1.0 204 No Content\r\n\r\n")
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    webhook = {"url": f"http://127.0.0.1:{port}/told", "job_status": "finished"}
+
+    async with server:
+        rq.write_job("note", webhooks=json.dumps([webhook]))
+        await rq.work()
+
+    assert requests == [b"GET /told HTTP/1.1\r\n"]
+
+
+class Bomb:
+    """A pickle that makes a directory when it is read."""
+
+    def __init__(self, trap: Path) -> None:
+        self.trap = trap
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return os.mkdir, (str(self.trap),)
+
+
+@pytest.mark.parametrize("field", ["data", "meta", "result"])
+def test_the_stock_class_unpickles_what_the_hash_holds(rq: PlainRq, field: str) -> None:
+    """workers/jobs.py: why its class reads JSON, and refuses `meta` and `result` even so."""
+    trap = rq.directory / "trap"
+    fields = {"data": pickle.dumps(("f", None, (), {})), field: pickle.dumps(Bomb(trap))}
+    rq.redis.hset("rq:job:forged", mapping=cast(Any, fields))
+
+    job = Job.fetch("forged", connection=rq.redis)
+    with contextlib.suppress(DeserializationError):
+        assert job.func_name == "f"
+
+    assert trap.is_dir()
