@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import subprocess
+import sys
 import uuid
+from pathlib import Path
 from typing import Any
 
 import tomlkit
@@ -13,6 +15,7 @@ from remoteclaw.config import Home
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.embedded import find_server
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.messages import ChannelMessage
 from remoteclaw.supervisor import worker_command
@@ -37,14 +40,18 @@ class Stack:
         self.lease_s = 30.0
         self.agent: dict[str, Any] = {"runtime": "demo"}
         self.lifeline = home.path / "lifeline"
+        self._lifeline: int | None = None
 
     async def start(self) -> None:
         """Start Redis and open a fleet on it."""
         await asyncio.to_thread(self.redis.start)
         self.configure()
         self.reopen()
-        # As `up` does: what is warm ends with us.
         os.mkfifo(self.lifeline)
+        self.open_lifeline()
+
+    def open_lifeline(self) -> None:
+        """As `up` does: what is warm ends with us."""
         self._lifeline = os.open(self.lifeline, os.O_RDWR | os.O_NONBLOCK)
 
     def reopen(self) -> None:
@@ -53,12 +60,19 @@ class Stack:
 
     async def stop(self) -> None:
         """End everything, and see that nothing of it is left."""
+        await self.end_processes()
+        await self.fleet.aclose()
+        self.redis.kill()
+
+    async def end_processes(self) -> None:
+        """End workers and agents, but not Redis."""
         for worker in self.workers:
             worker.kill()
             worker.wait()
-        os.close(self._lifeline)
-        await self.fleet.aclose()
-        self.redis.kill()
+        self.workers.clear()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
         await eventually(lambda: not marked_processes(self.home), within_s=20)
 
     # -- setting up ----------------------------------------------------------------------------
@@ -99,9 +113,20 @@ class Stack:
         await eventually(is_ready)
         return worker
 
+    async def start_stranger(self) -> subprocess.Popen[bytes]:
+        """Start a worker on our queue as somebody would who knows only RQ."""
+        program = Path(sys.executable).with_name("rq")
+        argv = [str(program), "worker", "--url", self.redis.url, "agents"]
+        log = self.home.logs / "stranger.log"
+        with log.open("ab") as file:
+            worker = subprocess.Popen(argv, env=self.env(), stdout=file, stderr=file)
+        self.workers.append(worker)
+        await eventually(lambda: "subscribing" in log.read_text())
+        return worker
+
     def env(self, **more: str) -> dict[str, str]:
         """Return the environment of what the test starts."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
         ours = {
             "REMOTECLAW_HOME": str(self.home.path),
             "REMOTECLAW_LIFELINE": str(self.lifeline),
@@ -114,9 +139,9 @@ class Stack:
 
     # -- talking -------------------------------------------------------------------------------
 
-    async def append(self, text: str, **fields: Any) -> Accepted:
+    async def append(self, text: str, *, lane: Lane = "agents", **fields: Any) -> Accepted:
         """Accept a message from Alice, as an adapter would."""
-        return await self.fleet.inbound.append(message(text, **fields), agent="main")
+        return await self.fleet.inbound.append(message(text, **fields), agent="main", lane=lane)
 
     async def outcome(self, accepted: Accepted, *, within_s: float = OUTCOME_S) -> Outcome:
         """Wait for a message's outcome."""
