@@ -38,7 +38,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.process import identity
-from remoteclaw.protocols import BridgeCallbacks
+from remoteclaw.protocols import BridgeCallbacks, conversation_name
 from remoteclaw.runtimes import create_runtime, detect_runtime
 
 __all__ = ["Drain"]
@@ -96,14 +96,17 @@ class Drain:
         if lease is None:
             return
         try:
-            bridge, keeper = _bridge(lease, self._config, self._home, self._hooks)
+            conversation, bridge, keeper = _bridge(lease, self._config, self._home, self._hooks)
         except RemoteClawError as problem:
+            conversation = None
             log.error("session %s: %s", sid[:8], problem)
             bridge, keeper = _Unusable(problem), _keeper(lease, self._config, self._home, warm_s=0)
         queue = self._config.queue.of(lease.session.provider, lease.queue)
         linger_s = self._config.fleet.linger_s
         try:
-            await _SessionDrain(lease, bridge, keeper, queue=queue, linger_s=linger_s).run()
+            await _SessionDrain(
+                lease, bridge, keeper, conversation=conversation, queue=queue, linger_s=linger_s
+            ).run()
         except* (LeaseLost, RedisUnavailable) as lost:
             # Whoever takes the session next goes on from what is recorded.
             log.warning("session %s: given up: %s", sid[:8], _first(lost))
@@ -118,12 +121,15 @@ class _SessionDrain:
         bridge: "_Handler",
         keeper: AgentKeeper,
         *,
+        conversation: str | None,
         queue: QueueConfig,
         linger_s: float,
     ) -> None:
         self._lease = lease
         self._bridge = bridge
         self._keeper = keeper
+        self._conversation = conversation
+        """Its name in the session map; None if there is no agent to have one with."""
         self._queue = queue
         self._linger_s = linger_s
         self._unreadable: dict[str, str] = {}
@@ -274,7 +280,7 @@ class _SessionDrain:
             return await self._finish(answer, _failure(turn, ErrorCategory.SUPERSEDED))
         if answer.turn.was_interrupted:
             await answer.say(SECOND_TRY)
-        if self._lease.has_forgotten:
+        if self._conversation and self._lease.has_lost(self._conversation):
             await answer.say(CONTEXT_LOST)
         result = await self._ask(answer)
         again = {ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED}
@@ -391,17 +397,24 @@ class _Unusable:
         return _failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)
 
 
-def _bridge(lease: Lease, config: Config, home: Home, hooks: Hooks) -> tuple[_Handler, AgentKeeper]:
-    """Return the bridge to a session's agent; raises RemoteClawError if it can't be had."""
+def _bridge(
+    lease: Lease, config: Config, home: Home, hooks: Hooks
+) -> tuple[str | None, _Handler, AgentKeeper]:
+    """Return the bridge to a session's agent, and the name of their conversation.
+
+    The name is None where a hook may decide it. Raises RemoteClawError if there can't be a bridge.
+    """
     agent, settings = config.agent(lease.session.agent)
     runtime = create_runtime(settings.runtime or detect_runtime()[0])
+    workspace = str(home.workspace(agent, settings))
+    conversation = conversation_name(runtime.name, workspace)
     keeper = _keeper(lease, config, home, warm_s=settings.warm_s)
     bridge = ChannelBridge(
         runtime=runtime,
         agents=keeper,
         session_map=LeasedSessionMap(lease),
         command=settings.command or runtime.command,
-        workspace_dir=str(home.workspace(agent, settings)),
+        workspace_dir=workspace,
         env={**runtime.environment(os.environ), **settings.env},
         model=settings.model,
         permissions=settings.permissions,
@@ -410,7 +423,7 @@ def _bridge(lease: Lease, config: Config, home: Home, hooks: Hooks) -> tuple[_Ha
         chunk_limit=CHUNK_LIMITS.get(lease.session.provider, DEFAULT_CHUNK_LIMIT),
         hooks=hooks,
     )
-    return bridge, keeper
+    return None if config.hooks.before_runtime_spawn else conversation, bridge, keeper
 
 
 def _keeper(lease: Lease, config: Config, home: Home, *, warm_s: float) -> AgentKeeper:

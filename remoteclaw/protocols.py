@@ -25,6 +25,7 @@ __all__ = [
     "Launch",
     "Runtime",
     "SessionMap",
+    "conversation_name",
 ]
 
 
@@ -157,6 +158,14 @@ class Agents(Protocol):
     @property
     def run_dir(self) -> Path:
         """The current agent's own directory, private to it and removed when it ends."""
+
+
+def conversation_name(runtime: str, workspace: str) -> str:
+    """Return the name under which a session map keeps a CLI's id of a conversation.
+
+    Another CLI doesn't know the id, and claude finds it in its own directory only.
+    """
+    return f"{runtime}|{workspace}"
 
 
 class SessionMap(Protocol):

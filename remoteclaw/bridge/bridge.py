@@ -38,6 +38,7 @@ from remoteclaw.protocols import (
     BridgeCallbacks,
     Runtime,
     SessionMap,
+    conversation_name,
 )
 
 __all__ = ["ChannelBridge"]
@@ -164,8 +165,7 @@ class ChannelBridge:
         run.session_id = await self._session_map.get(self._map_name(run))
 
     def _map_name(self, run: _Run) -> str:
-        # Another runtime does not know the id, and claude finds it in its own directory only.
-        return f"{self._runtime.name}|{run.workspace}"
+        return conversation_name(self._runtime.name, run.workspace)
 
     # -- 2: system prompt ----------------------------------------------------------------------
 

@@ -136,10 +136,12 @@ class Lease:
         text = self.state.get("queue")
         return QueueOverride.model_validate_json(text) if text else None
 
-    @property
-    def has_forgotten(self) -> bool:
-        """Whether the CLI's session ids were known and have expired."""
-        return "remembers" in self.state and not self.session_ids
+    def has_lost(self, name: str) -> bool:
+        """Whether the session had a conversation, and has none under this name.
+
+        Its id has expired, or another host or CLI has it.
+        """
+        return "remembers" in self.state and name not in self.session_ids
 
     @property
     def parked_agent(self) -> dict[str, Any] | None:
