@@ -90,7 +90,7 @@ class Chaos:
                 if self.random.random() < 0.33:
                     again = await self._append(f"m{number}", person)
                     assert again.entry_id == accepted.entry_id
-            await asyncio.sleep(self.random.random() * 0.06)
+            await asyncio.sleep(self.random.random() * 0.15)
 
     async def _append(self, text: str, person: str) -> Accepted:
         return await self.stack.append(text, id=text, from_=person)

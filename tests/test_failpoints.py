@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator
@@ -184,3 +186,27 @@ async def test_a_worker_that_freezes_past_its_lease_at(lab: Lab, step: str, side
 
     await eventually(lambda: not is_alive(horse))
     await lab.see_the_promise_held(first, second)
+
+
+@pytest.mark.parametrize("what_happens", [lose, kill], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("step", "side"), [("append", "before"), ("append", "after"), ("hint", "before")]
+)
+async def test_an_adapter_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
+    """It dies, or loses its connection; the platform sends the message again."""
+    word = uuid.uuid4().hex
+    argv = [str(Path(sys.executable).with_name("remoteclaw")), "send", f"first{word}"]
+    argv += ["--from", word, "--message-id", word, "--wait", "30"]
+    failpoint = lab.proxy.arm(step, side)
+    sending = subprocess.Popen(argv, env=lab.stack.env(), stdout=subprocess.DEVNULL)
+    await failpoint.wait()
+
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    again = await asyncio.create_subprocess_exec(
+        *argv, env=lab.stack.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    output, _ = await again.communicate()
+    assert f"first{word} ends" in output.decode()
+    assert lab.asked(f"first{word}") == 1
+    await eventually(lambda: sending.poll() is not None)

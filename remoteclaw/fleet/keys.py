@@ -45,6 +45,11 @@ def rq_queue(queue: str) -> str:
     return f"rq:queue:{queue}"
 
 
+def rq_commands(worker_name: str) -> str:
+    """Channel: RQ's own, on which a worker takes commands."""
+    return f"rq:pubsub:{worker_name}"
+
+
 def competing(lane: Lane, host: str) -> list[str]:
     """Return the lists whose hints are as urgent as a lane's, or more, for workers of a host."""
     lanes = LANES[: LANES.index(lane) + 1]

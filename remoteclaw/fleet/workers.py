@@ -38,7 +38,7 @@ class WorkerView:
     """started, idle, busy or suspended."""
     queues: tuple[str, ...]
     is_ours: bool
-    """Whether it lives and was started with our settings; RQ lists dead ones for minutes, too."""
+    """Whether it was started with our settings."""
 
 
 def announce(url: str, queues: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ class Workers:
         self._scripts = scripts
 
     async def list(self) -> list[WorkerView]:
-        """Return the workers of our queues that RQ lists."""
+        """Return the workers of our queues that live; RQ lists dead ones for an hour, too."""
         client = self._scripts.client
         deadline = boottime() + LOOK_S
         names = await self._scripts.call(
@@ -89,17 +89,24 @@ class Workers:
                 continue
             pid, host = int(fields.get("pid") or 0), fields.get("hostname", "")
             look = functools.partial(client.exists, keys.worker(host, pid))
-            found.append(
-                WorkerView(
-                    name=name.decode().removeprefix("rq:worker:"),
-                    pid=pid,
-                    host=host,
-                    state=fields.get("state", ""),
-                    queues=queues,
-                    is_ours=bool(await self._scripts.call(look, deadline=deadline)),
-                )
+            view = WorkerView(
+                name=name.decode().removeprefix("rq:worker:"),
+                pid=pid,
+                host=host,
+                state=fields.get("state", ""),
+                queues=queues,
+                is_ours=bool(await self._scripts.call(look, deadline=deadline)),
             )
+            if view.is_ours or await self._listens(view.name, deadline):
+                found.append(view)
         return found
+
+    async def _listens(self, name: str, deadline: float) -> bool:
+        """Whether a worker lives: each listens for RQ's commands."""
+        client = self._scripts.client
+        look = functools.partial(client.pubsub_numsub, keys.rq_commands(name))
+        ((_, count),) = await self._scripts.call(look, deadline=deadline)
+        return bool(count)
 
     async def waiting(self) -> int:
         """Return how many hints no worker has taken yet."""
@@ -118,7 +125,7 @@ class Workers:
 
         They would run any job, and none of ours.
         A worker is asked to end only if it was a stranger at the look before as well (`known`), by
-        RQ's own command; one that is dead doesn't mind.
+        RQ's own command.
         """
         strangers = frozenset(view.name for view in await self.list() if not view.is_ours)
         for name in strangers & known:
@@ -127,9 +134,8 @@ class Workers:
                 "it is asked to end",
                 name,
             )
-            channel = f"rq:pubsub:{name}"
             tell = functools.partial(
-                self._scripts.client.publish, channel, '{"command": "shutdown"}'
+                self._scripts.client.publish, keys.rq_commands(name), '{"command": "shutdown"}'
             )
             await self._scripts.call(tell, deadline=boottime() + LOOK_S)
         return strangers

@@ -17,6 +17,7 @@ from pathlib import Path
 from remoteclaw.config import Home
 from remoteclaw.fleet.inbound import Accepted
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
+from tests.bench.load import Figure, bench_load
 from tests.support.agents import ClaudeCli, ModelServerProcess, find_claude
 from tests.support.stack import Stack, message
 
@@ -163,13 +164,14 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-async def run(rounds: int) -> list[Row]:
+async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
     with contextlib.ExitStack() as exits:
         directory = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="rc-")))
         os.environ["REMOTECLAW_HOME"] = str(directory / "home")
         os.environ["HOME"] = str(directory)
         stack = Stack(Home.default().create())
         await stack.start()
+        claude = None
         try:
             rows = await bench_streams(stack, rounds)
             if program := find_claude():
@@ -178,9 +180,10 @@ async def run(rounds: int) -> list[Row]:
                 rows += await bench_claude(stack, claude, directory, rounds)
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
+            figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
         finally:
             await stack.stop()
-    return rows
+    return rows, figures
 
 
 def main() -> None:
@@ -188,11 +191,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="also write the numbers to this file")
     parser.add_argument("--rounds", type=int, default=30, help="measurements of each kind")
+    parser.add_argument("--sessions", type=int, default=10_000, help="0 leaves the load out")
     arguments = parser.parse_args()
-    rows = asyncio.run(run(arguments.rounds))
-    sys.stdout.write(table(rows) + "\n")
+    rows, figures = asyncio.run(run(arguments.rounds, sessions=arguments.sessions))
+    sys.stdout.write(table(rows) + "\n\n")
+    for figure in figures:
+        sys.stdout.write(f"{figure.name:44} {figure.value:>12,.1f} {figure.unit:9} {figure.goal}\n")
     if arguments.json:
-        arguments.json.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
+        everything = [row.as_json() for row in rows] + [figure.as_json() for figure in figures]
+        arguments.json.write_text(json.dumps(everything, indent=2) + "\n")
 
 
 main()

@@ -126,7 +126,11 @@ class Stack:
 
     def env(self, **more: str) -> dict[str, str]:
         """Return the environment of what the test starts."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
+        kept = {
+            name: os.environ[name]
+            for name in ("PATH", "HOME", "LANG", "PYTHONPATH")
+            if name in os.environ
+        }
         ours = {
             "REMOTECLAW_HOME": str(self.home.path),
             "REMOTECLAW_LIFELINE": str(self.lifeline),

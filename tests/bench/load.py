@@ -1,0 +1,214 @@
+"""What many sessions cost each other: counted and timed on a fleet of real workers."""
+
+import asyncio
+import os
+import signal
+import statistics
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from remoteclaw.fleet.inbound import Accepted
+from tests.bench.floors import ECHO_AGENT
+from tests.support.agents import ClaudeCli
+from tests.support.bridges import script
+from tests.support.processes import children
+from tests.support.stack import Stack
+
+__all__ = ["Figure", "bench_load"]
+
+#: How many calls to Redis are on their way at once.
+AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number with its goal."""
+
+    name: str
+    value: float
+    unit: str
+    goal: str
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for a file."""
+        return {"name": self.name, "value": round(self.value, 3), "unit": self.unit} | {
+            "goal": self.goal
+        }
+
+
+async def bench_load(stack: Stack, claude: ClaudeCli | None, *, sessions: int) -> list[Figure]:
+    """Measure everything that needs many sessions."""
+    return [
+        *await many_sessions(stack, sessions),
+        *await one_busy_session(stack),
+        *await a_crowd(stack, claude),
+        await recovery(stack),
+    ]
+
+
+async def workers(stack: Stack, count: int, agent: dict[str, Any], **options: Any) -> None:
+    """Replace the workers by others with this configuration."""
+    for old in stack.workers:
+        old.kill()
+        old.wait()
+    stack.workers.clear()
+    await stack.fleet.scripts.client.flushall()
+    stack.configure(agent, **options)
+    await stack.fleet.aclose()
+    stack.reopen()
+    for _ in range(count):
+        await stack.start_worker()
+
+
+async def in_parallel(stack: Stack, senders: Sequence[str], work: Any) -> float:
+    """Do something for each sender, some at once; return how long all of it took, in seconds."""
+    queue = iter(senders)
+    started = time.perf_counter()
+
+    async def lane() -> None:
+        for sender in queue:
+            await work(sender)
+
+    await asyncio.gather(*(lane() for _ in range(AT_ONCE)))
+    return time.perf_counter() - started
+
+
+async def many_sessions(stack: Stack, count: int) -> list[Figure]:
+    """One message to each of many sessions, with an agent that costs nothing: none at all."""
+    client: Any = stack.fleet.scripts.client
+    await client.flushall()
+    empty = (await client.info("memory"))["used_memory"]
+    senders = [f"person-{number}" for number in range(count)]
+    accepted: list[Accepted] = []
+
+    async def append(sender: str) -> None:
+        accepted.append(await stack.append("hello", from_=sender))
+
+    async def serve(sender: str) -> None:
+        each = accepted[int(sender.partition("-")[2])]
+        lease = await stack.fleet.leases.acquire(each.session.sid, worker="bench", host="here")
+        assert lease is not None
+        await lease.begin([each.entry_id])
+        await lease.finish("done", reply=[{"text": "ok"}])
+        assert await lease.close()
+
+    appending = await in_parallel(stack, senders, append)
+    serving = await in_parallel(stack, senders, serve)
+    lost = 0
+    for each in accepted:
+        outcome = await stack.fleet.outcomes.read(each.session.sid, each.entry_id)
+        lost += outcome is None or outcome.status != "done"
+    await client.delete("rq:queue:agents")
+    async for key in client.scan_iter(match="rq:job:*", count=1000):
+        await client.delete(key)
+    kept = (await client.info("memory"))["used_memory"] - empty
+    async for key in client.scan_iter(match="rc:[os][ce]*", count=1000):  # outcomes, seen
+        await client.delete(key)
+    idle = (await client.info("memory"))["used_memory"] - empty
+    scale = 100_000 / count / 1e6
+    return [
+        Figure(f"{count:,} sessions: accepted", count / appending, "msg/s", "≥ 20,000"),
+        Figure(f"{count:,} sessions: turns without an agent", count / serving, "turns/s", ""),
+        Figure(f"{count:,} sessions: lost", lost, "messages", "0"),
+        Figure("100,000 idle sessions (scaled)", idle * scale, "MB", "≤ 60"),
+        Figure("… with a week's outcome of each", kept * scale, "MB", ""),
+    ]
+
+
+async def latencies(stack: Stack, senders: Sequence[str]) -> list[float]:
+    """Have each of some people answered, one after another; return how long each waited."""
+    found = []
+    for sender in senders:
+        started = time.perf_counter()
+        await stack.outcome(await stack.append("hello", from_=sender))
+        found.append(time.perf_counter() - started)
+    return found
+
+
+async def one_busy_session(stack: Stack) -> list[Figure]:
+    """A thousand messages to one session beside a hundred people with one each."""
+    agent = {"runtime": "demo", "command": list(ECHO_AGENT), "warm_s": 0}
+    await workers(stack, 2, agent)
+    people = [uuid.uuid4().hex for _ in range(100)]
+    alone = await latencies(stack, people)
+    client: Any = stack.fleet.scripts.client
+    before = int(
+        await client.xlen("rc:wake") and (await client.xinfo_stream("rc:wake"))["entries-added"]
+    )
+    flood = [await stack.append(f"m{number}", from_="flooder") for number in range(1000)]
+    beside = await latencies(stack, [uuid.uuid4().hex for _ in range(100)])
+    outcomes = [await stack.outcome(each, within_s=300) for each in flood]
+    order = [
+        step.at_ms for outcome in outcomes for step in outcome.steps if step.name == "finished"
+    ]
+    hints = int((await client.xinfo_stream("rc:wake"))["entries-added"]) - before
+    return [
+        Figure("1,000 to one session: out of order", float(order != sorted(order)), "", "0"),
+        Figure("… hints, the 100 others' included", hints, "jobs", "few"),
+        Figure("… the others' p95, unloaded = 1", p95(beside) / p95(alone), "×", "< 2"),
+    ]
+
+
+async def a_crowd(stack: Stack, claude: ClaudeCli | None) -> list[Figure]:
+    """20 sessions with 3 messages each at once; and 8 people who chat, on 4 workers."""
+    agent = claude.config() if claude else {"runtime": "demo", "command": list(ECHO_AGENT)}
+    name = "real claude" if claude else "echo agent"
+    text = "SAY:x" if claude else "x"
+    queue = {"mode": "followup", "debounce_ms": 0, "cap": 0}
+    await workers(stack, 4, agent, queue=queue, max_agents=30)
+    started = time.perf_counter()
+    accepted = [
+        await stack.append(text, from_=f"person-{person}") for _ in range(3) for person in range(20)
+    ]
+    outcomes = [await stack.outcome(each, within_s=120) for each in accepted]
+    seconds = time.perf_counter() - started
+    answered = sum(outcome.status == "done" for outcome in outcomes)
+    await workers(stack, 4, agent, queue=queue)
+    warm = total = 0
+    for turn in range(5):
+        chats = [await stack.append(text, from_=f"person-{person}") for person in range(8)]
+        for chat in chats:
+            await stack.outcome(chat)
+            if turn:
+                warm += (await stack.reached(chat, "spawned")).startswith("warm")
+                total += 1
+    return [
+        Figure(f"20 × 3 at once, {name}: answered", answered, "of 60", "60"),
+        Figure(f"20 × 3 at once, {name}", seconds, "s", "≤ 15"),
+        Figure("8 people on 4 workers: agent found warm", 100 * warm / total, "%", "≥ 95"),
+    ]
+
+
+async def recovery(stack: Stack) -> Figure:
+    """A worker is killed in mid-turn: how long after that is its turn begun again?"""
+    lease_s = 5
+    directory = stack.home.path
+    body = "while True:\n    turn(); say(type='text', text='x'); time.sleep(1000)"
+    agent = {"runtime": "demo", "command": list(script(directory, body))}
+    await workers(stack, 2, agent, lease_s=lease_s)
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    accepted = await stack.append("hello")
+    await stack.reached(accepted, "output")
+    busy = next(worker for worker in stack.workers if children(worker.pid))
+    started = time.perf_counter()
+    os.kill(busy.pid, signal.SIGKILL)
+
+    async def again() -> float:
+        while True:
+            outcome = await stack.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+            assert outcome is not None
+            if any(step.name == "begun" and step.attempt == 2 for step in outcome.steps):
+                return time.perf_counter() - started
+            await asyncio.sleep(0.02)
+
+    seconds = await again()
+    sweeping.cancel()
+    return Figure(f"worker killed, lease {lease_s} s: running again", seconds, "s", "≤ lease + 5")
+
+
+def p95(values: Sequence[float]) -> float:
+    """Return the 95th percentile."""
+    return statistics.quantiles(values, n=20)[-1]
