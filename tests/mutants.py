@@ -111,8 +111,8 @@ MUTANTS = (
     Mutant(
         "no record of what finish did",
         f"{LUA}/finish.lua",
-        "'finished', turn, 'agent_process'",
-        "'agent_process'",
+        "redis.call('HSET', KEYS[1], 'finished', turn)\n",
+        "",
         f"{LEASE}::test_finish_is_one_step_and_counts_once",
     ),
     Mutant(
@@ -223,7 +223,7 @@ MUTANTS = (
     Mutant(
         "no limit to what is accepted",
         f"{LUA}/append.lua",
-        "if memory_used() > tonumber(ARGV[10]) then return {'full', '', ''} end\n",
+        "if memory_used() > tonumber(ARGV[9]) then return {'full', '', ''} end\n",
         "",
         "tests/fleet/test_fitness.py"
         "::test_a_full_server_refuses_what_is_new_and_finishes_what_is_not",

@@ -75,7 +75,7 @@ class DeadLetters:
             ],
             [
                 *(letter_id, sid, GRACE_MS, keys.outcome_prefix(sid)),
-                *(str(letter.session), letter.session.agent, keys.LANES[0]),
+                *(str(letter.session), keys.LANES[0]),
             ],
             deadline=boottime() + LOOK_S,
         )

@@ -86,7 +86,6 @@ class Inbound:
                 DEDUPE_MS,
                 keys.outcome_prefix(sid),
                 str(session),
-                agent,
                 lane,
                 keys.bell(sid),
                 FULL_AT,

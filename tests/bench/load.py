@@ -78,17 +78,17 @@ async def in_parallel(stack: Stack, senders: Sequence[str], work: Any) -> float:
 
 async def many_sessions(stack: Stack, count: int) -> list[Figure]:
     """One message to each of many sessions, with an agent that costs nothing: none at all."""
+    await workers(stack, 0, {"runtime": "demo"})
     client: Any = stack.fleet.scripts.client
-    await client.flushall()
     empty = (await client.info("memory"))["used_memory"]
     senders = [f"person-{number}" for number in range(count)]
-    accepted: list[Accepted] = []
+    accepted: dict[str, Accepted] = {}
 
     async def append(sender: str) -> None:
-        accepted.append(await stack.append("hello", from_=sender))
+        accepted[sender] = await stack.append("hello", from_=sender)
 
     async def serve(sender: str) -> None:
-        each = accepted[int(sender.partition("-")[2])]
+        each = accepted[sender]
         lease = await stack.fleet.leases.acquire(each.session.sid, worker="bench", host="here")
         assert lease is not None
         await lease.begin([each.entry_id])
@@ -98,7 +98,7 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
     appending = await in_parallel(stack, senders, append)
     serving = await in_parallel(stack, senders, serve)
     lost = 0
-    for each in accepted:
+    for each in accepted.values():
         outcome = await stack.fleet.outcomes.read(each.session.sid, each.entry_id)
         lost += outcome is None or outcome.status != "done"
     await client.delete("rq:queue:agents")

@@ -61,12 +61,12 @@ end
 
 -- Store an entry, note the time, and schedule an idle session.
 -- keys: inbound, state, active, sessions → entry id, queue if a hint is due, else nothing
-local function accept(keys, entry, sid, grace, outcomes, key, agent, lane)
+local function accept(keys, entry, sid, grace, outcomes, key, lane)
   local now = now_ms()
   local id = redis.call('XADD', keys.inbound, '*', 'entry', entry)
   local previous = redis.call('HGET', keys.state, 'last') or ''
   redis.call('HSET', outcomes .. id, 'status', 'accepted', 'accepted', now, 'previous', previous)
-  redis.call('HSET', keys.state, 'last', id, 'key', key, 'agent', agent)
+  redis.call('HSET', keys.state, 'last', id, 'key', key)
   redis.call('PERSIST', keys.state)
   redis.call('PERSIST', keys.inbound)
   redis.call('ZADD', keys.sessions, now, sid)

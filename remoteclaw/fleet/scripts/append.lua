@@ -1,6 +1,6 @@
 -- Accept a message: dedupe, store, note the time, and schedule an idle session, all or nothing.
 -- KEYS inbound, state, seen, active, sessions
--- ARGV sid, entry, grace ms, dedupe ms, outcome prefix, session key, agent, lane, bell,
+-- ARGV sid, entry, grace ms, dedupe ms, outcome prefix, session key, lane, bell,
 --      the part of the server's memory beyond which nothing is accepted
 -- → accepted|duplicate|full, entry id, queue if a hint is due, else nothing
 local seen = redis.call('GET', KEYS[3])
@@ -9,9 +9,9 @@ if seen then
   local scheduled = redis.call('HGET', KEYS[2], 'state') == 'scheduled'
   return {'duplicate', seen, scheduled and queue_of(KEYS[2]) or ''}
 end
-if memory_used() > tonumber(ARGV[10]) then return {'full', '', ''} end
+if memory_used() > tonumber(ARGV[9]) then return {'full', '', ''} end
 local keys = {inbound = KEYS[1], state = KEYS[2], active = KEYS[4], sessions = KEYS[5]}
-local id, queue = accept(keys, ARGV[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8])
+local id, queue = accept(keys, ARGV[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7])
 redis.call('SET', KEYS[3], id, 'PX', ARGV[4])
-if redis.call('HEXISTS', KEYS[2], 'turn') == 1 then redis.call('PUBLISH', ARGV[9], 'entry ' .. id) end
+if redis.call('HEXISTS', KEYS[2], 'turn') == 1 then redis.call('PUBLISH', ARGV[8], 'entry ' .. id) end
 return {'accepted', id, queue}

@@ -49,5 +49,10 @@ for position = 14, #ARGV do
   end
 end
 forget_turn(KEYS[1])
-redis.call('HSET', KEYS[1], 'finished', turn, 'agent_process', ARGV[10])
+redis.call('HSET', KEYS[1], 'finished', turn)
+if ARGV[10] == '' then
+  redis.call('HDEL', KEYS[1], 'agent_process')
+else
+  redis.call('HSET', KEYS[1], 'agent_process', ARGV[10])
+end
 return {redis.call('XLEN', KEYS[2]), waiting, now}
