@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -401,6 +402,46 @@ async def test_the_sweeper_waits_longer_each_time(fleet: Fleet) -> None:
         found.append(await fleet.sweeper.sweep())
 
     assert found == [1, 1, 0, 1]
+
+
+async def test_a_lost_hint_is_repeated_though_the_queue_is_never_empty(fleet: Fleet) -> None:
+    """Not soon, or a long queue would swell; but others must not keep it waiting for good."""
+    await append(fleet, from_="alice")
+    await fleet.scripts.client.delete("rq:queue:agents")
+    await append(fleet, from_="bob")
+
+    looks = 0
+    while not await fleet.sweeper.sweep():
+        await let_pass(fleet, 61_000)
+        looks += 1
+
+    assert 3 < looks < 10
+
+
+async def test_a_sweeper_that_stood_still_lets_owners_renew_first(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A laptop that slept finds every lease over, those of its own workers as well."""
+    monkeypatch.setattr("remoteclaw.fleet.sweep.INTERVAL_S", 0.02)
+    monkeypatch.setattr("remoteclaw.fleet.sweep.STALLED_S", -1)  # it stands still all the time
+    accepted = await append(fleet)
+    await acquire(fleet, accepted)
+    waiting = await append(fleet, from_="bob")
+    await fleet.scripts.client.delete("rq:queue:agents")
+    await let_pass(fleet, 60_000)
+
+    sweeping = asyncio.create_task(fleet.sweeper.run())
+    await eventually(lambda: hints(fleet))
+    for _ in range(10):
+        await let_pass(fleet, 100_000)
+        await asyncio.sleep(0.03)
+    sweeping.cancel()
+
+    client: Any = fleet.scripts.client
+    hinted = set()
+    for job in await client.lrange("rq:queue:agents", 0, -1):
+        hinted.add(await client.hget(b"rq:job:" + job, "description"))
+    assert hinted == {str(waiting.session).encode()}
 
 
 async def test_two_sweepers_hint_once(fleet: Fleet) -> None:
