@@ -102,5 +102,5 @@ def test_what_clis_say_gets_its_category(
 def test_each_category_has_a_sentence_for_the_person(category: ErrorCategory) -> None:
     words = sentence(category, agent="main", reference="8f3a2b1c-1-0")
 
-    assert words.endswith(".") or words.endswith("(8f3a2b1c-1-0)")
+    assert words.endswith((".", ".)", "(8f3a2b1c-1-0)"))
     assert "{" not in words
