@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -44,6 +45,14 @@ MAX_TEXT_BYTES = 512 * 1024
 
 #: The longest id that is accepted, in characters: platforms stay below 256.
 MAX_ID_CHARS = 512
+
+#: The longest name of a person that is kept, in characters, and of a time zone: the longest real
+#: one has 32.
+MAX_NAME_CHARS, MAX_ZONE_CHARS = 512, 64
+
+#: The latest time that is believed, in milliseconds since 1970: the year 3000. JSON readers, Redis
+#: and Python's dates each have a limit of their own far behind it.
+MAX_TIMESTAMP_MS = 32_503_680_000_000
 
 
 # ---------------------------------------------------------------------------------------------
@@ -100,6 +109,33 @@ class ChannelMessage(BaseModel):
             if unicodedata.category(character) in ("Cc", "Cs"):
                 raise ValueError(f"contains U+{ord(character):04X}, which no id may contain")
         return value
+
+    # What only adorns a message must not cost it: a name, a zone or a time that is nonsense is
+    # mended or dropped.
+
+    @field_validator("user_name", mode="before")
+    @classmethod
+    def _mend_name(cls, value: Any) -> str | None:
+        if not isinstance(value, str):
+            return None
+        value = value[:MAX_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
+        kept = (c for c in value if unicodedata.category(c) != "Cc")
+        return "".join(kept).strip() or None
+
+    @field_validator("timezone", mode="before")
+    @classmethod
+    def _mend_zone(cls, value: Any) -> str | None:
+        if not isinstance(value, str) or not 0 < len(value) <= MAX_ZONE_CHARS:
+            return None
+        try:
+            return ZoneInfo(value).key
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
+            return None
+
+    @field_validator("timestamp")
+    @classmethod
+    def _mend_time(cls, value: int) -> int:
+        return min(max(value, 0), MAX_TIMESTAMP_MS)
 
     @field_validator("text", mode="before")
     @classmethod
@@ -306,6 +342,8 @@ class ErrorEvent:
 
     category: ErrorCategory
     detail: str
+    ends_agent: bool = False
+    """Whether the process can't be trusted with another turn: whoever drives it has to end it."""
 
 
 @dataclass(frozen=True, slots=True)

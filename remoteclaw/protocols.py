@@ -77,7 +77,10 @@ class AgentPipes(Protocol):
     """A running CLI, as a stream of lines each way."""
 
     async def read(self) -> bytes | None:
-        """Return the next line that the CLI printed, without its end; None when it has ended."""
+        """Return the next line that the CLI printed, without its end; None when it has ended.
+
+        An empty one stands for a line that was too long.
+        """
 
     async def write(self, line: bytes) -> None:
         """Send one line; a CLI that has ended is noticed by `read()`, not here."""
@@ -87,7 +90,7 @@ class AgentPipes(Protocol):
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything that arrived was read, to the end of a line."""
+        """Whether every line that began was read and sent to its end."""
 
     def last_errors(self) -> str:
         """Return the end of what the CLI printed on standard error, for logs."""

@@ -116,6 +116,24 @@ async def test_a_message_is_never_an_option_or_a_command(agent: Stack, text: str
     assert (await agent.ask(text)).endswith(text)
 
 
+@pytest.mark.parametrize("mention", ["@{}", '@"{}"', "look\u3002@{}", "@{}#L1-2"])
+async def test_a_message_reads_no_file(stack: Stack, claude: ClaudeCli, mention: str) -> None:
+    """Claude puts a file in the place of what somebody typed with an @, whoever may read it."""
+    secret = stack.home.path / "secret.txt"
+    secret.write_text("TOP-SECRET-4711")
+    stack.configure(claude.config(permissions="deny"))
+    await stack.start_worker()
+    text = f"RECALL {mention.format(secret)} please"
+
+    await stack.ask(text, user_name=f"@{secret}")
+
+    asked = claude.model.bodies()
+    assert (
+        json.dumps(text, ensure_ascii=False)[1:-1] in asked
+    )  # the words themselves arrive as they are
+    assert "TOP-SECRET" not in asked
+
+
 async def test_a_prompt_of_200_kb(agent: Stack) -> None:
     reply = await agent.ask("x" * 200_000 + " LEN")
 
@@ -136,9 +154,24 @@ async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: 
 
     assert "echo: ping" in said(await stack.outcome(accepted))
     assert await stack.reached(accepted, "tool") == "mcp__probe__echo"
-    token = await stack.ask('TOOL:probe__variable:{"name":"TOKEN"}')
-    assert "only the server's" in token
+    again = await stack.append('TOOL:probe__variable:{"name":"TOKEN"}')
+    assert "only the server's" in said(await stack.outcome(again))
+    assert (await stack.reached(again, "spawned")).startswith("warm")
     assert "only the server's" not in command_lines(stack)
+
+
+async def test_the_users_own_mcp_servers_stay(stack: Stack, claude: ClaudeCli) -> None:
+    theirs = {
+        "command": sys.executable,
+        "args": ["-m", "tests.support.mcp_server"],
+        "env": {"PYTHONPATH": str(ROOT)},
+    }
+    file = Path(os.environ["HOME"]) / ".claude.json"
+    file.write_text(json.dumps({"mcpServers": {"theirs": theirs}}))
+    stack.configure(claude.config())
+    await stack.start_worker()
+
+    assert "mcp__theirs__echo" in await stack.ask("TOOLS")
 
 
 def command_lines(stack: Stack) -> str:
@@ -175,6 +208,100 @@ async def test_with_permission_it_is_done(stack: Stack, claude: ClaudeCli) -> No
     await stack.ask(f"TOOL:Bash:{call}")
 
     assert target.exists()
+
+
+@pytest.mark.parametrize("permissions", ["deny", "auto"])
+async def test_a_workspace_says_nothing_about_its_agent(
+    stack: Stack, claude: ClaudeCli, permissions: str
+) -> None:
+    """Who can write a file there could otherwise run what they like, whatever the agent may do."""
+    workspace, user = stack.home.path / "theirs", Path(os.environ["HOME"])
+
+    def settings(mark: Path) -> str:
+        hook = {"hooks": [{"type": "command", "command": f"touch {mark}"}]}
+        return json.dumps({"hooks": {"UserPromptSubmit": [hook]}})
+
+    server = {"command": "touch", "args": [str(stack.home.path / "server-ran")]}
+    files = {
+        workspace / ".claude" / "settings.json": settings(stack.home.path / "project-ran"),
+        workspace / ".claude" / "settings.local.json": settings(stack.home.path / "local-ran"),
+        workspace / ".mcp.json": json.dumps({"mcpServers": {"hostile": server}}),
+        workspace / "CLAUDE.md": "PROJECT-MEMORY",
+        user / ".claude" / "settings.json": settings(stack.home.path / "user-ran"),
+        user / ".claude" / "CLAUDE.md": "USER-MEMORY",
+    }
+    for file, content in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    stack.configure(claude.config(permissions=permissions, workspace=str(workspace)))
+    await stack.start_worker()
+
+    await stack.ask("SAY:hi")
+
+    ran = {file.name for file in stack.home.path.glob("*-ran")}
+    assert ran == {"user-ran"}
+    asked = claude.model.bodies().splitlines()[-1]
+    assert "USER-MEMORY" in asked
+    assert "PROJECT-MEMORY" not in asked
+
+
+# -- background tasks -----------------------------------------------------------------------------
+
+
+def background(flag: Path) -> str:
+    """Return what makes claude start a task; when the flag is there, claude speaks of it."""
+    call = {
+        "command": f"until [ -e {flag} ]; do sleep 0.02; done",
+        "run_in_background": True,
+        "description": "wait SLEEP:0.5 SAY:unasked",
+    }
+    return f"TOOL:Bash:{json.dumps(call)}"
+
+
+async def test_what_it_says_unasked_is_nobodys_answer(stack: Stack, claude: ClaudeCli) -> None:
+    """When a task ends, claude takes a turn of its own, with a result like any other."""
+    stack.configure(claude.config(permissions="auto"), linger_s=20)
+    await stack.start_worker()
+    flag = stack.home.path / "flag"
+    await stack.ask(background(flag))
+
+    flag.touch()
+    await eventually(lambda: "<task-notification>" in claude.model.requests()[-1]["last"])
+    accepted = [await stack.append(f"SAY:answer {number}") for number in (1, 2, 3)]
+
+    answers = [said(await stack.outcome(one)) for one in accepted]
+    assert answers == ["answer 1", "answer 2", "answer 3"]
+    assert (await stack.reached(accepted[0], "spawned")).startswith("warm")
+
+
+async def test_what_it_said_unasked_between_two_messages_is_nobodys_answer(
+    stack: Stack, claude: ClaudeCli
+) -> None:
+    stack.configure(claude.config(permissions="auto"), linger_s=20)
+    await stack.start_worker()
+    flag = stack.home.path / "flag"
+    first = await stack.append(background(flag))
+    await stack.outcome(first)
+
+    flag.touch()
+    await eventually(lambda: "<task-notification>" in transcripts())
+    await eventually(lambda: transcripts().count("unasked") > 2)
+
+    assert await stack.ask("SAY:answer") == "answer"
+
+
+async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude: ClaudeCli) -> None:
+    """Parked, nobody would hear it, answer its questions, or hold its session's lease."""
+    stack.configure(claude.config(permissions="auto"))
+    await stack.start_worker()
+    first = await stack.append(background(stack.home.path / "never"))
+    await stack.outcome(first)
+    await stack.until_idle(first)
+
+    await eventually(lambda: not marked_processes(stack.home))
+    second = await stack.append("SAY:answer")
+    assert said(await stack.outcome(second)) == "answer"
+    assert (await stack.reached(second, "spawned")).startswith("new")
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -215,6 +342,33 @@ async def test_a_stream_that_breaks_once_is_not_said_twice(agent: Stack) -> None
     text = "this sentence is long enough to be cut in the middle of it, and it is said once"
 
     assert await agent.ask(f"DROP*1 now\nSAY:{text}") == text
+
+
+async def test_a_stream_that_breaks_behind_a_message_repeats_nothing(agent: Stack) -> None:
+    outcome = await agent.outcome(await agent.append("DROP*1 LONG:9000"))
+
+    text = "".join(str(part["text"]) for part in outcome.reply)
+    assert len(outcome.reply) > 2
+    assert text.count("## Section 1\n") == 1
+    assert text.endswith("END-OF-LONG")
+
+
+async def test_a_command_with_half_a_character_in_it_is_decided(
+    stack: Stack, claude: ClaudeCli
+) -> None:
+    stack.configure(claude.config(permissions="deny"))
+    await stack.start_worker()
+
+    assert "not allowed" in await stack.ask('TOOL:Bash:{"command": "touch a\\ud83d"}')
+
+
+async def test_a_message_that_a_hook_of_the_users_refuses_is_answered(agent: Stack) -> None:
+    settings = Path(os.environ["HOME"]) / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    hook = {"hooks": [{"type": "command", "command": "echo not today >&2; exit 2"}]}
+    settings.write_text(json.dumps({"hooks": {"UserPromptSubmit": [hook]}}))
+
+    assert "not today" in await agent.ask("SAY:hi")
 
 
 async def test_a_turn_is_stopped_and_the_next_one_knows_it(agent: Stack) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import shutil
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,7 @@ from remoteclaw.bridge.hooks import (
 )
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
 from remoteclaw.bridge.side_effects import SideEffectsReader
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, sentence
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, RemoteClawError, sentence
 from remoteclaw.messages import (
     AgentDeliveryResult,
     AgentRunResult,
@@ -49,7 +50,8 @@ DEFAULT_CHUNK_LIMIT = 4000
 HOOK_OUTPUT = 64_000
 #: How long an agent may take to stop a turn, in seconds; then its process is ended.
 ABORT_S = 5.0
-#: How often it is told, in seconds: the first time it may not have begun yet.
+#: How often it is told, in seconds: the first time it may not have begun yet, and an agent that
+#: reads nothing can't be told at all.
 INTERRUPT_EVERY_S = 0.5
 
 log = logging.getLogger(__name__)
@@ -72,6 +74,8 @@ class _Run:
     side_effects: SideEffectsReader | None = None
     run: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
+    has_ended: bool = False
+    """Whether the agent said itself that the turn is over."""
     is_ending: bool = False
     """Whether the agent is being ended because it did not stop."""
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
@@ -142,11 +146,7 @@ class ChannelBridge:
         await self._run_before_spawn_hooks(run)
         self._build_system_prompt(run)
         self._prepare_mcp(run)
-        try:
-            agent = await self._start_agent(run)
-            await self._ask_and_deliver(run, agent)
-        except AgentUnavailable as failure:
-            run.error = ErrorEvent(failure.category, str(failure))
+        await self._run_agent(run)
         await self._classify_error(run)
         self._collect_side_effects(run)
         await self._update_session(run)
@@ -158,6 +158,25 @@ class ChannelBridge:
             error=run.error.detail if run.error else None,
             error_category=run.error.category if run.error else None,
         )
+
+    async def _run_agent(self, run: _Run) -> None:
+        """Take steps 5 and 6; an agent that failed in a way that nobody foresaw is ended."""
+        try:
+            if agent := await self._start_unless_stopped(run):
+                await self._ask_and_deliver(run, agent)
+        except AgentUnavailable as failure:
+            run.error = ErrorEvent(failure.category, str(failure))
+        except RemoteClawError:
+            raise  # a lost lease, or no Redis: what the callbacks raise is not about the agent
+        except Exception as error:  # noqa: BLE001 - an agent's output is another program's
+            # Where it happened, and what, but not in which words: they may quote a message.
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            kind = type(error).__name__
+            log.error("turn %s: %s\n%s", run.turn.reference, kind, frames)
+            run.error = ErrorEvent(ErrorCategory.FATAL, f"unforeseen: {kind}", ends_agent=True)
+            await run.delivery.flush()
+        if run.error and run.error.ends_agent:
+            await self._agents.discard()
 
     # -- 1: session lookup ---------------------------------------------------------------------
 
@@ -198,6 +217,26 @@ class ChannelBridge:
             await self._look_up_session(run)
 
     # -- 5: runtime ----------------------------------------------------------------------------
+
+    async def _start_unless_stopped(self, run: _Run) -> AgentProcess | None:
+        """Get an agent; None if the turn was stopped before it was there.
+
+        A new one can take a minute to come, where an MCP server of its own hangs.
+        """
+        starting = asyncio.create_task(self._start_agent(run))
+        stop = asyncio.create_task(run.abort.wait())
+        try:
+            await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            # Whether it is too late for it, or we are being cancelled: half an agent is none.
+            if not starting.done():
+                starting.cancel()
+                await asyncio.wait((starting,))
+        if starting.cancelled():
+            await self._agents.discard()
+            return None
+        return await starting
 
     async def _start_agent(self, run: _Run) -> AgentProcess:
         """Get an agent that fits, warm or new, and remember its conversation before it is asked."""
@@ -242,16 +281,21 @@ class ChannelBridge:
             if not run.is_ending:
                 watch.cancel()
             await asyncio.wait((watch,))
-        run.run, run.error = delivered.run, delivered.error
+        run.run, run.error, run.has_ended = delivered.run, delivered.error, delivered.has_ended
         if not delivered.has_ended and run.error is None:
-            run.error = ErrorEvent(ErrorCategory.FATAL, "the agent's output ended without a result")
+            why = "the agent's output ended without a result"
+            run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
 
     async def _stop_when_asked(self, run: _Run, agent: AgentProcess) -> None:
         """Interrupt the agent once the turn is to stop, and end it if it does not."""
         await run.abort.wait()
-        for _ in range(round(ABORT_S / INTERRUPT_EVERY_S)):
-            await agent.interrupt()
-            await asyncio.sleep(INTERRUPT_EVERY_S)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ABORT_S):
+                while True:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(INTERRUPT_EVERY_S):
+                            await agent.interrupt()
+                    await asyncio.sleep(INTERRUPT_EVERY_S)
         log.warning("the agent did not stop within %d s and is ended", ABORT_S)
         run.is_ending = True
         await self._agents.discard()
@@ -260,7 +304,9 @@ class ChannelBridge:
 
     async def _classify_error(self, run: _Run) -> None:
         """Give a failure its category on the result, and the person a sentence about it."""
-        if run.abort.is_set():
+        # An answer that was complete when the stop came is an answer.
+        is_complete = run.has_ended and not run.run.aborted and run.error is None
+        if run.abort.is_set() and not is_complete:
             run.error = ErrorEvent(ErrorCategory.ABORTED, "stopped by request")
             run.run = replace(run.run, aborted=True)
         if run.error is None:

@@ -8,7 +8,7 @@ characters alone.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
 from remoteclaw.messages import (
@@ -36,9 +36,11 @@ SMALLEST_LIMIT = 80
 LOOKAHEAD = 6
 #: How much is taken from one delta at a time, in characters, so that cutting stays linear.
 BITE = 16 * 1024
+#: What stands before an answer that begins anew although a part of it was delivered.
+ANEW = "(That broke off. Once more, from the beginning:)\n\n"
 
 _FENCE_START = re.compile(r" {0,3}(```|~~~)")
-_FENCE = re.compile(r"^ {0,3}(`{3,11}|~{3,11})(.*)$")
+_FENCE = re.compile(r"^ {0,3}(`{3,11}|~{3,11})(.*)$", re.MULTILINE)
 
 
 class Chunker:
@@ -51,6 +53,12 @@ class Chunker:
         self._buffer = ""
         self._fence = ""
         """The line that opened the fence in which the buffer begins; empty outside of fences."""
+        self._gone: list[str] = []
+        """What was fed and is no longer in the buffer."""
+        self._withdrawn = ""
+        """What was withdrawn when it was in complete chunks already."""
+        self._repeated = 0
+        """How much of that has been said again."""
 
     @property
     def pending(self) -> str:
@@ -59,25 +67,53 @@ class Chunker:
 
     def feed(self, text: str) -> list[str]:
         """Take more text; return the chunks that are complete by now."""
+        if self._withdrawn:
+            text = self._without_repetition(text)
         chunks = []
         for start in range(0, len(text), BITE):
             self._buffer += text[start : start + BITE]
-            if not self._fence:
-                self._buffer = self._buffer.lstrip("\n")
+            self._strip_newlines()
             while len(self._buffer) > self._room:
                 if chunk := self._cut():
                     chunks.append(chunk)
         return chunks
 
     def withdraw(self, characters: int) -> None:
-        """Take back the end of what was fed, as far as it isn't in a complete chunk."""
-        self._buffer = self._buffer[: max(0, len(self._buffer) - characters)]
+        """Take back the end of what was fed.
+
+        What is in complete chunks by then was read by people. If the text that follows begins with
+        it, as a repetition does, it is not said twice; otherwise it is a new answer and says so.
+        """
+        if not self._withdrawn:
+            rest = len(self._buffer) - characters
+            self._buffer = self._buffer[: max(0, rest)]
+        else:
+            rest = self._repeated - characters
+            self._repeated = max(0, rest)
+        if rest < 0:
+            gone = "".join(self._gone)
+            self._gone = [gone[:rest]]
+            self._withdrawn = gone[rest:] + self._withdrawn
 
     def finish(self) -> str:
         """Return the last chunk; empty if there is nothing more to say."""
         rest, self._buffer = self._buffer, ""
         fence, self._fence = self._fence, ""
         return self._complete(fence, rest)
+
+    def _without_repetition(self, text: str) -> str:
+        """Return what of a text is not delivered yet, while it may repeat what was withdrawn."""
+        expected = self._withdrawn[self._repeated : self._repeated + len(text)]
+        withdrawn, repeated = self._withdrawn, self._repeated
+        if text.startswith(expected):
+            self._repeated += len(expected)
+            if self._repeated == len(withdrawn):
+                self._gone.append(withdrawn)
+                self._withdrawn, self._repeated = "", 0
+            return text[len(expected) :]
+        self._withdrawn, self._repeated, self._fence = "", 0, ""
+        # Blank lines before a text are in no chunk.
+        return (ANEW if withdrawn.strip() else "") + withdrawn[:repeated] + text
 
     @property
     def _reopened(self) -> str:
@@ -90,11 +126,20 @@ class Chunker:
     def _cut(self) -> str:
         """Take one chunk off the buffer, which is longer than there is room."""
         position, skip = self._best_cut(self._buffer[: self._room - LOOKAHEAD])
-        piece, self._buffer = self._buffer[:position], self._buffer[position + skip :]
+        piece = self._buffer[:position]
+        self._drop(position + skip)
         opened, self._fence = self._fence, self._shortened(_open_fence(piece, self._fence))
-        if not self._fence:
-            self._buffer = self._buffer.lstrip("\n")
+        self._strip_newlines()
         return self._complete(opened, piece)
+
+    def _strip_newlines(self) -> None:
+        """Drop the blank lines that the buffer begins with; in a fence they are a part of it."""
+        if not self._fence and self._buffer.startswith("\n"):
+            self._drop(len(self._buffer) - len(self._buffer.lstrip("\n")))
+
+    def _drop(self, size: int) -> None:
+        self._gone.append(self._buffer[:size])
+        self._buffer = self._buffer[size:]
 
     def _best_cut(self, window: str) -> tuple[int, int]:
         """Return where to cut and how many characters to drop there.
@@ -103,10 +148,11 @@ class Chunker:
         second, the length third.
         """
         half = len(window) // 2
-        paragraph = window.rfind("\n\n", half)
         # A blank line inside a fence is a line like any other.
-        while paragraph > 0 and _open_fence(window[:paragraph], self._fence):
-            paragraph = window.rfind("\n\n", half, paragraph)
+        paragraph = max(
+            (window.rfind("\n\n", max(start, half), end) for start, end in self._outside(window)),
+            default=-1,
+        )
         for position, skip in ((paragraph, 2), (window.rfind("\n", half), 1)):
             if position > 0:
                 return position, skip
@@ -119,6 +165,19 @@ class Chunker:
         while position > 1 and self._would_begin_a_fence(position):
             position -= 1
         return (position, 0) if position > 1 else (len(window), 0)
+
+    def _outside(self, window: str) -> Iterator[tuple[int, int]]:
+        """Return where the parts of the window are that are in no fence."""
+        start = 0
+        opened = self._fence
+        for line in _FENCE.finditer(window):
+            before, opened = opened, _after_fence_line(line, opened)
+            if opened and not before:
+                yield start, line.start()
+            elif before and not opened:
+                start = line.end()
+        if not opened:
+            yield start, len(window)
 
     def _last_space(self, window: str, start: int) -> int:
         """Return the last space behind which a line can be cut; 0 if there is none."""
@@ -157,19 +216,18 @@ def _open_fence(text: str, opened: str) -> str:
     `opened` is the same for the place where it begins. The rules are CommonMark's: a fence closes
     with the same character, at least as often, and nothing behind it.
     """
-    for line in text.split("\n"):
-        match = _FENCE.match(line)
-        if match is None:
-            continue
-        marker, info = match[1], match[2]
-        if not opened:
-            if marker[0] == "~" or "`" not in info:
-                opened = line
-            continue
-        current = _FENCE.match(opened)
-        if current and marker.startswith(current[1]) and not info.strip():
-            opened = ""
+    for line in _FENCE.finditer(text):
+        opened = _after_fence_line(line, opened)
     return opened
+
+
+def _after_fence_line(line: re.Match[str], opened: str) -> str:
+    """Return the line of the fence that is open behind a line that looks like one."""
+    marker, info = line[1], line[2]
+    if not opened:
+        return line[0] if marker[0] == "~" or "`" not in info else ""
+    current = _FENCE.match(opened)
+    return "" if current and marker.startswith(current[1]) and not info.strip() else opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +276,13 @@ class DeliveryAdapter:
                     error = event
                 case DoneEvent(run):
                     has_ended = True
+        await self.flush()
+        return Delivered(tuple(self._payloads), run, error, has_ended)
+
+    async def flush(self) -> None:
+        """Deliver what was said and is in no message yet."""
         if last := self._chunker.finish():
             await self._deliver(last, self._callbacks.on_block_reply)
-        return Delivered(tuple(self._payloads), run, error, has_ended)
 
     async def say(self, payload: ReplyPayload) -> None:
         """Deliver a message that isn't the agent's, behind all that the agent said."""

@@ -1,11 +1,13 @@
 """Claude Code, over its own long-lived protocol: stream-json on standard input and output.
 
 Everything that holds a secret (system prompt, MCP servers) goes over the wire, nothing into argv,
-and no file of the user's is edited.
+and no file of the user's is edited. What a workspace says about claude is not obeyed.
 """
 
 import asyncio
 import logging
+import math
+import re
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from pathlib import Path
@@ -21,16 +23,12 @@ from remoteclaw.messages import (
     DoneEvent,
     ErrorEvent,
     McpServerConfig,
-    NoticeEvent,
     TextEvent,
-    TextResetEvent,
-    ThinkingEvent,
-    ToolResultEvent,
-    ToolUseEvent,
 )
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
+from remoteclaw.runtimes.claude_turn import Activity, Exchange, TurnReading
 from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.pipes import decode
+from remoteclaw.runtimes.wire import count, decode, mapping, text
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
 
@@ -40,6 +38,13 @@ START_S = 60.0
 #: How often claude repeats a failed request to its model, unless the environment says otherwise.
 #: Its own default of 10 keeps a person waiting for three minutes; 4 take about 8 seconds.
 MAX_RETRIES = "4"
+#: How long claude may do nothing after a turn of its own before it takes up our message, in
+#: seconds. It needs milliseconds; a claude that never does would hold its worker for good.
+CLAIM_S = 10.0
+#: What stands behind every message, as a block of text of its own. Claude takes only the last
+#: block for what somebody typed: there `@/any/file` is replaced by the file, whatever the agent is
+#: allowed to read, and `/name` is a command.
+CLOSING = "(End of the message.)"
 
 #: What claude is told when a tool needs a permission that nobody can give.
 _NOBODY_TO_ASK = (
@@ -47,6 +52,10 @@ _NOBODY_TO_ASK = (
     "Say so in your answer, and go on without it."
 )
 _NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
+_UNREADABLE = "claude printed a line that can't be read, or was too long"
+
+#: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
+_SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +77,8 @@ class ClaudeRuntime:
         markers = ("CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID")
         env = inherit(inherited, prefixes=prefixes, without=markers)
         env.setdefault("CLAUDE_CODE_MAX_RETRIES", MAX_RETRIES)
+        # What claude says when a timer of its own goes off, nobody hears: it is offered none.
+        env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
         return env
 
     def launch(self, spec: AgentSpec, *, session_id: str | None) -> Launch:
@@ -75,8 +86,10 @@ class ClaudeRuntime:
         fresh_id = str(uuid.uuid4())
         argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
         argv += ["--input-format", "stream-json", "--output-format", "stream-json"]
-        argv += ["--permission-prompt-tool", "stdio"]
-        argv += ["--resume", session_id] if session_id else ["--session-id", fresh_id]
+        argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
+        # Not the workspace's: its hooks would run whatever the agent may do.
+        argv += ["--setting-sources=user"]
+        argv += [f"--resume={session_id}" if session_id else f"--session-id={fresh_id}"]
         if spec.model:
             argv += ["--model", spec.model]
         if not spec.inherit_mcp:
@@ -118,6 +131,7 @@ class ClaudeProcess:
         self._last_request = 0
         self._cost_so_far = 0.0
         self._is_busy = False
+        self._activity = Activity()
         self.unknown_lines = 0
         """Lines of a kind that this version does not know; they are skipped."""
 
@@ -155,11 +169,13 @@ class ClaudeProcess:
         """Read until a control request is answered; what it says of failed servers is logged."""
         while (line := await self._pipes.read()) is not None:
             message = decode(line)
-            response = message.get("response") or {}
+            if message is None:
+                raise AgentUnavailable(_UNREADABLE, category=ErrorCategory.FATAL)
             if message.get("type") == "result":
                 raise self._refusal(message)
+            response = mapping(message.get("response"))
             if response.get("request_id") == request_id:
-                for name, why in ((response.get("response") or {}).get("errors") or {}).items():
+                for name, why in mapping(mapping(response.get("response")).get("errors")).items():
                     log.warning("claude could not connect MCP server %s: %s", name, why)
                 return
         raise AgentUnavailable(
@@ -170,12 +186,23 @@ class ClaudeProcess:
     @staticmethod
     def _refusal(message: dict[str, Any]) -> AgentUnavailable:
         """Return why claude gave up at once: for a conversation it doesn't know, mostly."""
-        why = "; ".join(message.get("errors") or []) or str(message.get("result"))
+        why = _complaint(message)
         return AgentUnavailable(f"claude did not start: {why}", category=classify_error(why))
 
     def parked_state(self) -> dict[str, Any] | None:
-        """Return what the next driver must know; None in a turn or with something unread."""
-        if self._is_busy or not self._pipes.is_clean:
+        """Return what the next driver must know; None if claude is busy, or will be by itself.
+
+        With nobody to read it, to answer its questions and to hold its session's lease, claude
+        must not take a turn: one whose background task still runs can't be parked.
+        """
+        if self._is_busy:
+            return None
+        for line in self._pipes.take_unread():
+            message = decode(line) or {}
+            if message.get("type") == "control_request":
+                return None
+            self._activity.note(message)
+        if self._activity.may_speak or not self._pipes.is_clean:
             return None
         return {
             "session_id": self._session_id,
@@ -194,92 +221,140 @@ class ClaudeProcess:
     async def turn(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
         """Ask claude; yield what it says, with exactly one `DoneEvent`, last."""
         self._is_busy = True
-        # What claude said since the last turn belongs to nobody: requests are denied, text dropped.
-        for stale in self._pipes.take_unread():
-            await self._deny_if_request(decode(stale))
-        content = [{"type": "text", "text": prompt}]
-        await self._send({"type": "user", "message": {"role": "user", "content": content}})
-        reading = _TurnReading()
-        while (line := await self._pipes.read()) is not None:
+        exchange = await self._ask(prompt)
+        give_up_at: float | None = None
+        while True:
+            # While claude does something it may take its time; only to begin it may not.
+            try:
+                line = await self._read(None if self._activity.is_in_turn else give_up_at)
+            except TimeoutError:
+                yield _unfit("claude answered something else, and never this message")
+                break
+            if line is None:
+                errors = self._pipes.last_errors()
+                yield ErrorEvent(ErrorCategory.DIED, f"claude ended in mid-turn: {errors}")
+                break
             message = decode(line)
-            kind = message.get("type")
-            if kind == "control_request":
-                await self._grant_or_deny(message, reading)
-            elif kind == "result":
-                for event in self._result(message, reading):
+            if message is None:
+                # It may have been a question that claude waits with, or the end of the turn.
+                yield _unfit(_UNREADABLE)
+                break
+            is_unasked = self._activity.is_unasked
+            self._activity.note(message)
+            if message.get("type") == "control_request":
+                await self._grant_or_deny(message, exchange.reading)
+            elif message.get("type") != "result":
+                events = exchange.read(message, is_unasked=is_unasked)
+                if events is None:
+                    self.unknown_lines += 1
+                for event in events or ():
+                    yield event
+            elif exchange.is_answered_by(message, is_unasked=is_unasked):
+                for event in self._result(message, exchange.reading):
                     if isinstance(event, DoneEvent):
                         self._is_busy = False  # the consumer may stop here
                     yield event
                 return
             else:
-                known = reading.read(message)
-                if known is None:
-                    self.unknown_lines += 1
-                for event in known or ():
+                log.info("claude took a turn of its own, and what it said is dropped")
+                give_up_at = asyncio.get_running_loop().time() + CLAIM_S
+                for event in exchange.drop():
                     yield event
-        errors = self._pipes.last_errors()
-        yield ErrorEvent(ErrorCategory.DIED, f"claude ended in mid-turn: {errors}")
-        yield DoneEvent(AgentRunResult(text=reading.text, session_id=self._session_id))
+        yield DoneEvent(AgentRunResult(text=exchange.reading.text, session_id=self._session_id))
+
+    async def _ask(self, prompt: str) -> Exchange:
+        """Send a message, behind everything that claude has said up to now."""
+        # That belongs to nobody: requests are denied, text is dropped.
+        for line in self._pipes.take_unread():
+            message = decode(line) or {}
+            self._activity.note(message)
+            await self._deny_if_request(message)
+        holds_back = self._activity.may_speak or not self._pipes.is_clean
+        self._activity.is_asked()
+        exchange = Exchange(str(uuid.uuid4()), holds_back=holds_back)
+        content = [{"type": "text", "text": part} for part in (prompt, CLOSING)]
+        await self._send(
+            {
+                "type": "user",
+                "uuid": exchange.message_id,
+                "message": {"role": "user", "content": content},
+            }
+        )
+        return exchange
+
+    async def _read(self, until: float | None) -> bytes | None:
+        async with asyncio.timeout_at(until):
+            return await self._pipes.read()
 
     async def interrupt(self) -> None:
         """Stop the running turn; claude answers within milliseconds, also while it runs a tool."""
         if self._is_busy:
             await self._request({"subtype": "interrupt"})
 
-    def _result(self, message: dict[str, Any], reading: "_TurnReading") -> Iterator[AgentEvent]:
+    def _result(self, message: dict[str, Any], reading: TurnReading) -> Iterator[AgentEvent]:
         """Translate the last line of a turn.
 
         `subtype` is "success" for most failures, so `is_error` and `terminal_reason` decide.
         """
-        aborted = str(message.get("terminal_reason", "")).startswith("aborted")
-        text = reading.text
+        aborted = text(message.get("terminal_reason")).startswith("aborted")
+        answer = reading.text
         if message.get("is_error") and not aborted:
-            detail = str(message.get("result") or "; ".join(message.get("errors") or []))
-            status = message.get("api_error_status")
+            detail = _complaint(message)
+            status = count(message.get("api_error_status")) or None
             yield ErrorEvent(classify_error(detail, status=status), detail or "claude failed")
-        elif not text and not aborted and message.get("result"):
-            # A local command's answer comes in the result alone.
-            text = str(message["result"])
-            yield TextEvent(text)
+        elif not answer and not aborted and (answer := text(message.get("result"))):
+            # What claude says without a model comes in the result alone.
+            yield TextEvent(answer)
         # A conversation that claude doesn't know is answered under a new id: not the one to keep.
         if not message.get("errors"):
-            self._session_id = message.get("session_id") or self._session_id
-        usage = message.get("usage") or {}
-        cost = message.get("total_cost_usd")
-        turn_cost = None
-        if isinstance(cost, int | float):
-            turn_cost = max(0.0, cost - self._cost_so_far)  # claude reports the process's total
-            self._cost_so_far = float(cost)
+            self._keep_session_id(text(message.get("session_id")))
+        usage = mapping(message.get("usage"))
         yield DoneEvent(
             AgentRunResult(
-                text=text,
+                text=answer,
                 session_id=self._session_id,
-                duration_ms=int(message.get("duration_ms") or 0),
+                duration_ms=count(message.get("duration_ms")),
                 usage=AgentUsage(
-                    input_tokens=int(usage.get("input_tokens") or 0),
-                    output_tokens=int(usage.get("output_tokens") or 0),
-                    cache_read_tokens=int(usage.get("cache_read_input_tokens") or 0),
-                    cache_write_tokens=int(usage.get("cache_creation_input_tokens") or 0),
+                    input_tokens=count(usage.get("input_tokens")),
+                    output_tokens=count(usage.get("output_tokens")),
+                    cache_read_tokens=count(usage.get("cache_read_input_tokens")),
+                    cache_write_tokens=count(usage.get("cache_creation_input_tokens")),
                 ),
                 aborted=aborted,
-                total_cost_usd=turn_cost,
-                num_turns=message.get("num_turns"),
-                stop_reason=message.get("stop_reason"),
+                total_cost_usd=self._cost_of_turn(message.get("total_cost_usd")),
+                num_turns=count(message.get("num_turns")),
+                stop_reason=text(message.get("stop_reason")) or None,
                 permission_denials=tuple(reading.denied),
             )
         )
 
+    def _keep_session_id(self, session_id: str) -> None:
+        if _SESSION_ID.fullmatch(session_id):
+            self._session_id = session_id
+        elif session_id:
+            log.warning("claude named a conversation in a way that is no id, and is not believed")
+
+    def _cost_of_turn(self, total: Any) -> float | None:
+        """Return what was added to the process's total, which is what claude reports.
+
+        A turn of claude's own, which has no answer that it could stand with, counts to the next.
+        """
+        if not isinstance(total, int | float) or not math.isfinite(total):
+            return None
+        before, self._cost_so_far = self._cost_so_far, float(total)
+        return max(0.0, total - before)
+
     # -- permissions ---------------------------------------------------------------------------
 
-    async def _grant_or_deny(self, message: dict[str, Any], reading: "_TurnReading") -> None:
-        request = message.get("request") or {}
+    async def _grant_or_deny(self, message: dict[str, Any], reading: TurnReading) -> None:
+        request = mapping(message.get("request"))
         if request.get("subtype") != "can_use_tool":
             await self._refuse_request(message)
             return
         if self._permissions == "auto":
-            answer = {"behavior": "allow", "updatedInput": request.get("input") or {}}
+            answer = {"behavior": "allow", "updatedInput": mapping(request.get("input"))}
         else:
-            reading.denied.append(str(request.get("tool_name")))
+            reading.denied.append(text(request.get("tool_name")))
             why = _NOBODY_TO_ASK if self._permissions == "ask" else _NOT_ALLOWED
             answer = {"behavior": "deny", "message": why}
         await self._respond(message, answer)
@@ -287,7 +362,7 @@ class ClaudeProcess:
     async def _deny_if_request(self, message: dict[str, Any]) -> None:
         if message.get("type") != "control_request":
             return
-        if (message.get("request") or {}).get("subtype") == "can_use_tool":
+        if mapping(message.get("request")).get("subtype") == "can_use_tool":
             await self._respond(message, {"behavior": "deny", "message": _NOBODY_TO_ASK})
         else:
             await self._refuse_request(message)
@@ -321,100 +396,16 @@ class ClaudeProcess:
         await self._pipes.write(orjson.dumps(message))
 
 
-class _TurnReading:
-    """What has been read of one turn: claude says everything twice, as deltas and as blocks."""
+def _unfit(why: str) -> ErrorEvent:
+    """Return the end of a claude that can't be believed any more."""
+    return ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
 
-    def __init__(self) -> None:
-        self.text = ""
-        self.denied: list[str] = []
-        self._unconfirmed = ""
-        """Text that came as deltas and whose block has not come yet."""
-        self._break_due = False
-        """Whether a paragraph has to end before more text: another block has begun."""
 
-    def read(self, message: dict[str, Any]) -> list[AgentEvent] | None:
-        """Return what a line means; None for a kind that isn't known."""
-        kind = message.get("type")
-        if message.get("parent_tool_use_id"):
-            return []  # a subagent talks to claude, not to the person
-        if kind == "stream_event":
-            return self._delta(message.get("event") or {})
-        if kind == "assistant":
-            return self._assistant(message)
-        if kind == "user":
-            return self._tool_results(message)
-        if kind == "system":
-            return self._system(message)
-        return [] if kind == "control_response" else None
-
-    def _delta(self, event: dict[str, Any]) -> list[AgentEvent]:
-        delta = event.get("delta") or {}
-        if event.get("type") == "content_block_start":
-            block = event.get("content_block") or {}
-            if block.get("type") == "text" and self.text:
-                self._break_due = True
-        elif delta.get("type") == "text_delta":
-            return self._add(str(delta.get("text") or ""))
-        elif delta.get("type") == "thinking_delta":
-            return [ThinkingEvent(str(delta.get("thinking") or ""))]
-        return []
-
-    def _add(self, text: str) -> list[AgentEvent]:
-        if not text:
-            return []
-        self._unconfirmed += text
-        if self._break_due:
-            self._break_due = False
-            text = "\n\n" + text
-        self.text += text
-        return [TextEvent(text)]
-
-    def _assistant(self, message: dict[str, Any]) -> list[AgentEvent]:
-        if message.get("error") or (message.get("message") or {}).get("model") == "<synthetic>":
-            return []  # an error as if claude had said it; the result reports it as one
-        events: list[AgentEvent] = []
-        for block in (message.get("message") or {}).get("content") or []:
-            if block.get("type") == "text":
-                events += self._confirm(str(block.get("text") or ""))
-            elif block.get("type") == "tool_use":
-                name, tool_id = str(block.get("name")), str(block.get("id"))
-                events.append(ToolUseEvent(name, tool_id, block.get("input") or {}))
-        return events
-
-    def _confirm(self, text: str) -> list[AgentEvent]:
-        """Compare a whole block with its deltas: after a broken stream they differ."""
-        streamed, self._unconfirmed = self._unconfirmed, ""
-        if text.startswith(streamed):
-            if not streamed and self.text:
-                self._break_due = True
-            events = self._add(text[len(streamed) :])
-            self._unconfirmed = ""
-            return events
-        self.text = self.text[: len(self.text) - len(streamed)]
-        reset = TextResetEvent(len(streamed))
-        events = [reset, *self._add(text)]
-        self._unconfirmed = ""
-        return events
-
-    def _tool_results(self, message: dict[str, Any]) -> list[AgentEvent]:
-        content = (message.get("message") or {}).get("content")
-        events: list[AgentEvent] = []
-        for block in content if isinstance(content, list) else []:
-            if block.get("type") == "tool_result":
-                output = block.get("content")
-                if isinstance(output, list):
-                    output = "".join(str(part.get("text", "")) for part in output)
-                is_error = bool(block.get("is_error"))
-                events.append(
-                    ToolResultEvent(str(block.get("tool_use_id")), str(output or ""), is_error)
-                )
-        return events
-
-    def _system(self, message: dict[str, Any]) -> list[AgentEvent]:
-        if message.get("subtype") == "api_retry":
-            delay_s = round(float(message.get("retry_delay_ms") or 0) / 1000)
-            return [NoticeEvent(f"The model is busy; trying again in {delay_s} s.")]
-        return []
+def _complaint(message: dict[str, Any]) -> str:
+    """Return what a result says about a failure."""
+    errors = message.get("errors")
+    several = [text(error) for error in errors] if isinstance(errors, list) else []
+    return text(message.get("result")) or "; ".join(filter(None, several))
 
 
 def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
 from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.pipes import decode
+from remoteclaw.runtimes.wire import decode, mapping, text
 
 __all__ = ["DemoProcess", "DemoRuntime"]
 
@@ -79,35 +79,36 @@ class DemoProcess:
         self._is_busy = True
         self._pipes.take_unread()
         await self._pipes.write(orjson.dumps({"type": "turn", "prompt": prompt}))
-        text = ""
+        said = ""
         while (line := await self._pipes.read()) is not None:
             message = decode(line)
+            if message is None:
+                why = "the agent printed a line that can't be read, or was too long"
+                yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+                yield DoneEvent(AgentRunResult(said, self.session_id))
+                return
+            tool_id = text(message.get("id"))
             match message.get("type"):
                 case "text":
-                    said = str(message.get("text", ""))
-                    text += said
-                    yield TextEvent(said)
+                    said += text(message.get("text"))
+                    yield TextEvent(text(message.get("text")))
                 case "tool_use":
-                    name, number = str(message.get("name")), str(message.get("id"))
-                    yield ToolUseEvent(name, number, _mapping(message.get("input")))
+                    name, arguments = text(message.get("name")), mapping(message.get("input"))
+                    yield ToolUseEvent(name, tool_id, arguments)
                 case "tool_result":
-                    yield ToolResultEvent(str(message.get("id")), str(message.get("output")))
+                    yield ToolResultEvent(tool_id, text(message.get("output")))
                 case "done":
                     self._is_busy = False
-                    if error := str(message.get("error") or ""):
+                    if error := text(message.get("error")):
                         yield ErrorEvent(classify_error(error), error)
                     aborted = bool(message.get("aborted"))
-                    yield DoneEvent(AgentRunResult(text, self.session_id, aborted=aborted))
+                    yield DoneEvent(AgentRunResult(said, self.session_id, aborted=aborted))
                     return
         detail = f"the agent ended in mid-turn: {self._pipes.last_errors()}"
         yield ErrorEvent(ErrorCategory.DIED, detail)
-        yield DoneEvent(AgentRunResult(text, self.session_id))
+        yield DoneEvent(AgentRunResult(said, self.session_id))
 
     async def interrupt(self) -> None:
         """Stop the running turn."""
         if self._is_busy:
             await self._pipes.write(b'{"type": "interrupt"}')
-
-
-def _mapping(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}

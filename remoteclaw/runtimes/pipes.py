@@ -5,30 +5,20 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
-import orjson
-
-__all__ = ["LinePipes", "decode"]
+__all__ = ["LinePipes"]
 
 #: How much is read at once, in bytes.
 READ_BYTES = 256 * 1024
 #: The longest line that is kept, in bytes: claude repeats a whole answer in one line.
-#: A longer one is dropped, counted, and the next one is read.
+#: A longer one is dropped, and an empty one stands in its place.
 LINE_BYTES = 64 * 1024 * 1024
 #: How much may wait to be read before the CLI has to wait too, in bytes.
 QUEUE_BYTES = 8 * 1024 * 1024
+#: What a line takes besides its bytes: without that, a million of short ones would seem small.
+LINE_COST = 64
 #: How much of standard error is kept, in bytes.
 ERROR_BYTES = 16 * 1024
-
-
-def decode(line: bytes) -> dict[str, Any]:
-    """Return a line's object; anything else is an empty one, which every reader skips."""
-    try:
-        message = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return {}
-    return message if isinstance(message, dict) else {}
 
 
 class LinePipes:
@@ -39,14 +29,17 @@ class LinePipes:
         self._loop = asyncio.get_running_loop()
         self._lines: deque[bytes] = deque()
         self._queued = 0
-        self._partial: list[bytes] = []
-        self._partial_size = 0
+        self._partial = bytearray()
+        self._is_too_long = False
+        """Whether the line that is being read is being dropped."""
         self._errors = b""
         self._arrived = asyncio.Event()
         self._is_paused = False
         self.has_ended = False
         """Whether the CLI is gone, or whoever kept it."""
         self._ended = asyncio.Event()
+        self._write_lock = asyncio.Lock()
+        self._unsent = memoryview(b"")
         self._writing: asyncio.Future[None] | None = None
         self.dropped_lines = 0
         """Lines that were longer than anything sensible."""
@@ -60,7 +53,10 @@ class LinePipes:
     # -- reading -------------------------------------------------------------------------------
 
     async def read(self) -> bytes | None:
-        """Return the next line without its end; None when the CLI has ended."""
+        """Return the next line without its end; None when the CLI has ended.
+
+        An empty one stands for a line that was too long.
+        """
         while not self._lines:
             if self.has_ended:
                 return None
@@ -69,15 +65,25 @@ class LinePipes:
         return self._pop()
 
     def take_unread(self) -> list[bytes]:
-        """Return the lines that have arrived and were not read, without waiting."""
-        if not self.has_ended:
-            self._on_output()
-        return [self._pop() for _ in range(len(self._lines))]
+        """Return the lines that have arrived and were not read, without waiting.
+
+        A CLI that prints faster than it is read is not followed for ever.
+        """
+        lines: list[bytes] = []
+        size = 0
+        while True:
+            may_be_more = not self.has_ended and self._on_output()
+            while self._lines:
+                lines.append(self._pop())
+                size += len(lines[-1])
+            if not may_be_more or size > LINE_BYTES:
+                return lines
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything that arrived was read, to the end of a line."""
-        return not self._lines and not self._partial and not self.has_ended
+        """Whether every line that began was read and sent to its end."""
+        is_read = not self._lines and not self._partial and not self._is_too_long
+        return is_read and not self._unsent and not self.has_ended
 
     def last_errors(self) -> str:
         """Return the end of what the CLI printed on standard error."""
@@ -87,49 +93,57 @@ class LinePipes:
 
     def _pop(self) -> bytes:
         line = self._lines.popleft()
-        self._queued -= len(line)
+        self._queued -= len(line) + LINE_COST
         if self._is_paused and self._queued < QUEUE_BYTES // 2 and not self.has_ended:
             self._is_paused = False
             self._loop.add_reader(self._stdout, self._on_output)
         return line
 
-    def _on_output(self) -> None:
+    def _on_output(self) -> bool:
+        """Read what has arrived; return whether more may have."""
         try:
             data = os.read(self._stdout, READ_BYTES)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         if not data:
             self.end()
-            return
+            return False
         self._split(data)
         if self._queued > QUEUE_BYTES and not self._is_paused:
             self._is_paused = True
             self._loop.remove_reader(self._stdout)
+        return True
 
     def _split(self, data: bytes) -> None:
         head, newline, rest = data.partition(b"\n")
-        if self._partial_size + len(head) > LINE_BYTES:
-            self._partial = []  # its size is kept: the rest of the line has to be dropped as well
-        else:
-            self._partial.append(head)
-        self._partial_size += len(head)
+        if len(self._partial) + len(head) > LINE_BYTES:
+            self._partial = bytearray()
+            self._is_too_long = True
+        if not self._is_too_long:
+            self._partial += head
         if not newline:
             return
-        if self._partial_size > LINE_BYTES:
+        if self._is_too_long:
+            self._is_too_long = False
             self.dropped_lines += 1
+            self._push(b"")
         else:
-            self._push(b"".join(self._partial))
+            self._push_unless_blank(bytes(self._partial))
         *lines, last = rest.split(b"\n")
         for line in lines:
-            self._push(line)
-        self._partial, self._partial_size = ([last], len(last)) if last else ([], 0)
+            self._push_unless_blank(line)
+        self._partial = bytearray(last)
         self._arrived.set()
+
+    def _push_unless_blank(self, line: bytes) -> None:
+        if line and not line.isspace():
+            self._push(line)
 
     def _push(self, line: bytes) -> None:
         self._lines.append(line)
-        self._queued += len(line)
+        self._queued += len(line) + LINE_COST
 
     def _on_errors(self) -> None:
         try:
@@ -145,15 +159,26 @@ class LinePipes:
     # -- writing -------------------------------------------------------------------------------
 
     async def write(self, line: bytes) -> None:
-        """Send one line; a CLI that has ended is noticed by `read()`, not here."""
-        data = memoryview(line + b"\n")
-        while data and not self.has_ended:
+        """Send one line; a CLI that has ended is noticed by `read()`, not here.
+
+        A CLI that doesn't read makes its writers wait. One that stops waiting leaves the rest of
+        its line to the next: half a line would spoil the one behind it.
+        """
+        async with self._write_lock:
+            await self._send_rest()
+            self._unsent = memoryview(line + b"\n")
+            await self._send_rest()
+
+    async def _send_rest(self) -> None:
+        while self._unsent and not self.has_ended:
             try:
-                data = data[os.write(self._stdin, data) :]
+                sent = os.write(self._stdin, self._unsent)
             except BlockingIOError:
                 await self._writable()
             except OSError:
                 return
+            else:
+                self._unsent = self._unsent[sent:]
 
     async def _writable(self) -> None:
         descriptor = self._stdin
@@ -173,7 +198,7 @@ class LinePipes:
         await self._ended.wait()
 
     def end(self) -> None:
-        """Let readers see the end: the CLI, or whoever kept it, is gone."""
+        """Let readers and writers see the end: the CLI, or whoever kept it, is gone."""
         if self.has_ended:
             return
         self._on_errors()
@@ -184,6 +209,7 @@ class LinePipes:
         self._wake_writer()
 
     def _wake_writer(self) -> None:
+        # One is enough: the others wait for its lock, and see the end when they get it.
         if self._writing and not self._writing.done():
             self._writing.set_result(None)
 

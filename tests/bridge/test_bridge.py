@@ -10,12 +10,13 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd, BeforeRuntimeSpawn, SpawnOverride
 from remoteclaw.config import Home, HooksConfig
-from remoteclaw.errors import ConfigError, ErrorCategory
+from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
 from remoteclaw.messages import ReplyPayload, SentTarget, ToolResultEvent
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script
 from tests.support.processes import is_alive
 from tests.support.stack import message
+from tests.support.waiting import eventually
 
 
 async def test_a_message_is_answered(home: Home) -> None:
@@ -134,6 +135,83 @@ async def test_an_agent_that_does_not_stop_is_ended(
 
     assert result.error_category is ErrorCategory.ABORTED
     assert not is_alive(int(result.payloads[0].text))
+
+
+async def test_an_agent_that_reads_nothing_is_ended_too(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that fills its pipe waits for ever, and so does the word to stop behind it."""
+    monkeypatch.setattr("remoteclaw.bridge.bridge.ABORT_S", 0.3)
+    monkeypatch.setattr("remoteclaw.bridge.bridge.INTERRUPT_EVERY_S", 0.05)
+    pid_file = directory / "pid"
+    deaf = script(
+        directory, f"open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    )
+    abort = asyncio.Event()
+
+    async with demo_bridge(home, command=deaf) as (bridge, _, _):
+        turn = asyncio.create_task(bridge.handle(message("x" * 400_000), abort=abort))
+        await eventually(lambda: pid_file.exists() and pid_file.read_text())
+        abort.set()
+        async with asyncio.timeout(10):
+            result = await turn
+
+    assert result.error_category is ErrorCategory.ABORTED
+    assert not is_alive(int(pid_file.read_text()))
+
+
+async def test_an_answer_that_is_complete_when_the_stop_comes_is_the_answer(home: Home) -> None:
+    abort = asyncio.Event()
+
+    async def block(_payload: ReplyPayload) -> None:
+        abort.set()
+
+    async with demo_bridge(home) as (bridge, _, _):
+        result = await bridge.handle(message("hello"), BridgeCallbacks(on_block_reply=block), abort)
+
+    assert abort.is_set()
+    assert result.error_category is None
+    assert not result.run.aborted
+    assert [payload.text for payload in result.payloads if "Stopped" in payload.text] == []
+
+
+async def test_what_nobody_foresaw_fails_the_turn_and_ends_the_agent(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def tool(event: ToolResultEvent) -> None:
+        raise RuntimeError(event.output)
+
+    async with demo_bridge(home) as (bridge, keeper, _):
+        result = await bridge.handle(message("hello"), BridgeCallbacks(on_tool_result=tool))
+
+        assert keeper.ready is None
+        assert (await bridge.handle(message("memory"))).error is None
+    assert result.error_category is ErrorCategory.FATAL
+    assert result.payloads[-1].is_error
+    assert "RuntimeError" in caplog.text
+    assert "in tool" in caplog.text
+    assert "an empty directory" not in caplog.text
+
+
+async def test_a_lost_lease_is_not_the_agents_failure(home: Home) -> None:
+    async def phase(_name: str, _detail: str) -> None:
+        raise LeaseLost("somebody else has it")
+
+    async with demo_bridge(home) as (bridge, _, _):
+        with pytest.raises(LeaseLost):
+            await bridge.handle(message("hello"), BridgeCallbacks(on_phase=phase))
+
+
+async def test_an_agent_whose_output_ends_in_the_middle_is_not_asked_again(
+    home: Home, directory: Path
+) -> None:
+    damaged = script(directory, 'turn(); print(\'{"type": "do\', flush=True); print(); turn()')
+
+    async with demo_bridge(home, command=damaged) as (bridge, keeper, _):
+        result = await bridge.handle(message("hello"))
+
+        assert result.error_category is ErrorCategory.FATAL
+        assert keeper.ready is None
 
 
 async def test_a_stop_before_the_agent_is_asked_asks_nothing(home: Home) -> None:

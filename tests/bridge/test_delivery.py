@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.bridge.delivery import SMALLEST_LIMIT, Chunker
+from remoteclaw.bridge.delivery import ANEW, SMALLEST_LIMIT, Chunker
 
 WORDS = st.text(st.sampled_from("ab c\n"), max_size=30)
 FENCED = st.builds(
@@ -141,6 +141,75 @@ def test_text_that_was_withdrawn_is_not_delivered() -> None:
     chunker.feed("replaced")
 
     assert chunker.finish() == "kept. replaced"
+
+
+PARAGRAPHS = "".join(f"Paragraph {number} of the answer.\n\n" for number in range(12))
+
+
+def test_what_was_delivered_and_is_said_again_is_not_delivered_again() -> None:
+    """A stream that breaks behind a complete message: claude reports the whole text then."""
+    chunker = Chunker(100)
+    chunks = chunker.feed(PARAGRAPHS[:250])
+    assert chunks
+
+    chunker.withdraw(250)
+    chunks += chunker.feed(PARAGRAPHS[:40])
+    assert chunker.pending == ""
+    chunks += chunker.feed(PARAGRAPHS[40:])
+
+    assert [*chunks, chunker.finish()] == chunks_of(PARAGRAPHS, 100)
+
+
+@given(MARKDOWN, LIMITS, st.lists(st.tuples(st.integers(1, 300), st.integers(0, 300)), max_size=9))
+def test_any_withdrawal_and_repetition_makes_no_difference(
+    text: str, limit: int, breaks: list[tuple[int, int]]
+) -> None:
+    chunker = Chunker(limit)
+    chunks, position = [], 0
+    for fed, withdrawn in breaks:
+        chunks += chunker.feed(text[position : position + fed])
+        position = min(len(text), position + fed)
+        back = min(position, withdrawn)
+        chunker.withdraw(back)
+        position -= back
+    chunks += chunker.feed(text[position:])
+
+    whole = "".join(visible(chunk) for chunk in [*chunks, chunker.finish()])
+    assert whole == visible(text)
+
+
+def test_another_answer_than_the_one_that_was_delivered_says_so() -> None:
+    chunker = Chunker(100)
+    delivered = chunker.feed(PARAGRAPHS[:250])
+
+    chunker.withdraw(250)
+    chunks = chunker.feed("Paragraph 0, in other words.")
+
+    assert delivered
+    assert [*chunks, chunker.finish()] == [f"{ANEW}Paragraph 0, in other words."]
+
+
+def test_another_answer_than_the_one_that_was_only_shown_says_nothing() -> None:
+    chunker = Chunker(100)
+    chunker.feed("\n\nOne way to put it")
+
+    chunker.withdraw(len("\n\nOne way to put it"))
+    chunker.feed("Another")
+
+    assert chunker.finish() == "Another"
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("limit", [4_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("step", [24, 1_000_000])
+def test_a_megabyte_of_code_is_cut_in_linear_time(limit: int, step: int) -> None:
+    """It took 77 s at a limit of 100,000: each blank line had all lines before it looked at."""
+    text = "```python\n" + "x = 1\n\n" * 150_000 + "```\n"
+
+    chunker = Chunker(limit)
+    chunks = [c for at in range(0, len(text), step) for c in chunker.feed(text[at : at + step])]
+
+    assert sum(chunk.count("x = 1") for chunk in [*chunks, chunker.finish()]) == 150_000
 
 
 def test_a_limit_without_room_for_text_is_refused() -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,11 @@ class ModelServerProcess:
     def requests(self) -> list[dict[str, Any]]:
         """Return what was asked of the model so far."""
         return [orjson.loads(line) for line in self._log.read_bytes().splitlines()]
+
+    def bodies(self) -> str:
+        """Return the last requests as they came, one a line."""
+        with urllib.request.urlopen(f"{self.url}/bodies") as answer:
+            return str(answer.read(), "utf-8")
 
 
 def find_claude() -> str | None:

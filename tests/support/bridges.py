@@ -13,7 +13,7 @@ from remoteclaw.config import FleetConfig, Home
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.runtimes import create_runtime
 
-__all__ = ["MemorySessionMap", "demo_bridge"]
+__all__ = ["MemorySessionMap", "agent_bridge", "claude_script", "demo_bridge", "script"]
 
 
 class MemorySessionMap(dict[str, str]):
@@ -32,12 +32,22 @@ class MemorySessionMap(dict[str, str]):
         self.pop(name, None)
 
 
-@contextlib.asynccontextmanager
-async def demo_bridge(
+Bridge = tuple[ChannelBridge, AgentKeeper, MemorySessionMap]
+
+
+def demo_bridge(
     home: Home, *, hooks: Hooks | None = None, **options: Any
-) -> AsyncIterator[tuple[ChannelBridge, AgentKeeper, MemorySessionMap]]:
+) -> contextlib.AbstractAsyncContextManager[Bridge]:
     """Have a bridge to the demo agent; its agent is gone afterwards."""
-    runtime = create_runtime("demo")
+    return agent_bridge(home, "demo", hooks=hooks, **options)
+
+
+@contextlib.asynccontextmanager
+async def agent_bridge(
+    home: Home, name: str, *, hooks: Hooks | None = None, **options: Any
+) -> AsyncIterator[Bridge]:
+    """Have a bridge to an agent of a runtime; its agent is gone afterwards."""
+    runtime = create_runtime(name)
     keeper = AgentKeeper(
         home,
         epoch=1,
@@ -83,3 +93,23 @@ def script(directory: Path, body: str) -> tuple[str, ...]:
         "def say(**message): print(json.dumps(message), flush=True)\n" + body
     )
     return (sys.executable, "-I", "-S", str(file))
+
+
+def claude_script(directory: Path, body: str) -> tuple[str, ...]:
+    """Return the command of a program that speaks claude's lines as `body` says.
+
+    `body` sees `heard`, which returns the next line of ours of a type, `echo`, which repeats a
+    message of ours as claude does, and `result`.
+    """
+    words = (
+        "def heard(kind='user'):\n"
+        "    for line in sys.stdin:\n"
+        "        if (message := json.loads(line))['type'] == kind: return message\n"
+        "    sys.exit()\n"
+        "def echo(message): say(**message, isReplay=True)\n"
+        "def result(text, **more):\n"
+        "    say(**{'type': 'result', 'num_turns': 1, 'result': text, **more})\n"
+        "def delta(text): say(type='stream_event', event=dict(\n"
+        "    type='content_block_delta', delta=dict(type='text_delta', text=text)))\n"
+    )
+    return script(directory, words + body)

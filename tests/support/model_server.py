@@ -21,6 +21,7 @@ What it answers stands in the last user text, as directives in capitals at the s
     ECHO                                answer with the first 300 characters of the last user text
 
 Without one it answers `ECHO <the text>`.
+`GET /bodies` returns the last requests as they came, one a line.
 """
 
 import argparse
@@ -29,7 +30,7 @@ import json
 import re
 import sys
 import uuid
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,10 @@ _DIRECTIVE = re.compile(
     r"(?![A-Za-z_])(?::|(?=\*|\s|$))"
 )
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+#: The block of text with which RemoteClaw's messages to claude end.
+_CLOSING = "(End of the message.)"
+#: How many requests are kept as they came.
+KEPT_BODIES = 20
 _ERRORS = {
     400: ("invalid_request_error", "messages: the request is not valid"),
     401: ("authentication_error", "invalid x-api-key"),
@@ -82,11 +87,13 @@ class ModelServer:
     def __init__(self, log: Path) -> None:
         self._log = log.open("a", buffering=1)
         self._seen: Counter[tuple[str, str]] = Counter()
+        self._bodies: deque[bytes] = deque(maxlen=KEPT_BODIES)
 
     def app(self) -> web.Application:
         """Return the application."""
         app = web.Application(client_max_size=64 * 2**20)
         app.router.add_post("/v1/messages", self.messages)
+        app.router.add_get("/bodies", self.bodies)
         app.router.add_route("*", "/{rest:.*}", self.anything)
         return app
 
@@ -94,9 +101,15 @@ class ModelServer:
         """Answer what CLIs ask besides: counts, health."""
         return web.json_response({"input_tokens": 1})
 
+    async def bodies(self, request: web.Request) -> web.Response:
+        """Return the last requests as they came."""
+        return web.Response(body=b"\n".join(self._bodies))
+
     async def messages(self, request: web.Request) -> web.StreamResponse:
         """Answer one request for a message."""
-        body = await request.json()
+        raw = await request.read()
+        self._bodies.append(raw)
+        body = json.loads(raw)
         users, results = _conversation(body)
         text = users[-1][-1] if users else ""
         plan = self._plan(text, users, results, body)
@@ -213,6 +226,9 @@ class ModelServer:
             pieces = _pieces(block["text"], by_word=plan.drip_s > 0)
             for position, piece in enumerate(pieces):
                 if plan.is_cut and position >= len(pieces) // 2:
+                    # A model that is asked again never says quite the same.
+                    delta = {"type": "text_delta", "text": " or rather"}
+                    await send("content_block_delta", index=index, delta=delta)
                     await asyncio.sleep(0.05)
                     raise Cut
                 delta = {"type": "text_delta", "text": piece}
@@ -252,7 +268,7 @@ def _conversation(body: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
                 results.append(inner)
             elif block["type"] == "text" and message["role"] == "user":
                 texts.append(_REMINDER.sub("", block["text"]).strip())
-        if said := [part for part in texts if part]:
+        if said := [part for part in texts if part and part != _CLOSING]:
             users.append(said)
             results = []
     return users, results

@@ -1,0 +1,280 @@
+"""Claude's protocol against programs that speak it badly: real processes, behind a bridge."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.bridge import ChannelBridge
+from remoteclaw.config import Home
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.messages import AgentDeliveryResult, McpServerConfig
+from remoteclaw.runtimes import claude as claude_module
+from remoteclaw.runtimes import pipes as pipes_module
+from tests.support.bridges import agent_bridge, claude_script
+from tests.support.processes import is_alive
+from tests.support.stack import message
+from tests.support.waiting import eventually
+
+ID = "01234567-89ab-cdef-0123-456789abcdef"
+
+
+def said(result: AgentDeliveryResult) -> list[str]:
+    return [payload.text for payload in result.payloads]
+
+
+async def answers_of(bridge: ChannelBridge, *texts: str) -> list[list[str]]:
+    async with asyncio.timeout(15):
+        return [said(await bridge.handle(message(text))) for text in texts]
+
+
+# -- whose turn it is -----------------------------------------------------------------------------
+
+
+async def test_a_result_that_nobody_asked_for_is_nobodys_answer(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "for number in range(1, 4):\n"
+        "    echo(heard()); delta(f'answer {number}'); result('')\n"
+        "    say(type='system', subtype='init'); delta('by the way'); result('by the way')\n"
+    )
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        answers = await answers_of(bridge, "one", "two", "three")
+
+    assert answers == [["answer 1"], ["answer 2"], ["answer 3"]]
+
+
+async def test_what_its_own_turn_says_meanwhile_is_neither_said_nor_shown(
+    home: Home, directory: Path
+) -> None:
+    """A task ends, and claude begins to speak of it; then our message comes."""
+    body = (
+        "echo(heard()); say(type='system', subtype='task_started', task_id='b1')\n"
+        "result('started')\n"
+        "say(type='system', subtype='task_notification', task_id='b1')\n"
+        "say(type='system', subtype='init')\n"
+        "mine = heard()\n"
+        "delta('the task'); delta(' is done'); result('')\n"
+        "say(type='system', subtype='init'); delta('ans'); delta('wer'); echo(mine); result('')\n"
+    )
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        answers = await answers_of(bridge, "one", "two")
+
+    assert answers == [["started"], ["answer"]]
+
+
+async def test_a_message_that_is_never_taken_up_fails_and_ends_the_agent(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude_module, "CLAIM_S", 0.1)
+    deaf = claude_script(directory, "heard(); result('something else'); time.sleep(600)\n")
+
+    async with agent_bridge(home, "claude", command=deaf) as (bridge, keeper, _):
+        async with asyncio.timeout(15):
+            result = await bridge.handle(message("one"))
+
+        assert result.error_category is ErrorCategory.FATAL
+        assert keeper.ready is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_kept"),
+    [
+        ("say(type='system', subtype='task_started', task_id='b1'); result('done')", False),
+        ("result('done'); say(type='system', subtype='init')", False),
+        ("result('done'); say(type='control_request', request_id='r1', request={})", False),
+        ("result('done'); sys.stdout.write('{'); sys.stdout.flush()", False),
+        ("result('done'); say(type='control_response', response={})", True),
+    ],
+    ids=["task", "turn", "question", "half a line", "nothing"],
+)
+async def test_it_is_not_parked_while_it_does_something_or_may(
+    home: Home, directory: Path, lines: str, is_kept: bool
+) -> None:
+    done = directory / "done"
+    body = f"while True:\n    echo(heard()); {lines}; open({str(done)!r}, 'w').close()\n"
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (
+        bridge,
+        keeper,
+        _,
+    ):
+        await bridge.handle(message("one"))
+        await eventually(done.exists)
+        await keeper.park()
+        await bridge.handle(message("two"))
+
+        assert keeper.description.startswith("warm") is is_kept
+
+
+# -- lines that can't be read ---------------------------------------------------------------------
+
+
+async def test_a_question_with_half_a_character_in_it_is_answered(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "echo(heard())\n"
+        "tool = dict(tool_name='Bash', input=dict(command='a \\ud83d'))\n"
+        "request = dict(subtype='can_use_tool', **tool)\n"
+        "say(type='control_request', request_id='r1', request=request)\n"
+        "answer = heard('control_response')['response']['response']\n"
+        "result(json.dumps(answer) + ' \\ud83d')\n"
+    )
+
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command, permissions="auto") as (bridge, *_):
+        [[answer]] = await answers_of(bridge, "one")
+
+    assert json.loads(answer.removesuffix(" ?")) == {
+        "behavior": "allow",
+        "updatedInput": {"command": "a ?"},
+    }
+
+
+@pytest.mark.parametrize("line", ['{"type": "result", "resu', "x" * 300_000], ids=["cut", "long"])
+async def test_a_line_that_can_not_be_read_ends_the_turn_and_the_agent(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    """It may have been the result: nothing else would come."""
+    monkeypatch.setattr(pipes_module, "LINE_BYTES", 2000)
+    body = f"echo(heard()); delta('so far'); print({line!r}, flush=True); time.sleep(600)\n"
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (
+        bridge,
+        keeper,
+        _,
+    ):
+        async with asyncio.timeout(15):
+            result = await bridge.handle(message("one"))
+
+        assert result.error_category is ErrorCategory.FATAL
+        assert said(result)[0] == "so far"
+        assert keeper.ready is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "stream_event", "event": "x"},
+        {"type": "assistant", "message": {"content": ["x"]}},
+        {"type": "assistant", "message": "x"},
+        {"type": "user", "message": {"content": [1]}},
+        {"type": "control_request", "request": 7},
+        {"type": "system", "subtype": "api_retry", "retry_delay_ms": "soon"},
+        {"type": ["system"]},
+    ],
+    ids=str,
+)
+async def test_a_line_of_another_shape_costs_only_what_it_says(
+    home: Home, directory: Path, line: dict[str, Any]
+) -> None:
+    body = f"echo(heard()); say(**{line!r}); delta('answer'); result('')\n"
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        assert await answers_of(bridge, "one") == [["answer"]]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"usage": {"input_tokens": "many"}},
+        {"usage": "x"},
+        {"session_id": {"a": 1}},
+        {"total_cost_usd": "1"},
+        {"num_turns": "x", "duration_ms": [], "stop_reason": 3, "terminal_reason": {}},
+    ],
+    ids=str,
+)
+async def test_a_result_of_another_shape_is_still_the_result(
+    home: Home, directory: Path, fields: dict[str, Any]
+) -> None:
+    body = f"echo(heard()); result('answer', **{fields!r})\n"
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        assert await answers_of(bridge, "one") == [["answer"]]
+
+
+async def test_a_failure_of_another_shape_is_still_a_failure(home: Home, directory: Path) -> None:
+    body = (
+        "echo(heard()); result({'a': 1}, is_error=True, errors=[{'a': 1}], api_error_status=[])\n"
+    )
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        result = await bridge.handle(message("one"))
+
+    assert result.error_category is ErrorCategory.FATAL
+    assert result.error == "claude failed"
+
+
+# -- what it says of itself -----------------------------------------------------------------------
+
+
+async def test_a_session_id_that_is_none_is_not_believed(home: Home, directory: Path) -> None:
+    """It would become an argument of the next claude's command line."""
+    argv = directory / "argv"
+    body = (
+        f"open({str(argv)!r}, 'a').write(json.dumps(sys.argv) + '\\n')\n"
+        "echo(heard()); result('one', session_id='--dangerously-skip-permissions')\n"
+    )
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (
+        bridge,
+        keeper,
+        session_map,
+    ):
+        await bridge.handle(message("one"))
+        kept = list(session_map.values())
+        await keeper.discard()
+        await bridge.handle(message("two"))
+
+    first, second = (json.loads(line) for line in argv.read_text().splitlines())
+    assert f"--session-id={kept[0]}" in first
+    assert f"--resume={kept[0]}" in second
+    assert not any("dangerously" in argument for argument in second)
+
+
+async def test_a_session_id_of_its_own_choice_is_kept(home: Home, directory: Path) -> None:
+    body = f"echo(heard()); result('one', session_id={ID!r})\n"
+
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (
+        bridge,
+        _,
+        session_map,
+    ):
+        await bridge.handle(message("one"))
+
+    assert list(session_map.values()) == [ID]
+
+
+# -- starting -------------------------------------------------------------------------------------
+
+
+async def test_a_stop_while_a_server_hangs_at_the_start_is_prompt(
+    home: Home, directory: Path
+) -> None:
+    pid_file = directory / "pid"
+    body = (
+        "heard('control_request'); heard('control_request')\n"
+        f"open({str(pid_file)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(600)\n"
+    )
+    servers = {"slow": McpServerConfig(url="http://127.0.0.1:1/")}
+    abort = asyncio.Event()
+
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command, mcp_servers=servers) as (bridge, *_):
+        turn = asyncio.create_task(bridge.handle(message("one"), abort=abort))
+        await eventually(lambda: pid_file.exists() and pid_file.read_text())
+        abort.set()
+        async with asyncio.timeout(10):
+            result = await turn
+
+    assert result.error_category is ErrorCategory.ABORTED
+    assert said(result) == ["Stopped."]
+    assert not is_alive(int(pid_file.read_text()))
