@@ -43,7 +43,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-QueueMode = Literal["collect", "followup", "steer", "interrupt"]
+QueueMode = Literal["collect", "followup", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
 DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
 Cap = Annotated[int, Field(ge=0)]
@@ -80,6 +80,9 @@ class RedisConfig(_Section):
     url: str | None = None
     """Address of your own Redis or Valkey (redis://, rediss:// or unix://).
     Without it, RemoteClaw runs one itself in its state directory."""
+    appendfsync: Literal["everysec", "always"] = "everysec"
+    """How often that one has its file written to the disk. `always` loses nothing even in a power
+    failure, and makes each step wait for the disk; `everysec` can lose the last second, or two."""
 
     @field_validator("url")
     @classmethod
@@ -164,9 +167,7 @@ class QueueConfig(_Section):
 
     mode: QueueMode = "collect"
     """`collect` answers all that waits in one turn, `followup` each message in its own.
-    `interrupt` stops the running turn for the new message.
-    `steer` hands the message to the running turn where the agent's CLI can take it, and is
-    otherwise like `followup`."""
+    `interrupt` stops the running turn for the new message."""
     debounce_ms: DebounceMs = 1000
     """How long it must have been quiet before the messages that waited are answered, in
     milliseconds: the person may still be typing."""

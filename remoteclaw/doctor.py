@@ -1,4 +1,7 @@
-"""`remoteclaw doctor`: looks at everything that RemoteClaw needs here and says what is missing."""
+"""`remoteclaw doctor`: looks at everything that RemoteClaw needs here and says what is missing.
+
+It makes and changes nothing.
+"""
 
 import os
 import shutil
@@ -6,7 +9,8 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-from remoteclaw.config import AgentConfig, Config, Home, load_config
+from remoteclaw.bridge import Hooks
+from remoteclaw.config import AgentConfig, Config, Home, HooksConfig, load_config, overrides
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
@@ -14,8 +18,9 @@ from remoteclaw.fleet.embedded import find_server
 from remoteclaw.process import read_output
 from remoteclaw.runtimes import create_runtime, detect_runtime
 from remoteclaw.supervisor import running_pid
+from remoteclaw.terminal import one_line
 
-__all__ = ["Finding", "examine"]
+__all__ = ["Finding", "agent_problem", "describe_configuration", "examine", "hooks_problem"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,47 +37,88 @@ async def examine() -> AsyncIterator[Finding]:
     """Look at one thing after another, as far as the earlier ones allow."""
     yield Finding("python", True, f"{sys.version.split()[0]} ({sys.executable})")
     try:
-        home = Home.default().create()
-        yield Finding("state directory", True, f"{home.path}, private; sockets in {home.sockets}")
+        home = Home.default().check()
+        state = f"sockets in {home.sockets}" if home.path.exists() else "made at the first start"
+        yield Finding("state directory", True, f"{home.path}, private; {state}")
     except RemoteClawError as error:
         yield Finding("state directory", False, str(error))
         return
     try:
         config = load_config(home)
-        there = home.config_file if home.config_file.exists() else "no file, all defaults"
-        yield Finding("configuration", True, str(there))
+        yield Finding("configuration", True, describe_configuration(home))
     except RemoteClawError as error:
         yield Finding("configuration", False, str(error))
         return
+    if config.hooks != HooksConfig():
+        problem = hooks_problem(config.hooks)
+        yield Finding("hooks", problem is None, problem or "all can be imported")
     for name, agent in config.agents.items():
         yield _agent(home, name, agent)
     async for finding in _running(home, config):
         yield finding
 
 
-def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
-    subject = f"agent {name}"
-    runtime_name, why = (settings.runtime, "configured") if settings.runtime else detect_runtime()
-    assert runtime_name is not None, "it is configured or detected"
+def describe_configuration(home: Home) -> str:
+    """Return where the configuration comes from."""
+    there = str(home.config_file) if home.config_file.exists() else "no file, all defaults"
+    names = overrides()
+    return f"{there}; overridden by {', '.join(names)}" if names else there
+
+
+def hooks_problem(hooks: HooksConfig) -> str | None:
+    """Return why a worker that is started here could not import the hooks; None if it can."""
+    if "." not in sys.path:
+        sys.path.append(".")  # as `rq worker` does
+    try:
+        Hooks.load(hooks)
+    except RemoteClawError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - a hook's module may do anything when it is imported
+        return f"[hooks] names a module that fails when it is imported: {one_line(repr(error))}."
+    return None
+
+
+# -- agents ------------------------------------------------------------------------------------
+
+
+def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
+    """Return why an agent can't work here, and what to do; None if it can, as far as one sees."""
+    runtime_name = settings.runtime or detect_runtime()[0]
+    command, env = _command(runtime_name, settings)
+    if shutil.which(command, path=env.get("PATH")) is None:
+        hint = f"install it, or set [agents.{name}] command"
+        return f"{runtime_name}: {command!r} is not installed: {hint}."
+    workspace = home.workspace_path(name, settings)
+    if settings.workspace is not None and not workspace.is_dir():
+        return f"its workspace {workspace} is not there: make it."
+    return None
+
+
+def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str, str]]:
+    """Return an agent's program and environment, as the bridge has them."""
     runtime = create_runtime(runtime_name)
     command = settings.command or runtime.command
-    program = shutil.which(command[0])
-    if program is None:
-        text = f"{command[0]!r} is not installed: install it, or set [agents.{name}] command."
-        return Finding(subject, False, f"{runtime_name}: {text}")
-    try:
-        workspace = home.workspace(name, settings)
-    except RemoteClawError as error:
-        return Finding(subject, False, str(error))
-    if not workspace.is_dir():
-        return Finding(subject, False, f"its workspace {workspace} is not there: make it.")
-    version = _version(program, runtime.environment(os.environ)) if runtime_name != "demo" else ""
-    return Finding(subject, True, f"{runtime_name} {version}({why}), works in {workspace}")
+    return command[0], {**runtime.environment(os.environ), **settings.env}
 
 
-def _version(program: str, env: Mapping[str, str]) -> str:
+def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
+    subject = f"agent {name}"
+    if problem := agent_problem(home, name, settings):
+        return Finding(subject, False, problem)
+    runtime_name, why = (settings.runtime, "configured") if settings.runtime else detect_runtime()
+    assert runtime_name is not None, "it is configured or detected"
+    version = "" if runtime_name == "demo" else _version(*_command(runtime_name, settings))
+    works = f"works in {home.workspace_path(name, settings)}"
+    return Finding(subject, True, f"{runtime_name} {version}({why}), {works}")
+
+
+def _version(command: str, env: Mapping[str, str]) -> str:
+    program = shutil.which(command, path=env.get("PATH")) or command
     output = read_output([program, "--version"], env=env, timeout_s=10)
-    return f"{output.split()[0]} " if output else ""
+    return f"{one_line(output.split()[0], most=40)} " if output and output.split() else ""
+
+
+# -- what runs ---------------------------------------------------------------------------------
 
 
 async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
@@ -91,7 +137,7 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
         await check_fitness(fleet.scripts.client, url)
         yield Finding("redis", True, "reachable and fit")
         workers = await fleet.workers.list()
-        text = f"{len(workers)} rq workers"
+        text = f"{len(workers)} rq {'worker' if len(workers) == 1 else 'workers'}"
         if not workers:
             text = "no rq worker serves the queue: start some with `remoteclaw worker`."
         yield Finding("workers", bool(workers), text)

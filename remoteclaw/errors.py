@@ -178,8 +178,8 @@ _SENTENCES = {
     "may be done: check before you send it again.",
     ErrorCategory.INTERRUPTED: "{agent} was cut off while it worked on your message, more than "
     "once, and it isn't tried again. Part of the work may be done: check before you send it again.",
-    ErrorCategory.UNREADABLE: "Your message can't be read by the worker that got it, so {agent} did "
-    "not see it: send it again. If that fails too, RemoteClaw has to be updated.",
+    ErrorCategory.UNREADABLE: "Your message can't be read by the worker that got it, so {agent} "
+    "did not see it: send it again. If that fails too, RemoteClaw has to be updated.",
     ErrorCategory.FATAL: "{agent} failed and couldn't finish your message. "
     "Send it again; if it fails again, whoever runs it can look up the reason.",
 }

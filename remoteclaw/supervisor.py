@@ -11,10 +11,11 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from remoteclaw.clock import boottime
 from remoteclaw.config import Config, Home
@@ -31,10 +32,13 @@ from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
 from remoteclaw.process import end_strays, is_alive, spawn, stop
 
-__all__ = ["Supervisor", "running_pid", "sweep_host", "worker_command"]
+__all__ = ["PEOPLE_ONLY", "Supervisor", "running_pid", "sweep_host", "worker_command"]
 
 #: Makes a worker serve what people send and nothing else.
 PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
+#: How long the state directory's lock is tried to get, in seconds: commands that look whether we
+#: run hold it for a moment.
+LOCK_S = 0.3
 #: How long a worker may take to be ready, in seconds.
 READY_S = 30.0
 #: How long running turns are given when everything is to end, in seconds; what is cut off then is
@@ -61,14 +65,19 @@ def worker_command() -> list[str]:
 
 
 def running_pid(home: Home) -> int | None:
-    """Return the process id of the `up` that runs in a state directory, if one does."""
+    """Return the process id of the `up` that runs in a state directory, if one does.
+
+    It is 0 while that one has not said yet who it is.
+    """
     try:
-        with (home.path / "up.lock").open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return None
-    except BlockingIOError:
-        return int((home.path / "up.lock").read_text() or 0)
+        with (home.path / "up.lock").open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found = file.read(20)
+                return int(found) if found.isdigit() else 0
+    except (FileNotFoundError, NotADirectoryError):
+        pass
     return None
 
 
@@ -123,13 +132,11 @@ class Supervisor:
     def _locked(self) -> Any:
         """Hold the state directory: one `up` at a time."""
         with (self._home.path / "up.lock").open("a+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(file):
                 raise StateDirectoryError(
                     f"RemoteClaw already runs in {self._home.path} "
                     f"(process {running_pid(self._home)}): use that one, or end it first."
-                ) from None
+                )
             file.truncate(0)
             file.write(str(os.getpid()))
             file.flush()
@@ -145,7 +152,7 @@ class Supervisor:
 
     async def _start_redis(self) -> str:
         if self._config.redis.url is None:
-            self._redis = EmbeddedRedis(self._home)
+            self._redis = EmbeddedRedis(self._home, appendfsync=self._config.redis.appendfsync)
             await self._redis.start()
             name = f"{self._redis.program.name}, embedded"
         else:
@@ -228,6 +235,20 @@ class Supervisor:
         await self.fleet.aclose()
         if self._redis:
             await self._redis.stop()
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock a file for us alone; a command that only looks holds it for less than a millisecond."""
+    until = boottime() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if boottime() > until:
+                return False
+            time.sleep(0.01)  # nothing else runs yet
+        else:
+            return True
 
 
 async def sweep_host(fleet: Fleet, home: Home) -> None:

@@ -35,7 +35,7 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
     target: dict[str, Any] = {"class": "logging.StreamHandler"}
     if file is not None:
         file.touch(mode=0o600)
-        target = {"class": "logging.FileHandler", "filename": str(file)}
+        target = {"class": "logging.FileHandler", "filename": str(file), "encoding": "utf-8"}
     return {
         "version": 1,
         "disable_existing_loggers": False,

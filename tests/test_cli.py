@@ -1,16 +1,26 @@
 """The command line: what people see, above all when something is wrong."""
 
+import contextlib
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
+from remoteclaw.fleet.embedded import server_command
+from remoteclaw.supervisor import worker_command
+from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
+from tests.support.waiting import eventually_sync
 
 
 def run(
@@ -27,6 +37,19 @@ def run(
     return subprocess.CompletedProcess(
         result.args, result.returncode, result.stdout.decode(), result.stderr.decode()
     )
+
+
+@contextlib.contextmanager
+def started(stack: Stack, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Have a command running; it is killed at the end if it still runs."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [REMOTECLAW, *arguments], env=stack.env(), stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def refused(result: subprocess.CompletedProcess[str], why: str, *, code: int = 1) -> None:
@@ -81,7 +104,9 @@ async def test_send_reports_an_error_outcome(stack: Stack) -> None:
 async def test_send_gives_up_waiting_but_not_the_message(stack: Stack) -> None:
     result = run(stack, "send", "hello", "--wait", "0.1")
 
-    refused(result, "No outcome within 0.1 s; the message is not lost.", code=3)
+    assert result.returncode == 3
+    assert "No outcome within 0.1 s; the message is not lost." in result.stderr
+    assert result.stdout == ""
     await stack.start_worker()
     reference = re.search(r"sessions trace (\S+)`", result.stderr)
     assert reference is not None
@@ -104,6 +129,97 @@ async def test_the_same_message_id_is_the_same_message(stack: Stack) -> None:
     second = run(stack, "send", "hello", "--wait", "0", "--message-id", "7")
 
     assert first.stdout == second.stdout
+    assert "accepted before" not in first.stderr
+    assert "A message with this id was accepted before: this text was not used" in second.stderr
+
+
+async def test_a_repeated_message_is_told_apart_in_json(stack: Stack) -> None:
+    command = ["send", "hello", "--wait", "0", "--message-id", "7", "--json"]
+
+    first, second = (json.loads(run(stack, *command).stdout) for _ in range(2))
+
+    assert (first["duplicate"], second["duplicate"]) == (False, True)
+    assert first["reference"] == second["reference"]
+    assert second["status"] == "accepted"
+
+
+async def test_send_says_at_once_that_nobody_answers(stack: Stack) -> None:
+    with started(stack, "send", "hello") as waiting:
+        assert waiting.stderr is not None
+        said = waiting.stderr.readline()
+
+    assert said == (
+        "remoteclaw: no rq worker is running yet, so nobody answers: "
+        "start some with `remoteclaw worker`. The message waits.\n"
+    )
+
+
+async def test_ctrl_c_while_waiting_says_how_to_find_and_stop_the_message(stack: Stack) -> None:
+    await stack.start_worker()
+    with started(stack, "send", "slow") as waiting:
+        eventually_sync(lambda: "running" in run(stack, "sessions", "list").stdout)
+        waiting.send_signal(signal.SIGINT)
+        _, said = waiting.communicate(timeout=20)
+
+    assert waiting.returncode == 130
+    sid = (await stack.fleet.sessions.list(limit=1))[0].sid
+    assert said.count("\n") == 1
+    assert f"`remoteclaw sessions trace {sid[:8]}-" in said
+    assert f"`remoteclaw stop {sid[:8]}`" in said
+
+
+async def test_send_says_how_to_trace_a_failure_and_nothing_else(stack: Stack) -> None:
+    await stack.start_worker()
+
+    failed, done = run(stack, "send", "fail"), run(stack, "send", "hello")
+
+    assert re.fullmatch(
+        r"remoteclaw: It failed: `remoteclaw sessions trace \S+` says why.\n", failed.stderr
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("wait", ["-1", "nan", "-inf", "soon"])
+async def test_a_time_that_is_none_is_wrong_usage(stack: Stack, wait: str) -> None:
+    result = run(stack, "send", "hello", "--wait", wait)
+
+    assert result.returncode == 2
+    assert "Invalid value for '--wait'" in result.stderr
+
+
+HOSTILE = "\x1b]52;c;aGk=\x07\x1b[2J\x9b31m\r"
+
+
+async def test_an_agent_cannot_command_the_terminal(stack: Stack, directory: Path) -> None:
+    """From a reply, a tool's name, a CLI's error and its session id."""
+    agent = directory / "agent.py"
+    agent.write_text(HOSTILE_AGENT)
+    stack.configure({"runtime": "demo", "command": [sys.executable, str(agent)]})
+    await stack.start_worker()
+
+    sent = run(stack, "send", "hello")
+    sid = (await stack.fleet.sessions.list(limit=1))[0].sid
+    traced = run(stack, "sessions", "trace", sid)
+    shown = run(stack, "sessions", "show", sid)
+    as_json = json.loads(run(stack, "send", "hello", "--json").stdout)
+
+    assert sent.stdout.startswith("]52;c;aGk=[2J31m a\n\tb")
+    assert "tool       attempt 1  ]52;c;aGk=[2J31m fake line" in traced.stdout
+    assert "fatal: ]52;c;aGk=[2J31m" in traced.stdout
+    for result in (sent, traced, shown):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", result.stdout + result.stderr)
+    assert as_json["reply"][0]["text"].startswith("\x1b]52")
+
+
+HOSTILE_AGENT = f"""
+import json, sys
+def say(**message):
+    print(json.dumps(message), flush=True)
+for line in sys.stdin:
+    say(type="tool_use", id="1", name={HOSTILE + " fake" + chr(10) + "line"!r}, input={{}})
+    say(type="text", text={HOSTILE + " a" + chr(10) + chr(9) + "b"!r})
+    say(type="done", error={HOSTILE!r})
+"""
 
 
 async def test_an_emoji_for_a_sender_is_fine(stack: Stack) -> None:
@@ -123,7 +239,12 @@ async def test_an_emoji_for_a_sender_is_fine(stack: Stack) -> None:
         (["stop", "abcd"], b"", "'abcd' is no session"),
         (["stop", "a/b"], b"", "'a/b' is no session"),
         (["sessions", "show", "zzz"], b"", "'zzz' is no session"),
-        (["sessions", "trace", "0" * 32], b"", "Nothing is known of"),
+        (["stop", ""], b"", "'' is no session"),
+        (["stop", "0" * 32], b"", f"'{'0' * 32}' is no session"),
+        (["stop", "main/cli/default/bob:bob:_"], b"", "'main/cli/default/bob:bob:_' is no session"),
+        (["stop", "--from", "bob"], b"", "'main/cli/default/bob:bob:_' is no session"),
+        (["sessions", "show", "0" * 32], b"", f"'{'0' * 32}' is no session"),
+        (["sessions", "trace", "0" * 32], b"", f"'{'0' * 32}' is no session"),
         (["sessions", "trace", "00000000-1-0"], b"", "'00000000' is no session"),
     ],
 )
@@ -168,12 +289,48 @@ def test_nothing_runs(directory: Path, command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [["up"], ["send", "hi"], ["doctor"], ["config", "validate"]])
-def test_a_state_directory_without_permission(command: list[str]) -> None:
-    result = without_stack(Path("/proc/remoteclaw"), *command)
+def test_a_state_directory_that_cannot_be(command: list[str]) -> None:
+    result = without_stack(Path("/dev/null/remoteclaw"), *command)
 
     assert result.returncode == 1
-    assert "The state directory /proc/remoteclaw can't be used" in result.stderr + result.stdout
+    assert "The state directory /dev/null/remoteclaw can't be used" in result.stderr + result.stdout
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["doctor"],
+        ["status"],
+        ["send", "hi"],
+        ["stop"],
+        ["sessions", "list"],
+        ["worker"],
+        ["sweep"],
+        ["config", "validate"],
+        ["config", "schema"],
+    ],
+    ids=" ".join,
+)
+def test_looking_makes_no_state_directory(directory: Path, command: list[str]) -> None:
+    without_stack(directory / "home", *command)
+
+    assert not (directory / "home").exists()
+
+
+@pytest.mark.parametrize("command", [["up"], ["doctor"], ["send", "hi"], ["config", "validate"]])
+def test_a_directory_of_others_is_not_taken_from_them(directory: Path, command: list[str]) -> None:
+    """`REMOTECLAW_HOME=/tmp` as root would have locked everybody out of it."""
+    (directory / "shared").mkdir()
+    (directory / "shared" / "file").touch()
+    (directory / "shared").chmod(0o1777)
+
+    result = without_stack(directory / "shared", *command)
+
+    assert result.returncode == 1
+    assert "is open to other users (mode 1777): `chmod 700 " in result.stderr + result.stdout
+    assert (directory / "shared").stat().st_mode & 0o7777 == 0o1777
+    assert [file.name for file in (directory / "shared").iterdir()] == ["file"]
 
 
 def test_an_unknown_key(directory: Path) -> None:
@@ -186,9 +343,105 @@ def test_an_unknown_key(directory: Path) -> None:
 def test_a_redis_that_is_not_there(directory: Path) -> None:
     url = "redis://127.0.0.1:1"
 
-    for command in (["up"], ["send", "hi"], ["status"]):
+    for command in (["up"], ["send", "hi"], ["status"], ["worker"]):
         result = without_stack(directory, *command, REMOTECLAW__REDIS__URL=url)
         refused(result, f"The Redis at {url} can't be reached")
+        assert result.stderr == (
+            f"remoteclaw: The Redis at {url} can't be reached (Connection refused): "
+            "start it, or correct [redis] url.\n"
+        )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:hush",
+        "redis://127.0.0.1/0?hush=1",
+        "redis://127.0.0.1/0?db=hush",
+        "redis://:hush/hush@127.0.0.1",
+        "redis://:hush#hush@127.0.0.1",
+    ],
+)
+@pytest.mark.parametrize("command", [["up"], ["worker"], ["send", "hi"], ["config", "validate"]])
+def test_a_redis_address_that_cannot_be_used(directory: Path, command: list[str], url: str) -> None:
+    result = without_stack(directory, *command, REMOTECLAW__REDIS__URL=url)
+
+    refused(result, "REMOTECLAW__REDIS__URL: [redis] url is not valid: must ")
+    assert "hush" not in result.stderr
+
+
+def test_a_password_in_the_options_is_not_shown(directory: Path) -> None:
+    url = "redis://127.0.0.1:1?password=hush"
+
+    result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=url)
+
+    refused(result, "The Redis at redis://127.0.0.1:1 can't be reached")
+    assert "hush" not in result.stderr
+
+
+@contextlib.contextmanager
+def redis_on_a_port(directory: Path, *options: str) -> Iterator[tuple[Server, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    with running_server(installed_servers()[0], directory, "--port", port, *options) as server:
+        yield server, f"127.0.0.1:{port}"
+
+
+def test_a_redis_that_wants_a_password_says_what_to_do(directory: Path) -> None:
+    with redis_on_a_port(directory) as (server, place):
+        with redis.Redis(unix_socket_path=str(server.socket)) as admin:
+            admin.config_set("requirepass", "secret")
+
+        without = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}")
+        wrong = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://:hush@{place}")
+
+    refused(without, "needs a password: put it into [redis] url as redis://:PASSWORD@…")
+    refused(wrong, "gives no permission because user or password is wrong: correct [redis] url.")
+    assert "hush" not in wrong.stderr
+
+
+def test_a_redis_database_that_is_not_there(directory: Path) -> None:
+    with redis_on_a_port(directory) as (_, place):
+        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}/99")
+
+    refused(result, f"redis://{place}/99 has no database of that number: correct [redis] url.")
+
+
+def test_tls_to_a_redis_that_has_none(directory: Path) -> None:
+    with redis_on_a_port(directory) as (_, place):
+        since = time.monotonic()
+        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"rediss://{place}")
+
+    refused(result, f"rediss://{place} speaks without TLS: write redis:// in [redis] url.")
+    assert time.monotonic() - since < 4
+
+
+def listens(place: str) -> bool:
+    host, _, port = place.partition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
+        return True
+    return False
+
+
+def test_a_redis_that_is_loading_is_not_called_unfit(directory: Path) -> None:
+    """While it loads, its INFO says aof_enabled:0."""
+    with redis_on_a_port(directory) as (server, place), redis.Redis.from_url(server.url) as client:
+        pipeline = client.pipeline()
+        for number in range(4000):
+            pipeline.set(f"key:{number}", "value")
+        pipeline.execute()
+    command = server_command(server.program, directory, server.socket)
+    # It answers after each 1024 commands that it loads: after about 1, 2 and 3 seconds.
+    slowly = ["--port", place.partition(":")[2], "--key-load-delay", "1000"]
+    with (
+        (directory / "log").open("ab") as log,
+        subprocess.Popen([*command, *slowly], stdout=log) as loading,
+    ):
+        eventually_sync(lambda: listens(place))
+        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}")
+        loading.kill()
+
+    refused(result, f"The Redis at redis://{place} is still loading its data: try again soon.")
 
 
 def test_a_redis_server_that_is_not_installed_comes_with_us(directory: Path) -> None:
@@ -211,13 +464,82 @@ async def test_a_missing_cli_is_said_by_doctor_and_in_the_chat(stack: Stack) -> 
     assert "main can't be started on its computer" in sent.stdout
 
 
-def test_an_unexpected_error_is_one_line_and_a_file(directory: Path) -> None:
-    (directory / "host-id").mkdir()  # as nobody would expect
+def test_a_reason_for_a_broken_cli_is_found_where_the_bridge_looks(directory: Path) -> None:
+    """On the PATH of the agent's own environment."""
+    (directory / "bin").mkdir()
+    (directory / "bin" / "my-claude").write_text("#!/bin/sh\necho '9.9 \x1b[2J'\n")
+    (directory / "bin" / "my-claude").chmod(0o755)
+    (directory / "remoteclaw.toml").write_text(
+        "[agents.main]\nruntime = 'claude'\ncommand = ['my-claude']\n"
+        f"env = {{ PATH = '{directory}/bin:/usr/bin:/bin' }}"
+    )
 
-    result = without_stack(directory, "up", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo")
+    result = without_stack(directory, "doctor")
+
+    assert re.search(r"^ok  agent main +claude 9.9 \(configured\)", result.stdout, re.MULTILINE)
+
+
+def test_hooks_are_checked(directory: Path) -> None:
+    (directory / "broken_hook.py").write_text("1 / 0")
+    (directory / "fine_hook.py").write_text("def ended(event): pass")
+
+    def checked(reference: str) -> list[str]:
+        (directory / "remoteclaw.toml").write_text(f"[hooks]\nagent_end = ['{reference}']")
+        env = {"PYTHONPATH": str(directory), "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo"}
+        validated = without_stack(directory, "config", "validate", **env)
+        doctor = without_stack(directory, "doctor", **env)
+        assert doctor.returncode == validated.returncode
+        assert "Traceback" not in doctor.stderr + validated.stderr
+        return [validated.stderr, doctor.stdout]
+
+    for text in checked("nowhere:f"):
+        assert "[hooks] agent_end names 'nowhere:f', which can't be imported" in text
+    for text in checked("broken_hook:f"):
+        assert "[hooks] names a module that fails when it is imported: ZeroDivisionError" in text
+    assert re.search(r"ok  hooks +all can be imported", checked("fine_hook:ended")[1])
+
+
+def test_what_overrides_the_file_is_named(directory: Path) -> None:
+    env = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo", "REMOTECLAW__FLEET__WORKERS": "2"}
+
+    validated = without_stack(directory, "config", "validate", **env)
+    doctor = without_stack(directory, "doctor", **env)
+
+    names = "REMOTECLAW__AGENTS__MAIN__RUNTIME, REMOTECLAW__FLEET__WORKERS"
+    assert f"Overridden by {names}.\n" in validated.stdout
+    assert f"no file, all defaults; overridden by {names}\n" in doctor.stdout
+
+
+def test_an_unexpected_error_is_one_line_and_a_file(directory: Path) -> None:
+    home = directory / ("x" * 200)
+    (home / "host-id").mkdir(parents=True)  # as nobody would expect
+    home.chmod(0o700)
+
+    result = without_stack(home, "up", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo")
 
     refused(result, "An unexpected error, IsADirectoryError")
-    assert "Traceback" in (directory / "logs" / "crash.log").read_text()
+    assert len(result.stderr.replace(str(home / "logs" / "crash.log"), "")) <= 300
+    log = (home / "logs" / "crash.log").read_text()
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} remoteclaw up\n", log)
+    assert "Traceback" in log
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_sweeper_says_that_it_runs_and_ends_quietly(
+    stack: Stack, number: signal.Signals
+) -> None:
+    with started(stack, "sweep") as sweeper:
+        assert sweeper.stdout is not None
+        printed = sweeper.stdout.readline()
+        sweeper.send_signal(number)
+        rest = sweeper.communicate(timeout=20)
+
+    assert printed == "Sweeping every second, until Ctrl-C or SIGTERM.\n"
+    assert rest == ("", "")
+    assert sweeper.returncode == 0
 
 
 # -- looking --------------------------------------------------------------------------------------
@@ -234,8 +556,11 @@ async def test_sessions_are_listed_shown_and_traced(stack: Stack) -> None:
     shown = run(stack, "sessions", "show", sid[:8]).stdout
     traced = run(stack, "sessions", "trace", str(accepted.session)).stdout
 
-    assert re.search(rf"^{sid[:8]}  idle +0 waiting  \d{{4}}-.*main/test/default/", listed)
+    assert listed.startswith("SESSION   STATE      WAITING  LAST MESSAGE         KEY\n")
+    assert re.search(rf"\n{sid[:8]}  idle +0  \d{{4}}-.*  main/test/default/", listed)
     assert re.search(rf"^id +{sid}$", shown, re.MULTILINE)
+    values = [re.search(r"(?<=  )\S", line) for line in shown.splitlines()]
+    assert len({value.start() for value in values if value}) == 1, shown
     assert re.search(r"^demo\|\S+ session +[0-9a-f-]{36}$", shown, re.MULTILINE)
     assert traced.startswith(
         f"{sid[:8]}-{accepted.entry_id}  done  main/test/default/chat-1:alice:_"
@@ -243,6 +568,25 @@ async def test_sessions_are_listed_shown_and_traced(stack: Stack) -> None:
     names = re.findall(r"^ .* ms  (\w+)", traced, re.MULTILINE)
     assert names == ["accepted", "begun", "spawned", "tool", "output", "finished"]
     assert run(stack, "sessions", "trace", f"{sid[:8]}-{accepted.entry_id}").stdout == traced
+
+
+async def test_the_start_of_an_id_names_a_session(stack: Stack) -> None:
+    sids = [(await stack.append("hello", from_=f"user-{n}")).session.sid for n in range(17)]
+    shared = next(sid[0] for sid in sids if sum(other[0] == sid[0] for other in sids) > 1)
+    count = sum(sid[0] == shared for sid in sids)
+
+    refused(
+        run(stack, "sessions", "show", shared),
+        f"'{shared}' fits {count} sessions: give more of its id",
+    )
+    for length in range(1, 33):
+        if sum(sid[:length] == sids[0][:length] for sid in sids) == 1:
+            assert sids[0] in run(stack, "sessions", "show", sids[0][:length]).stdout
+            break
+
+
+async def test_a_list_of_nothing_is_wrong_usage(stack: Stack) -> None:
+    assert run(stack, "sessions", "list", "--limit", "0").returncode == 2
 
 
 async def test_a_failed_message_is_traced_with_what_the_cli_said(stack: Stack) -> None:
@@ -267,6 +611,8 @@ async def test_status_says_what_runs(stack: Stack) -> None:
 
     assert result.returncode == 0
     assert f"busy      pid {worker.pid}" in result.stdout
+    assert "0 hints wait for a worker" in result.stdout
+    assert "1 has work" in result.stdout
     assert f"running   {accepted.session.sid[:8]}" in result.stdout
 
 
@@ -289,6 +635,7 @@ async def test_doctor_finds_nothing_wrong(stack: Stack) -> None:
 
     assert result.returncode == 0, result.stdout
     assert all(line.startswith("ok ") for line in result.stdout.splitlines())
+    assert "1 rq worker\n" in result.stdout
 
 
 async def test_the_configuration_is_validated_and_described(stack: Stack) -> None:
@@ -315,7 +662,21 @@ async def test_the_worker_command_prints_and_becomes_rq(stack: Stack) -> None:
             assert time.monotonic() < until
         worker.terminate()
 
-    assert printed == "+ rq worker -c workers.settings -j workers.jobs.DrainJob\n"
+    assert printed == f"+ rq {' '.join(worker_command()[1:])}\n"
+    assert printed.startswith("+ rq worker -c workers.settings -j workers.jobs.DrainJob")
+
+
+@pytest.mark.parametrize("command", [[], ["sessions"], ["config"]])
+def test_no_summary_is_cut(directory: Path, command: list[str]) -> None:
+    result = without_stack(directory, *command, "--help", COLUMNS="80")
+
+    summaries = result.stdout.partition("Commands:\n")[2]
+    assert summaries
+    assert "..." not in summaries
+
+
+def test_the_default_of_from_is_named(directory: Path) -> None:
+    assert "[default: your login name]" in without_stack(directory, "send", "--help").stdout
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -337,3 +698,55 @@ def test_work_horses_fork_from_a_worker_that_knows_no_gateway() -> None:
     ).stdout.split()
 
     assert not {"mcp", "starlette", "prompt_toolkit", "remoteclaw.cli"} & set(modules)
+
+
+# -- what is decided about messages and sessions --------------------------------------------------
+
+
+async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> None:
+    accepted = await stack.append("a\x1b]0;title\x07 message that kills")
+    for _ in range(3):
+        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+        assert lease is not None
+        await lease.begin([accepted.entry_id])
+        await stack.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+    await stack.start_worker()
+    await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
+    assert (await stack.outcome(accepted)).status == "dead"
+
+    listed = run(stack, "deadletters", "list").stdout
+    letter = listed.splitlines()[1].split()[0]
+    assert "interrupted" in listed
+    assert "a]0;title message that kills" in run(stack, "deadletters", "show", letter).stdout
+    assert "dead      1: see" in run(stack, "status").stdout
+    assert run(stack, "deadletters", "retry", letter).stdout.startswith("It is tried again as ")
+    refused(run(stack, "deadletters", "drop", letter), "There is no dead letter")
+    refused(run(stack, "deadletters", "show", "nonsense"), "is no id of a dead letter")
+
+
+async def test_a_session_gets_queue_settings_of_its_own(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    sid = accepted.session.sid[:8]
+
+    shown = run(stack, "sessions", "queue", sid, "--mode", "interrupt", "--cap", "3").stdout
+
+    assert re.search("mode +interrupt .the session's own.", shown)
+    assert "debounce_ms  0\n" in shown
+    again = run(stack, "sessions", "queue", sid).stdout
+    assert again == shown
+    assert "own" not in run(stack, "sessions", "queue", sid, "--reset").stdout
+
+
+async def test_the_background_waits_behind_people(stack: Stack) -> None:
+    await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+
+    behind = run(stack, "send", "hello", "--from", "cron", "--background", "--wait", "1")
+
+    assert behind.returncode == 3
+    assert run(stack, "send", "hello").returncode == 0
+
+
+async def test_the_dashboard_is_rq_dashboards_own(stack: Stack) -> None:
+    result = run(stack, "dashboard", "--help")
+
+    assert "rq-dashboard" in result.stdout.lower() or "RQ Dashboard" in result.stdout

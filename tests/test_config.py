@@ -1,10 +1,11 @@
 """Mistakes in the configuration are one line that says where, what, and what would be right."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import Home, load_config, private_directory
+from remoteclaw.config import Home, load_config, private_directory, redis_address
 from remoteclaw.errors import ConfigError, StateDirectoryError
 
 
@@ -59,10 +60,60 @@ def test_an_unknown_key_of_an_mcp_server(home: Home) -> None:
         ("[agents.main.mcp_servers.a]\nurl = 'ftp://x'", "must begin with http://"),
         ("[redis]\nurl = 'localhost:6379'", "must begin with redis://"),
         ("[redis\nurl = 1", "is not valid TOML"),
+        ("[agents.main]\nworkspace = 'work'", "workspace is not valid: must begin with / or ~"),
+        ("[agents.main]\nworkspace = ''", "workspace is not valid: must begin with / or ~"),
+        ("[agents.main]\nworkspace = '~nobody-of-that-name'", "its ~ leads nowhere"),
     ],
 )
 def test_a_wrong_value(home: Home, text: str, why: str) -> None:
     assert why in refusal(home, text)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://127.0.0.1:notaport", "must be redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
+        ("redis://127.0.0.1:0", "must be redis://"),
+        ("redis://[::1", "must be redis://"),
+        ("redis://", "must be redis://"),
+        ("redis://127.0.0.1/abc", "must be redis://"),
+        ("redis://:hush/hush@127.0.0.1/0", "write / as %2F"),
+        ("redis://user:1234/hush@127.0.0.1:6379/0", "write / as %2F"),
+        ("redis://:hush#hush@127.0.0.1", "# as %23"),
+        ("rediss://:hush?hush@127.0.0.1", "a ? in a password is %3F"),
+        ("redis://127.0.0.1 ", "must have no space"),
+        ("redis://127.0.0.1/0?foo=1", "no options but 'client_name', 'db', 'password', 'username'"),
+        ("redis://127.0.0.1?decode_responses=1", "must have no options but"),
+        ("redis://127.0.0.1/0?db=zz", "another value for its option 'db'"),
+        ("redis://127.0.0.1/0?db=", "another value for its option 'db'"),
+        ("rediss://127.0.0.1?ssl_cert_reqs=hush", "another value for its option 'ssl_cert_reqs'"),
+        ("unix://hush/redis.sock", "must be unix://[USER:PASSWORD@]/PATH"),
+        ("unix://", "must be unix://"),
+    ],
+)
+def test_a_redis_address_that_cannot_be_used(home: Home, url: str, why: str) -> None:
+    text = refusal(home, f"[redis]\nurl = '{url}'")
+
+    assert "[redis] url is not valid: " in text
+    assert why in text
+    assert "hush" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://127.0.0.1", "redis://127.0.0.1"),
+        ("redis://user:hush@[::1]:6380/2", "redis://[::1]:6380/2"),
+        ("redis://127.0.0.1/0?password=hush&db=1", "redis://127.0.0.1/0"),
+        ("rediss://:a%2Fb%23@redis.example:6380?ssl_cert_reqs=none", "rediss://redis.example:6380"),
+        ("unix://:hush@/run/my redis.sock?db=1", "unix:///run/my redis.sock"),
+    ],
+)
+def test_a_redis_address_is_shown_without_its_secrets(home: Home, url: str, shown: str) -> None:
+    home.config_file.write_text(f"[redis]\nurl = '{url}'")
+
+    assert load_config(home, {}).redis.url == url
+    assert redis_address(url) == shown
 
 
 def test_a_file_that_is_not_text(home: Home) -> None:
@@ -120,12 +171,71 @@ def test_the_only_agent_is_the_default_one(home: Home) -> None:
 # -- the state directory --------------------------------------------------------------------------
 
 
-def test_the_state_directory_is_private(home: Home) -> None:
-    home.path.chmod(0o755)
+def test_an_empty_state_directory_is_made_private(directory: Path) -> None:
+    (directory / "home").mkdir()
+    (directory / "home").chmod(0o755)
 
-    home.create()
+    home = Home(directory / "home").create()
 
     assert home.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_in_use_that_others_may_enter_is_refused_and_left_alone(home: Home) -> None:
+    home.path.chmod(0o755)
+
+    for use in (home.create, home.check):
+        with pytest.raises(StateDirectoryError) as error:
+            use()
+        assert str(error.value) == (
+            f"The state directory {home.path} is open to other users (mode 755): "
+            f"`chmod 700 {home.path}` if it is RemoteClaw's alone, "
+            "else set REMOTECLAW_HOME to another directory."
+        )
+
+    assert home.path.stat().st_mode & 0o777 == 0o755
+
+
+def test_what_an_agent_does_to_the_mode_of_its_workspace_costs_nothing(home: Home) -> None:
+    agent = load_config(home, {}).agents["main"]
+    home.workspace("main", agent).chmod(0o755)
+
+    assert home.workspace("main", agent).is_dir()
+
+
+def test_looking_at_a_state_directory_makes_none(directory: Path) -> None:
+    home = Home(directory / "home").check()
+    agent = load_config(home, {}).agents["main"]
+
+    names = (home.sockets, home.runs, home.logs, home.redis_data, home.redis_socket)
+
+    assert not any(path.exists() for path in (*names, home.workspace_path("main", agent)))
+    assert not home.path.exists()
+
+
+def test_a_relative_state_directory_is_the_same_everywhere(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("REMOTECLAW_HOME", "home")
+
+    assert Home.default().path == directory / "home"
+
+
+def test_a_home_directory_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTECLAW_HOME", "~nobody-of-that-name/home")
+
+    with pytest.raises(StateDirectoryError, match="set REMOTECLAW_HOME to an absolute path"):
+        Home.default()
+
+
+@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b"])
+def test_sockets_lie_where_a_url_can_name_them(directory: Path, name: str) -> None:
+    home = Home(directory / name)
+
+    url = home.redis_url(load_config(home, {}))
+
+    assert redis_address(url) == url
+    assert url.startswith(f"unix:///tmp/remoteclaw-{os.getuid()}-")
 
 
 @pytest.mark.parametrize("path", ["/proc/remoteclaw", "/dev/null/remoteclaw", "/dev/null"])

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from remoteclaw.channels.console import Transcript
+from remoteclaw.channels.editor import Interrupts
+from remoteclaw.channels.transcript import Transcript
 
 
 class Terminal:
@@ -14,11 +15,11 @@ class Terminal:
         self.lines: list[str] = []
         self.transcript = Transcript("main> ", self.lines.append)
 
-    def live(self, text: str, *, index: int = 0, attempt: int = 1) -> None:
-        self.transcript.live("1-0", attempt, index, text)
+    def live(self, text: str, *, turn: str = "1-0", index: int = 0, attempt: int = 1) -> None:
+        self.transcript.live(turn, attempt, index, text)
 
-    def complete(self, text: str, *, index: int = 0, attempt: int = 1) -> None:
-        self.transcript.complete("1-0", attempt, index, text)
+    def complete(self, text: str, *, turn: str = "1-0", index: int = 0, attempt: int = 1) -> None:
+        self.transcript.complete(turn, attempt, index, text)
 
 
 @pytest.fixture
@@ -63,6 +64,14 @@ def test_live_text_that_comes_late_is_not_shown_again(terminal: Terminal) -> Non
     assert terminal.lines == ["main> one"]
 
 
+def test_turns_are_ordered_by_number(terminal: Terminal) -> None:
+    """Two messages in one millisecond: as text, 5-10 would come before 5-9."""
+    terminal.complete("one", turn="5-9")
+    terminal.live("two\nthr", turn="5-10")
+
+    assert terminal.lines == ["main> one", "main> two"]
+
+
 def test_an_answer_that_was_taken_back_is_shown_anew(terminal: Terminal) -> None:
     terminal.live("a wrong beginning")
     terminal.complete("the answer")
@@ -93,3 +102,43 @@ def test_an_agent_cannot_command_the_terminal(
     show(terminal, "\x1b]0;title\x07\x1b[2Jred\x1b[31m\rover\x9b0m\n")
 
     assert terminal.lines == ["main> ]0;title[2Jred[31mover0m"]
+
+
+# -- Ctrl-C ---------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_second_ctrl_c_soon_after_the_first_leaves() -> None:
+    clock = Clock()
+    interrupts = Interrupts(clock)
+
+    assert not interrupts.press()
+    clock.now += 1.9
+    assert interrupts.press()
+
+
+def test_a_late_ctrl_c_is_a_first_one_again() -> None:
+    clock = Clock()
+    interrupts = Interrupts(clock)
+
+    assert not interrupts.press()
+    clock.now += 2.1
+    assert not interrupts.press()
+    clock.now += 1.0
+    assert interrupts.press()
+
+
+def test_what_was_typed_between_them_makes_the_second_ctrl_c_a_first_one() -> None:
+    interrupts = Interrupts(Clock())
+
+    assert not interrupts.press()
+    interrupts.forget()
+    assert not interrupts.press()

@@ -1,15 +1,20 @@
 """`remoteclaw up`: everything starts with one command, is looked after, and ends together."""
 
 import contextlib
+import fcntl
 import os
+import re
+import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import Home
+from remoteclaw.config import Home, load_config
+from remoteclaw.supervisor import Supervisor, running_pid
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.terminal import REMOTECLAW, Terminal
 from tests.support.waiting import eventually_sync
@@ -176,6 +181,138 @@ def test_a_signal_ends_it_as_ctrl_d_does(home: Home) -> None:
         all_gone(processes, home)
 
 
+def test_ctrl_c_twice_in_mid_turn_stops_it_before_leaving(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+
+        terminal.type("\x03\x03")
+
+        assert terminal.leave() == 0
+    with running(home):
+        sid = remoteclaw(home, "sessions", "list").stdout.splitlines()[1].split()[0]
+        eventually_sync(lambda: "  stopped  " in remoteclaw(home, "sessions", "trace", sid).stdout)
+
+
+def test_ctrl_c_clears_what_is_typed_and_does_not_count(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("rubbish")
+        terminal.see("you> rubbish")
+
+        terminal.type("\x03")
+        terminal.type("\x03")
+
+        terminal.see("Press Ctrl-C again to leave.")
+        terminal.type("hello\r")
+        terminal.see("you> hello")
+        terminal.see("what happens when an agent dies.")
+        assert "rubbish" not in terminal.shown()
+
+
+def test_half_an_answer_does_not_stay_when_a_line_is_sent(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+
+        terminal.type("second\r")
+
+        terminal.see("you> second")
+        count = len(re.findall(r"\d+", terminal.shown().partition("main> 1")[2]))
+        shown = terminal.see(f"main> 1 2 3 4 5 6 7 8{' 9' * (count < 9)}")
+        assert shown.count("main> 1 2 3") == 1
+        assert shown.index("you> second") < shown.index("main> 1 2 3")
+        terminal.type("\x03")
+        terminal.see("Stopped.")
+
+
+def test_half_an_answer_stays_when_the_person_leaves(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+        terminal.type("\x04")
+        assert terminal.leave() == 0
+
+        shown = terminal.shown()
+
+        assert "main> 1 2 3" in shown
+        assert "Leaving; what isn't finished goes on at the next start." in shown
+
+
+def test_nothing_unfinished_is_announced_when_there_is_nothing(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+        terminal.see("what happens when an agent dies.")
+
+        terminal.type("\x04")
+
+        assert terminal.leave() == 0
+        assert terminal.shown().endswith("\nLeaving.")
+
+
+def test_that_redis_is_away_is_said_once_and_the_prompt_stays(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        redis = redis_of(terminal.pid)
+
+        os.kill(redis, signal.SIGSTOP)
+        try:
+            terminal.see("(Redis is away; I keep trying.)")
+            terminal.type("hello\r")
+            terminal.type("I type on")
+            terminal.see("you> I type on")
+            assert "you> hello\n" in terminal.shown()
+        finally:
+            os.kill(redis, signal.SIGCONT)
+
+        terminal.see("(Redis is back.)")
+        shown = terminal.see("what happens when an agent dies.")
+        assert shown.count("(Redis is away") == 1
+
+
+def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+        processes = everything(terminal.pid)
+
+        terminal.hang_up()
+
+        assert terminal.leave() == 0
+        assert not (home.logs / "crash.log").exists()
+        assert "Traceback" not in (home.logs / "up.log").read_text()
+        all_gone(processes, home)
+
+
+@pytest.mark.parametrize(("no_color", "is_bold"), [("", True), ("1", False)])
+def test_no_color_means_plain_text(home: Home, no_color: str, is_bold: bool) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home, NO_COLOR=no_color)) as terminal:
+        terminal.see("you>")
+
+        assert (re.search(rb"\x1b\[[0-9;]*\b1m", terminal.raw) is not None) == is_bold
+
+
+def test_a_dumb_terminal_has_a_prompt_and_gets_no_escapes(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home, TERM="dumb")) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+        terminal.see("what happens when an agent dies.\n\nyou>")
+
+        terminal.type("slow\r")
+        terminal.see("you> slow")
+        terminal.type("\x03")
+        terminal.see("Stopped.\n\nyou>")
+        terminal.type("\x04")
+
+        assert terminal.leave() == 0
+        assert b"\x1b" not in terminal.raw
+
+
 def test_what_is_refused_is_said_in_place(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("you>")
@@ -302,3 +439,66 @@ def test_without_any_the_demo_is_taken_and_the_reason_is_said(home: Home) -> Non
         assert "main is demo: no agent CLI was found on PATH (looked for claude)" in shown
         terminal.type("\x04")
         terminal.leave()
+
+
+def test_an_agent_that_cannot_work_is_named_before_the_chat(home: Home) -> None:
+    (home.path / "remoteclaw.toml").write_text(
+        "[agents.main]\nruntime = 'demo'\n"
+        "[agents.other]\nruntime = 'claude'\ncommand = ['no-such-claude']\n"
+        f"[agents.third]\nruntime = 'demo'\nworkspace = '{home.path}/nowhere'"
+    )
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        shown = terminal.see("you>").replace("\n", "")
+
+        problem = (
+            "  problem  other can't work: claude: 'no-such-claude' is not installed: install it,"
+        )
+        assert problem in shown
+        where = f"its workspace {home.path}/nowhere is not there: make it."
+        assert f"  problem  third can't work: {where}" in shown
+        assert "main can't work" not in shown
+        terminal.type("\x04")
+        terminal.leave()
+
+
+# -- where it runs --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["home", "a #b%20c?d"])
+def test_any_path_will_do(directory: Path, path: str) -> None:
+    """A relative one, and one with what has a meaning in the URL of a socket."""
+    with contextlib.chdir(directory):
+        home = Home(Path(path))
+        with running(home):
+            assert "RemoteClaw's demo agent" in remoteclaw(home, "send", "hello").stdout
+            assert remoteclaw(home, "status").returncode == 0
+
+    assert sorted(file.name for file in directory.iterdir()) == [path]
+    elsewhere = Home(directory / path).sockets
+    if not elsewhere.is_relative_to(directory):
+        shutil.rmtree(elsewhere)
+
+
+def test_a_locale_without_letters_will_do(home: Home) -> None:
+    bare = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    with running(home, **bare):
+        sent = remoteclaw(home, "send", "grüße", **bare)
+        again = remoteclaw(home, "send", "memory")
+
+    assert "RemoteClaw's demo agent" in sent.stdout
+    assert "- grüße" in again.stdout
+
+
+def test_looking_does_not_keep_it_from_starting(home: Home) -> None:
+    """`status` holds the lock for a moment, to see whether anybody has it."""
+    supervisor = Supervisor(home, load_config(home, {}))
+    with (home.path / "up.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        looked = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))
+        looked.start()
+
+        with supervisor._locked():
+            assert running_pid(home) == os.getpid()
+
+        looked.join()

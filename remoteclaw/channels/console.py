@@ -1,12 +1,15 @@
 """The console: a chat in this terminal, through the same streams as every other channel."""
 
 import asyncio
-import getpass
+import errno
+import functools
 import os
+import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import create_app_session, run_in_terminal
@@ -14,69 +17,81 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from remoteclaw.channels.editor import PROMPT, Editor, Interrupts, PlainEditor
 from remoteclaw.channels.relay import relay
+from remoteclaw.channels.transcript import Transcript
+from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.protocols import Deliverable
+from remoteclaw.terminal import login_name, printable
 
-__all__ = ["Console", "Transcript"]
+__all__ = ["Console"]
 
 PROVIDER = "console"
 CHANNEL_ID = "console"
 #: How much of an unfinished line stands above the prompt, in characters: the screen is not higher.
 MOST_UNFINISHED = 600
+#: How much of what was typed is repeated in the transcript, in characters: people paste files.
+MOST_TYPED = 2000
+#: How long Redis may be silent until the person is told, in seconds: it starts again in less.
+AWAY_S = 2.0
+#: How often it is asked, in seconds.
+ASK_EVERY_S = 1.0
 
-#: An agent's text is only shown: what would move the cursor or set the title is left out.
-_CONTROLS = dict.fromkeys([*range(0x09), *range(0x0B, 0x20), *range(0x7F, 0xA0)])
 
+class PromptEditor:
+    """The line editor of prompt_toolkit."""
 
-class Transcript:
-    """What the terminal shows of the answers: complete lines go up, the last one stays apart.
+    # Else an answer's unfinished line, which stands above the prompt, would stay there.
+    keeps_typed = False
 
-    Live text and the final text are one message: only what was not shown yet is added.
-    """
+    def __init__(self, above: Callable[[], str], interrupt: Callable[[], None]) -> None:
+        """`above` returns what stands above the line, and `interrupt` takes a Ctrl-C."""
+        self._above = above
+        self._interrupt = interrupt
+        self._style = "" if os.environ.get("NO_COLOR") else "bold"
+        self._has_left = False
+        self._session: PromptSession[str] = PromptSession(self._message, key_bindings=self._keys())
+        self._session.app.erase_when_done = True
 
-    def __init__(self, label: str, write: Callable[[str], None]) -> None:
-        self._label = label
-        self._write = write
-        self._shown: tuple[str, int, int] | None = None
-        self._text = ""
-        self._done: tuple[str, int, int] | None = None
-        self.line = ""
-        """The line that is still being written."""
+    async def read(self) -> str:
+        """Return the next line; raises EOFError when the person leaves."""
+        if self._has_left:
+            raise EOFError
+        return await self._session.prompt_async(handle_sigint=False)
 
-    def live(self, turn: str, attempt: int, index: int, text: str) -> None:
-        """Show a message as far as it has come; one that is complete already stays as it is."""
-        position = (turn, attempt, index)
-        if self._done is None or position > self._done:
-            self._show(position, text)
+    async def write(self, print_lines: Callable[[], None]) -> None:
+        """Print lines above the prompt."""
+        await run_in_terminal(print_lines)
 
-    def complete(self, turn: str, attempt: int, index: int, text: str) -> None:
-        """Show the whole message and end its last line."""
-        position = (turn, attempt, index)
-        self._done = position
-        if text.strip():
-            self._show(position, text)
-        self._end_line()
-        self._shown, self._text = None, ""
+    def redraw(self) -> None:
+        """Show anew what stands above the line."""
+        self._session.app.invalidate()
 
-    def _show(self, position: tuple[str, int, int], text: str) -> None:
-        text = text.translate(_CONTROLS).expandtabs()
-        if self._shown == position and text.startswith(self._text.rstrip()):
-            added = text[len(self._text) :]
-        else:
-            self._end_line()  # another message, or the agent took back what it had said
-            added = f"{self._label}{text}"
-        self._shown, self._text = position, text
-        *lines, self.line = (self.line + added).split("\n")
-        for line in lines:
-            self._write(line)
+    def leave(self) -> None:
+        """End the reading."""
+        self._has_left = True
+        app = self._session.app
+        if app.is_running and app.future and not app.future.done():
+            app.exit(exception=EOFError)
 
-    def _end_line(self) -> None:
-        if self.line:
-            self._write(self.line)
-        self.line = ""
+    def _message(self) -> StyleAndTextTuples:
+        above = self._above()
+        return [("", f"{above}\n" if above else ""), (self._style, PROMPT)]
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("c-c")
+        def _(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+            else:
+                self._interrupt()
+
+        return keys
 
 
 class Console:
@@ -87,7 +102,7 @@ class Console:
         self._fleet = fleet
         self._agent = agent
         self._account = account
-        self._user = _user()
+        self._user = login_name()
         self._session = SessionKey(agent, PROVIDER, account, CHANNEL_ID, self._user)
         self._lines: list[str] = []
         self._transcript = Transcript(f"{agent}> ", self._lines.append)
@@ -95,45 +110,79 @@ class Console:
         """The line that is still being written, as it stands above the prompt."""
         self._drawing = asyncio.Lock()
         self._unanswered: set[str] = set()
-        self._interrupts = 0
-        self._prompt: PromptSession[str] | None = None
+        self._interrupts = Interrupts()
+        self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
+        """What the person wants done, in their order; None when they leave."""
+        self._editor: Editor
 
     async def run(self) -> None:
-        """Chat until the person leaves."""
-        # Whoever runs this holds the state directory's lock, so no other console has this account.
-        reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
+        """Chat until the person leaves, or the terminal does."""
         # Nothing here needs to know where the cursor is, and a terminal that doesn't answer that
         # question would delay every line by a second.
-        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+        term = os.environ.get("TERM", "")
+        output = Vt100_Output.from_pty(sys.stdout, term=term)
         output.enable_cpr = False
+        # Between two lines, and in a dumb terminal, a Ctrl-C comes as a signal.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         with create_app_session(output=output):
-            self._prompt = PromptSession(self._message, key_bindings=self._keys())
-            async with asyncio.TaskGroup() as tasks:
-                duties = [
-                    tasks.create_task(relay(reader, self)),
-                    tasks.create_task(self._follow()),
-                ]
-                try:
-                    await self._read()
-                finally:
-                    for duty in duties:
-                        duty.cancel()
+            is_plain = term in ("", "dumb", "unknown")
+            self._editor = PlainEditor() if is_plain else PromptEditor(self._above, self._interrupt)
+            try:
+                await self._chat()
+            finally:
+                self._transcript.end_line()
+                self._print()
+
+    async def _chat(self) -> None:
+        # Whoever runs this holds the state directory's lock, so no other console has this account.
+        reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
+        async with asyncio.TaskGroup() as tasks:
+            duties = [
+                tasks.create_task(relay(reader, self)),
+                tasks.create_task(self._follow()),
+                tasks.create_task(self._watch_redis()),
+            ]
+            doing = tasks.create_task(self._do())
+            try:
+                await self._read()
+            finally:
+                # What was typed or stopped a moment ago is waited for, unless the person won't.
+                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, doing.cancel)
+                self._deeds.put_nowait(None)
+                for duty in duties:
+                    duty.cancel()
 
     # -- what the person does ------------------------------------------------------------------
 
     async def _read(self) -> None:
-        assert self._prompt is not None, "run() comes first"
-        view = await self._fleet.sessions.view(self._session.sid)
-        if view and view.waiting:
-            await self._say("(Going on with what was not finished. Ctrl-C stops it.)")
+        self._deeds.put_nowait(self._greet)
         while True:
             try:
-                text = await self._prompt.prompt_async()
-            except (EOFError, KeyboardInterrupt):
+                text = await self._editor.read()
+            except EOFError:
                 return
-            self._interrupts = 0
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return  # the terminal was closed
+            self._interrupts.forget()
             if text.strip():
-                await self._send(text)
+                if not self._editor.keeps_typed:
+                    await self._say(f"{PROMPT}{_shortened(printable(text))}")
+                self._deeds.put_nowait(functools.partial(self._send, text))
+
+    async def _do(self) -> None:
+        """Do what the person wants, one thing after another, while they type on."""
+        while (deed := await self._deeds.get()) is not None:
+            await deed()
+
+    async def _greet(self) -> None:
+        try:
+            view = await self._fleet.sessions.view(self._session.sid)
+        except (RedisRefused, RedisUnavailable):
+            return
+        if view and view.waiting:
+            await self._say("(Going on with what was not finished. Ctrl-C stops it.)")
 
     async def _send(self, text: str) -> None:
         try:
@@ -152,19 +201,12 @@ class Console:
         else:
             self._unanswered.add(accepted.entry_id)
 
-    def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
-
-        @keys.add("c-c")
-        @keys.add("<sigint>")
-        def _(event: KeyPressEvent) -> None:
-            self._interrupts += 1
-            if self._interrupts > 1:
-                event.app.exit(exception=KeyboardInterrupt)
-            else:
-                event.app.create_background_task(self._stop())
-
-        return keys
+    def _interrupt(self) -> None:
+        """Take a Ctrl-C: it stops the answer, and a second one leaves."""
+        if self._interrupts.press():
+            self._editor.leave()
+        else:
+            self._deeds.put_nowait(self._stop)
 
     async def _stop(self) -> None:
         try:
@@ -190,6 +232,22 @@ class Console:
             self._transcript.live(turn, attempt, index, live["text"])
             await self._draw()
 
+    async def _watch_redis(self) -> None:
+        """Say once that Redis is away, and once that it is back."""
+        scripts, is_away = self._fleet.scripts, False
+        while True:
+            try:
+                await scripts.call(scripts.client.ping, deadline=boottime() + AWAY_S)
+            except (RedisRefused, RedisUnavailable):
+                if not is_away:
+                    await self._say("(Redis is away; I keep trying.)")
+                is_away = True
+            else:
+                if is_away:
+                    await self._say("(Redis is back.)")
+                is_away = False
+            await asyncio.sleep(ASK_EVERY_S)
+
     # -- the screen ----------------------------------------------------------------------------
 
     async def _say(self, words: str) -> None:
@@ -200,30 +258,31 @@ class Console:
         """Move complete lines above the prompt, and show the unfinished one in it."""
         async with self._drawing:
             if self._lines:
-                await run_in_terminal(self._print)
+                await self._editor.write(self._print)
             self._unfinished = self._transcript.line
-            if self._prompt:
-                self._prompt.app.invalidate()
+            self._editor.redraw()
 
     def _print(self) -> None:
         # Not `self._lines = []`: the transcript keeps adding to this list.
         lines, self._lines[:] = [*self._lines], []
-        sys.stdout.write("".join(f"{line}\n" for line in lines))
-        sys.stdout.flush()
+        try:
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.flush()
+        except OSError:
+            self._editor.leave()  # the terminal was closed
         self._unfinished = self._transcript.line
 
-    def _message(self) -> StyleAndTextTuples:
-        """Return what stands before the input: the unfinished line, and the prompt."""
+    def _above(self) -> str:
+        """Return what stands above the prompt: the unfinished line, or that one is waited for."""
         above = self._unfinished
         if len(above) > MOST_UNFINISHED:
             above = f"…{above[-MOST_UNFINISHED:]}"
         if not above and self._unanswered:
             above = "… (Ctrl-C stops)"
-        return [("", f"{above}\n" if above else ""), ("bold", "you> ")]
+        return above
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "user"
+def _shortened(text: str) -> str:
+    if len(text) <= MOST_TYPED:
+        return text
+    return f"{text[:MOST_TYPED]}… ({len(text):,} characters)"

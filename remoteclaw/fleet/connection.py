@@ -297,7 +297,7 @@ def _unfit(name: str, url: str, error: Exception) -> RemoteClawError:
     if re.search("NOAUTH|already authenticated|Authentication required", text, re.I):
         return RedisUnfit(
             f"{name} gives no permission because it needs a password: "
-            f"put it into [redis] url as {scheme}://:PASSWORD@…, or {scheme}://USER:PASSWORD@…."
+            f"put it into [redis] url as {scheme}://:PASSWORD@… (or {scheme}://USER:PASSWORD@…)."
         )
     if re.search("WRONGPASS|username-password", text, re.I):
         return RedisUnfit(

@@ -1,6 +1,7 @@
 """Dead letters: messages that were given up, kept until somebody retries or drops them."""
 
 import functools
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,11 @@ class DeadLetters:
 
     async def read(self, letter_id: str) -> DeadLetter:
         """Return one; raises `UnknownDeadLetter` if it is not there."""
+        if not re.fullmatch(r"\d+-\d+", letter_id):
+            raise UnknownDeadLetter(
+                f"{letter_id!r} is no id of a dead letter: "
+                "`remoteclaw deadletters list` shows those there are."
+            )
         client = self._scripts.client
         read = functools.partial(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
         found = await self._scripts.call(read, deadline=boottime() + LOOK_S)
@@ -88,6 +94,7 @@ class DeadLetters:
 
     async def drop(self, letter_id: str) -> None:
         """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
+        await self.read(letter_id)
         client = self._scripts.client
         delete = functools.partial(client.xdel, keys.DEAD_LETTERS, letter_id)
         if not await self._scripts.call(delete, deadline=boottime() + LOOK_S):

@@ -203,18 +203,6 @@ class Lease:
         )
         return self._turn
 
-    async def steer(self, entry_ids: Sequence[str]) -> frozenset[str]:
-        """Make waiting entries part of the running turn, before its agent is handed them.
-
-        Return those of them that were still waiting.
-        """
-        taken = await self._run(
-            "steer",
-            [keys.state(self.sid), keys.inbound(self.sid)],
-            [self._running.turn, keys.outcome_prefix(self.sid), ",".join(entry_ids)],
-        )
-        return frozenset(entry_id.decode() for entry_id in taken)
-
     async def mark(
         self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
     ) -> None:
@@ -243,17 +231,14 @@ class Lease:
         agent_process: dict[str, Any] | None = None,
         first_index: int = 0,
         payloads: Sequence[dict[str, Any]] = (),
-        returned: Sequence[str] = (),
     ) -> "Finished":
         """End the running turn.
 
         `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
-        `returned` are entries which the agent was handed but did not take up: they wait again.
         With the status "dead", the entries become dead letters.
         """
-        back = {entry_id.encode() for entry_id in returned}
-        done = self._running.entry_ids - back
+        done = self._running.entry_ids
         left, hints, now = await self._run(
             "finish",
             [
@@ -274,7 +259,6 @@ class Lease:
                 orjson.dumps(error) if error else b"",
                 orjson.dumps(agent_process) if agent_process else b"",
                 self.sid,
-                ",".join(returned),
                 first_index,
                 *(orjson.dumps(payload) for payload in payloads),
             ],

@@ -1,5 +1,6 @@
 """Looking at sessions, stopping them, and the bridge's session map."""
 
+import contextlib
 import functools
 import re
 from dataclasses import dataclass
@@ -34,6 +35,10 @@ class SessionView:
     turn: str | None
     phase: str | None
     session_ids: dict[str, str]
+    host: str | None
+    """The host that has its agent."""
+    queue: QueueOverride | None
+    """Its own queue settings."""
 
 
 class Sessions:
@@ -80,6 +85,8 @@ class Sessions:
             turn=state.get("turn"),
             phase=state.get("phase"),
             session_ids={name.decode(): value.decode() for name, value in session_ids.items()},
+            host=state.get("host"),
+            queue=QueueOverride.model_validate_json(state["queue"]) if "queue" in state else None,
         )
 
     async def find(self, text: str) -> str:
@@ -87,30 +94,29 @@ class Sessions:
 
         Raises `UnknownSession` if none fits, or more than one.
         """
-        if "/" in text:
-            try:
-                return SessionKey.parse(text).sid
-            except ValueError:
-                raise UnknownSession(
-                    f"{text!r} is no session: `remoteclaw sessions list` shows those there are."
-                ) from None
-        if re.fullmatch("[0-9a-f]{32}", text):
-            return text
+        found: set[str] = set()
         client = self._scripts.client
-        found = set()
 
         async def scan() -> None:
             async for sid, _score in client.zscan_iter(keys.SESSIONS, match=f"{text}*", count=1000):
                 found.add(sid.decode())
 
-        if re.fullmatch("[0-9a-f]{4,31}", text):
+        sid = text if re.fullmatch("[0-9a-f]{32}", text) else None
+        if "/" in text:
+            with contextlib.suppress(ValueError):
+                sid = SessionKey.parse(text).sid
+        if sid and await self.view(sid):
+            found.add(sid)
+        elif re.fullmatch("[0-9a-f]{1,31}", text):
             await self._scripts.call(scan, deadline=boottime() + LOOK_S)
         if len(found) == 1:
-            return str(found.pop())
-        problem = f"fits {len(found)} sessions" if found else "is no session"
-        raise UnknownSession(
-            f"{text!r} {problem}: `remoteclaw sessions list` shows those there are."
-        )
+            return found.pop()
+        listed = "`remoteclaw sessions list` shows those there are"
+        if found:
+            raise UnknownSession(
+                f"{text!r} fits {len(found)} sessions: give more of its id; {listed}."
+            )
+        raise UnknownSession(f"{text!r} is no session: {listed}.")
 
     async def configure(self, sid: str, queue: QueueOverride | None) -> None:
         """Give a session queue settings of its own, from its next turn on; None takes them away."""

@@ -169,7 +169,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
         directory = Path(exits.enter_context(tempfile.TemporaryDirectory(prefix="rc-")))
         os.environ["REMOTECLAW_HOME"] = str(directory / "home")
         os.environ["HOME"] = str(directory)
-        stack = Stack(Home.default().create())
+        stack = Stack(Home.default().create(), appendfsync="everysec")
         await stack.start()
         claude = None
         try:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import Home
+from remoteclaw.config import Config, Home
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet import embedded as module
-from remoteclaw.fleet.connection import check_fitness
+from remoteclaw.fleet.connection import check_fitness, open_redis
 from remoteclaw.fleet.embedded import EmbeddedRedis, bundled_server, find_server
 from tests.support.stack import message
 
@@ -52,6 +52,17 @@ async def test_what_was_accepted_survives_its_end(
     assert view is not None
     assert view.waiting == 1
     await fleet.aclose()
+    await server.stop()
+
+
+async def test_it_can_be_told_to_lose_nothing_even_without_power(home: Home) -> None:
+    server = EmbeddedRedis(home, appendfsync="always")
+    await server.start()
+    client = open_redis(home.redis_url(Config()))
+
+    assert (await client.config_get("appendfsync"))["appendfsync"] == "always"
+
+    await client.aclose()
     await server.stop()
 
 

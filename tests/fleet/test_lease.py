@@ -104,7 +104,6 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.publish(0, {"text": "stale"}),
         old.finish("done", reply=[]),
         old.show({"text": "stale"}),
-        old.steer([accepted.entry_id]),
         old._run("renew", [f"rc:st:{{{old.sid}}}", "rc:active"], [old.sid, 30_000, GRACE_MS]),
         old.remember("claude", "stale"),
         old.close(),

@@ -18,17 +18,28 @@ __all__ = ["Server", "installed_servers", "running_server"]
 class Server:
     """A running server."""
 
-    def __init__(self, program: ServerProgram, directory: Path, extra: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        program: ServerProgram,
+        directory: Path,
+        extra: tuple[str, ...],
+        *,
+        appendfsync: str = "always",
+    ) -> None:
+        """What a test that kills Redis finds afterwards must not depend on how busy the disk is."""
         self.program = program
         self.directory = directory
         self.socket = directory / "s"
         self.url = f"unix://{self.socket}"
         self._extra = extra
+        self._appendfsync = appendfsync
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command = server_command(self.program, self.directory, self.socket)
+        command = server_command(
+            self.program, self.directory, self.socket, appendfsync=self._appendfsync
+        )
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen([*command, *self._extra], stdout=log, stderr=log)
         eventually_sync(self._answers)

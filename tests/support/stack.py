@@ -32,10 +32,11 @@ OUTCOME_S = 30.0
 class Stack:
     """What a test starts and kills."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, appendfsync: str = "always") -> None:
         self.home = home
         (home.path / "db").mkdir()
-        self.redis = Server(find_server(home.path / "db"), home.path / "db", ())
+        db = home.path / "db"
+        self.redis = Server(find_server(db), db, (), appendfsync=appendfsync)
         self.workers: list[subprocess.Popen[bytes]] = []
         self.lease_s = 30.0
         self.agent: dict[str, Any] = {"runtime": "demo"}

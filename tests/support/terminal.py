@@ -23,6 +23,8 @@ class Terminal:
         self._child = child
         self._screen = pyte.HistoryScreen(100, 40, history=2000)
         self._stream = pyte.ByteStream(self._screen)
+        self.raw = b""
+        """Everything that the program has written."""
 
     @classmethod
     @contextlib.contextmanager
@@ -31,7 +33,7 @@ class Terminal:
         child = pexpect.spawn(
             command[0],
             list(command[1:]),
-            env={**env, "TERM": "xterm-256color"},
+            env={"TERM": "xterm-256color", **env},
             dimensions=(40, 100),
             timeout=None,
         )
@@ -77,11 +79,19 @@ class Terminal:
         status = self._child.exitstatus
         return -int(self._child.signalstatus or 0) if status is None else int(status)
 
+    def hang_up(self) -> None:
+        """Close the terminal, as its window does: the program gets SIGHUP and can't write."""
+        self._child.ptyproc.fileobj.close()
+
     def kill(self, number: signal.Signals) -> None:
         """Send the program a signal."""
         os.kill(self.pid, number)
 
     def _read(self) -> None:
+        if self._child.ptyproc.fileobj.closed:
+            time.sleep(0.01)
+            return
         with contextlib.suppress(pexpect.TIMEOUT, pexpect.EOF):
             data = self._child.read_nonblocking(65536, timeout=0.05)
+            self.raw += data
             self._stream.feed(data)

@@ -245,7 +245,10 @@ async def test_who_is_blocked_on_a_list_is_served_before_anybody_can_look(
 
 @each_server
 async def test_what_was_answered_survives_a_kill(program: ServerProgram, directory: Path) -> None:
-    """fleet/inbound.py: a message that was accepted is kept, with `appendfsync everysec`."""
+    """fleet/inbound.py: a message that was accepted is kept, with `appendfsync always`.
+
+    With `everysec` a server postpones writing while the disk is busy, for two seconds at most.
+    """
     async with server_and_client(program, directory) as (server, client):
         for number in range(200):
             await client.xadd("stream", {"n": number})

@@ -45,7 +45,7 @@ end
 -- No turn is recorded any more.
 local function forget_turn(state)
   redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
-    'forgiven', 'mentioned', 'steered')
+    'forgiven', 'mentioned')
 end
 
 -- The RQ queue for a session's hints: that of the host which has its agent, while a worker of that

@@ -25,7 +25,6 @@ if begun ~= ARGV[2] then
   elseif attempt - forgiven >= 2 and before ~= 'dropped' and string.find(batch, ',') then
     local ids = split(batch)
     redis.call('HSET', KEYS[1], 'singly', ids[#ids])
-    redis.call('HDEL', KEYS[1], 'steered')
     batch, mentioned = ids[1], ''
   end
   attempt = attempt + 1

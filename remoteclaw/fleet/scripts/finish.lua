@@ -1,14 +1,13 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
 -- KEYS state, inbound, reply stream, dead letters, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
---      parked agent (JSON, or nothing), sid, entries that the agent did not take up after all,
---      first index, payload …
+--      parked agent (JSON, or nothing), sid, first index, payload …
 -- → entries left, hints that wait, the time
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'finished', 'mentioned',
-  'steered', 'key')
-local turn, batch, published, finished, mentioned, steered, key = unpack(running)
+  'key')
+local turn, batch, published, finished, mentioned, key = unpack(running)
 local waiting, now = 0, now_ms()
 for position = 5, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
@@ -17,16 +16,8 @@ if turn ~= ARGV[2] then
 end
 local status = {}
 for _, id in ipairs(split(batch)) do status[id] = ARGV[4] end
-if ARGV[4] == 'done' then
-  for _, id in ipairs(split(steered or '')) do status[id] = 'steered' end
-end
 for _, id in ipairs(split(mentioned or '')) do status[id] = 'dropped' end
-for _, id in ipairs(split(ARGV[12])) do
-  status[id] = nil
-  redis.call('HSET', ARGV[6] .. id, 'status', 'accepted')
-  redis.call('HDEL', ARGV[6] .. id, 'turn')
-end
-for _, id in ipairs(split(batch)) do if status[id] then
+for _, id in ipairs(split(batch)) do
   local outcome = ARGV[6] .. id
   if status[id] == 'dead' then
     local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
@@ -41,10 +32,10 @@ for _, id in ipairs(split(batch)) do if status[id] then
   if ARGV[9] ~= '' then redis.call('HSET', outcome, 'error', ARGV[9]) end
   redis.call('PEXPIRE', outcome, ARGV[5])
   redis.call('PUBLISH', ARGV[7], id)
-end end
-local first = tonumber(ARGV[13])
-for position = 14, #ARGV do
-  if first + position - 14 >= tonumber(published) then
+end
+local first = tonumber(ARGV[12])
+for position = 13, #ARGV do
+  if first + position - 13 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end

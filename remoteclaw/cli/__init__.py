@@ -1,0 +1,28 @@
+"""The command line.
+
+Each command imports what it needs when it runs: `--help` answers without loading Redis.
+"""
+
+import click
+
+from remoteclaw import __version__
+from remoteclaw.cli.deadletters import deadletters
+from remoteclaw.cli.edge import Edge
+from remoteclaw.cli.looking import config, doctor, sessions, status
+from remoteclaw.cli.running import dashboard, sweep, up, worker
+from remoteclaw.cli.sending import send, stop
+
+__all__ = ["main"]
+
+
+@click.group(cls=Edge)
+@click.version_option(__version__, prog_name="remoteclaw")
+def main() -> None:
+    """Talk to the coding agents on this machine from the chats you already use."""
+
+
+for command in (
+    *(up, worker, sweep, dashboard, send, stop),
+    *(status, sessions, deadletters, doctor, config),
+):
+    main.add_command(command)

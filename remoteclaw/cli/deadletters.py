@@ -1,0 +1,76 @@
+"""The commands about messages that were given up: `deadletters`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from remoteclaw.cli.access import clock, on_fleet
+from remoteclaw.terminal import one_line, printable
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["deadletters"]
+
+
+@click.group()
+def deadletters() -> None:
+    """Look at messages that were given up, and decide about them."""
+
+
+@deadletters.command("list")
+def list_letters() -> None:
+    """List them, oldest first."""
+
+    async def run(fleet: "Fleet") -> None:
+        click.echo(f"{'LETTER':<18}  {'GIVEN UP':<19}  TRIES  {'WHY':<12}  SESSION")
+        for letter in await fleet.dead_letters.list():
+            given_up = clock(int(letter.id.partition("-")[0]))
+            why = one_line(letter.category, most=12)
+            click.echo(
+                f"{letter.id:<18}  {given_up}  {letter.attempts:>5}  {why:<12}  {letter.session}"
+            )
+
+    on_fleet(run)
+
+
+@deadletters.command("show")
+@click.argument("letter")
+def show_letter(letter: str) -> None:
+    """Show one, with what the person wrote."""
+
+    async def run(fleet: "Fleet") -> None:
+        found = await fleet.dead_letters.read(letter)
+        reference = f"{found.session.sid[:8]}-{found.entry_id}"
+        click.echo(f"session   {found.session}")
+        click.echo(f"message   {reference}")
+        click.echo(f"why       {one_line(f'{found.category} {found.detail}')}")
+        click.echo(f"tried     {found.attempts} times")
+        click.echo("")
+        click.echo("(It can't be read.)" if found.text is None else printable(found.text))
+
+    on_fleet(run)
+
+
+@deadletters.command("retry")
+@click.argument("letter")
+def retry_letter(letter: str) -> None:
+    """Let its session take it up once more, behind what waits there."""
+
+    async def run(fleet: "Fleet") -> None:
+        accepted = await fleet.dead_letters.retry(letter)
+        click.echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
+
+    on_fleet(run)
+
+
+@deadletters.command("drop")
+@click.argument("letter")
+def drop_letter(letter: str) -> None:
+    """Throw it away."""
+
+    async def run(fleet: "Fleet") -> None:
+        await fleet.dead_letters.drop(letter)
+        click.echo("It is gone.")
+
+    on_fleet(run)

@@ -1,0 +1,93 @@
+"""The edge between a command and whoever started it: one line for an error, no traceback."""
+
+import contextlib
+import io
+import os
+import sys
+import traceback
+from datetime import datetime
+from typing import Any, NoReturn
+
+import click
+
+from remoteclaw.errors import RemoteClawError
+from remoteclaw.terminal import one_line
+
+__all__ = ["Edge", "complain"]
+
+#: How much of an unexpected error is shown, in characters: its line has 300 with the rest.
+MOST_SHOWN = 160
+
+
+class Edge(click.Group):
+    """A group of commands whose errors are one line each."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line."""
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # LC_ALL=POSIX has no "×" and no "…"
+        return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; no traceback reaches a person."""
+        try:
+            return super().invoke(ctx)
+        except* RemoteClawError as errors:
+            _fail(str(_first(errors)))
+        except* (click.ClickException, click.exceptions.Exit, click.Abort) as errors:
+            raise _first(errors) from None
+        except* KeyboardInterrupt:
+            sys.exit(130)
+        except* BrokenPipeError:
+            sys.exit(0)  # whoever read us has seen enough
+        except* Exception as errors:  # noqa: BLE001 - the edge of the process
+            what = one_line(repr(_first(errors)), most=MOST_SHOWN)
+            kept = _keep_traceback(errors, f"{ctx.command_path} {ctx.invoked_subcommand}")
+            _fail(f"An unexpected error, {what}: {kept}")
+        finally:
+            _let_go()
+
+
+def complain(text: str) -> None:
+    """Say on standard error, in one line, what is wrong."""
+    click.echo(f"remoteclaw: {one_line(text)}", err=True)
+
+
+def _fail(text: str) -> NoReturn:
+    complain(text)
+    sys.exit(1)
+
+
+def _first(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
+
+
+def _keep_traceback(error: BaseException, command: str) -> str:
+    """Write a traceback where an operator finds it, and say where.
+
+    The command is named without its arguments, which may be a message.
+    """
+    from remoteclaw.config import Home
+
+    try:
+        file = Home.default().create().logs / "crash.log"
+        with file.open("a", encoding="utf-8", errors="backslashreplace") as log:
+            file.chmod(0o600)
+            log.write(f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %z} {command}\n")
+            traceback.print_exception(error, file=log)
+    except (OSError, RemoteClawError):
+        return "it could not be written down."
+    return f"please report it with the end of {file}."
+
+
+def _let_go() -> None:
+    """Leave nothing for Python to write at its end to a terminal or a reader that is gone."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

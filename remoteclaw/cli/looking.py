@@ -1,0 +1,219 @@
+"""The commands that only look: `status`, `sessions`, `doctor`, `config`."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remoteclaw.cli.access import clock, load, on_fleet
+from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
+from remoteclaw.terminal import one_line
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["config", "doctor", "sessions", "status"]
+
+OWN = " (the session's own)"
+
+
+@click.command()
+def status() -> None:
+    """Say what runs. Exit status 0 if messages are answered."""
+
+    async def run(fleet: "Fleet") -> int:
+        workers = await fleet.workers.list()
+        letters = await fleet.dead_letters.list()
+        busy = [view for view in await fleet.sessions.list(limit=1000) if view.state != "idle"]
+        hints = await fleet.workers.waiting()
+        click.echo(f"workers   {len(workers)}")
+        for view in workers:
+            stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
+            click.echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
+        click.echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
+        click.echo(f"sessions  {len(busy)} {'has' if len(busy) == 1 else 'have'} work")
+        for session in busy:
+            click.echo(f"  {session.state:<9} {session.sid[:8]} {session.key}")
+        if letters:
+            click.echo(f"dead      {len(letters)}: see `remoteclaw deadletters list`")
+        return sum(view.is_ours for view in workers)
+
+    if not on_fleet(run):
+        raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
+
+
+@click.group()
+def sessions() -> None:
+    """Look at conversations."""
+
+
+@sessions.command("list")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="NUMBER",
+    help="How many, newest first.",
+)
+def list_sessions(limit: int) -> None:
+    """List the sessions with the newest messages."""
+
+    async def run(fleet: "Fleet") -> None:
+        click.echo(f"{'SESSION':<8}  {'STATE':<9}  WAITING  {'LAST MESSAGE':<19}  KEY")
+        for view in await fleet.sessions.list(limit=limit):
+            last = clock(view.last_message_ms)
+            click.echo(f"{view.sid[:8]}  {view.state:<9}  {view.waiting:>7}  {last}  {view.key}")
+
+    on_fleet(run)
+
+
+@sessions.command("show")
+@click.argument("session")
+def show_session(session: str) -> None:
+    """Show one session. SESSION is its key or the start of its id."""
+
+    async def run(fleet: "Fleet") -> None:
+        view = await fleet.sessions.view(await fleet.sessions.find(session))
+        if view is None:
+            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        messages = "message" if view.waiting == 1 else "messages"
+        rows = {
+            "key": str(view.key),
+            "id": view.sid,
+            "state": view.state,
+            "waiting": f"{view.waiting} {messages} without an outcome",
+            "last message": clock(view.last_message_ms),
+            "worker": view.worker,
+            "host": view.host,
+            "turn": f"{view.sid[:8]}-{view.turn} ({view.phase})" if view.turn else None,
+        }
+        rows |= {f"{name} session": value for name, value in view.session_ids.items()}
+        shown = [(one_line(name), one_line(value)) for name, value in rows.items() if value]
+        width = max(len(name) for name, _ in shown)
+        for name, value in shown:
+            click.echo(f"{name:<{width}}  {value}")
+
+    on_fleet(run)
+
+
+@sessions.command("queue")
+@click.argument("session")
+@click.option("--mode", type=click.Choice(["collect", "followup", "interrupt"]))
+@click.option("--debounce-ms", type=click.IntRange(0, 60_000))
+@click.option("--cap", type=click.IntRange(0))
+@click.option("--drop", type=click.Choice(["old", "new", "summarize"]))
+@click.option("--reset", is_flag=True, help="Take the session's own settings away.")
+def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
+    """Say what becomes of messages that come while one session is busy.
+
+    Without options it shows that. It holds from the session's next turn on.
+    """
+    from remoteclaw.config import QueueOverride
+
+    _, config = load()
+    wanted = {name: value for name, value in settings.items() if value is not None}
+
+    async def run(fleet: "Fleet") -> None:
+        sid = await fleet.sessions.find(session)
+        view = await fleet.sessions.view(sid)
+        if view is None:
+            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        own = None if reset else view.queue
+        if reset or wanted:
+            before = own.model_dump(exclude_none=True) if own else {}
+            own = QueueOverride(**{**before, **wanted}) if before or wanted else None
+            await fleet.sessions.configure(sid, own)
+        for name, value in config.queue.of(view.key.provider, own).model_dump().items():
+            if name != "channels":
+                is_own = own is not None and getattr(own, name) is not None
+                click.echo(f"{name:<12} {value}{OWN if is_own else ''}")
+
+    on_fleet(run)
+
+
+@sessions.command("trace")
+@click.argument("what")
+def trace_message(what: str) -> None:
+    """Show every state that a message passed through, with times.
+
+    WHAT is a message's reference, as errors name it, or a session: then its newest message.
+    """
+
+    async def run(fleet: "Fleet") -> None:
+        sid, entry_id = await _find_message(fleet, what)
+        outcome = await fleet.outcomes.read(sid, entry_id)
+        if outcome is None:
+            raise UnknownSession(f"Nothing is known of message {what!r} any more.")
+        view = await fleet.sessions.view(sid)
+        click.echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
+        first = outcome.steps[0].at_ms
+        for step in outcome.steps:
+            attempt = f"attempt {step.attempt}" if step.attempt else ""
+            words = f"{clock(step.at_ms, milliseconds=True)}  {step.at_ms - first:>8} ms"
+            line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"
+            click.echo(line.rstrip())
+        if outcome.error:
+            detail = one_line(str(outcome.error.get("detail", "")))
+            click.echo(f"  {outcome.error.get('category')}: {detail}")
+
+    on_fleet(run)
+
+
+async def _find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
+    import re
+
+    if match := re.fullmatch(r"([0-9a-f]{1,32})-(\d+-\d+)", what):
+        return await fleet.sessions.find(match[1]), match[2]
+    sid = await fleet.sessions.find(what)
+    view = await fleet.sessions.view(sid)
+    if view is None or view.last_entry is None:
+        raise UnknownSession(f"Nothing is known of {what!r} any more.")
+    return sid, view.last_entry
+
+
+@click.command()
+def doctor() -> None:
+    """Look at what RemoteClaw needs here, and say what is missing."""
+    from remoteclaw.doctor import examine
+
+    async def run() -> bool:
+        is_well = True
+        async for finding in examine():
+            is_well &= finding.ok
+            text = one_line(finding.text)
+            click.echo(f"{'ok ' if finding.ok else 'NO '} {finding.subject:<16} {text}")
+        return is_well
+
+    sys.exit(0 if asyncio.run(run()) else 1)
+
+
+@click.group()
+def config() -> None:
+    """Look at the configuration."""
+
+
+@config.command()
+def validate() -> None:
+    """Check the configuration file, the overrides and the hooks."""
+    from remoteclaw.config import overrides
+    from remoteclaw.doctor import hooks_problem
+
+    home, settings = load()
+    if problem := hooks_problem(settings.hooks):
+        raise ConfigError(problem)
+    file = home.config_file
+    click.echo(f"{file} is valid." if file.exists() else f"{file} is absent: all defaults.")
+    if names := overrides():
+        click.echo(f"Overridden by {', '.join(names)}.")
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration."""
+    import json
+
+    from remoteclaw.config import Config
+
+    click.echo(json.dumps(Config.model_json_schema(), indent=2))

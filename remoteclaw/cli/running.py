@@ -1,0 +1,174 @@
+"""The commands that run something: `up`, `worker`, `sweep`."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remoteclaw import __version__
+from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.errors import ConfigError, RemoteClawError
+
+if TYPE_CHECKING:
+    from remoteclaw.config import Config, Home
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["dashboard", "sweep", "up", "worker"]
+
+#: How long a leaving `up` looks whether something is unfinished, in seconds.
+LOOK_S = 1.0
+
+
+@click.command()
+@click.option(
+    "--no-console", is_flag=True, help="Only run; without a terminal that is the default."
+)
+def up(no_console: bool) -> None:
+    """Run everything on this machine, with a chat in this terminal.
+
+    Redis, workers and a sweeper are started, watched, and ended together.
+    """
+    from remoteclaw.telemetry import configure_logging
+
+    home, config = load()
+    home.create()
+    with_console = not no_console and sys.stdin.isatty() and sys.stdout.isatty()
+    configure_logging(home.logs / "up.log" if with_console else None)
+    asyncio.run(_up(home, config, with_console=with_console))
+
+
+async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
+    from remoteclaw.doctor import agent_problem
+    from remoteclaw.supervisor import Supervisor
+
+    supervisor = Supervisor(home, config)
+    leave = _leave()
+    async with supervisor.running() as ready:
+        agent, settings = config.agent(None)
+        click.echo(f"RemoteClaw {__version__}, state in {home.path}")
+        click.echo(f"  redis    {ready.redis}")
+        click.echo(f"  workers  {ready.workers} × rq worker")
+        click.echo(f"  agent    {agent} is {_which_agent(settings)}")
+        for name, each in config.agents.items():
+            if problem := agent_problem(home, name, each):
+                click.echo(f"  problem  {name} can't work: {problem}")
+        click.echo(f"Ready in {ready.seconds:.1f} s.")
+        if with_console:
+            await _chat(supervisor.fleet, agent, home.host_id, leave)
+        else:
+            await leave.wait()
+        with contextlib.suppress(OSError):  # the terminal may have been closed
+            click.echo(await _farewell(supervisor.fleet))
+
+
+async def _chat(fleet: "Fleet", agent: str, account: str, leave: asyncio.Event) -> None:
+    from remoteclaw.channels.console import Console
+
+    click.echo("Type a message. Ctrl-C stops the answer, twice leaves.\n")
+    console = asyncio.create_task(Console(fleet, agent=agent, account=account).run())
+    leaving = asyncio.create_task(leave.wait())
+    await asyncio.wait((console, leaving), return_when=asyncio.FIRST_COMPLETED)
+    leaving.cancel()
+    console.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await console
+    # The console took it for itself.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
+
+
+async def _farewell(fleet: "Fleet") -> str:
+    try:
+        async with asyncio.timeout(LOOK_S):
+            is_unfinished = any(view.waiting for view in await fleet.sessions.list(limit=1000))
+    except (RemoteClawError, TimeoutError):
+        is_unfinished = True  # for all we know
+    goes_on = "; what isn't finished goes on at the next start" if is_unfinished else ""
+    return f"Leaving{goes_on}."
+
+
+def _leave() -> asyncio.Event:
+    """Return an event that a signal to end sets."""
+    leave = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, leave.set)
+    return leave
+
+
+def _which_agent(settings: Any) -> str:
+    from remoteclaw.runtimes import detect_runtime
+
+    if settings.runtime:
+        return f"{settings.runtime}, as configured"
+    name, why = detect_runtime()
+    return f"{name}: {why}"
+
+
+@click.command()
+@click.option("--people-only", is_flag=True, help="Serve what people send, not the background.")
+def worker(people_only: bool) -> None:
+    """Run one worker.
+
+    It prints the `rq worker` command and becomes it.
+    """
+    from remoteclaw.doctor import hooks_problem
+    from remoteclaw.process import become
+    from remoteclaw.supervisor import PEOPLE_ONLY, worker_command
+
+    async def look(_: "Fleet") -> None:
+        """Find what the worker would find, so that we say it and not RQ."""
+
+    home, config = load()
+    if problem := hooks_problem(config.hooks):
+        raise ConfigError(problem)
+    on_fleet(look)
+    command = worker_command()
+    click.echo("+ " + " ".join(["rq", *command[1:]]))
+    sys.stdout.flush()
+    env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
+    become(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("options", nargs=-1, type=click.UNPROCESSED)
+def dashboard(options: tuple[str, ...]) -> None:
+    """Run rq-dashboard on this fleet; OPTIONS are its own.
+
+    It is installed apart: `pip install rq-dashboard six`.
+    """
+    from remoteclaw.process import become
+
+    home, _ = load()
+    argv = [sys.executable, "-m", "workers.dashboard", *options]
+    become(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})
+
+
+@click.command()
+def sweep() -> None:
+    """Run a sweeper, which finds sessions that no worker works on. Any number may run.
+
+    It also clears away what killed processes have left on this host.
+    """
+    from remoteclaw.supervisor import sweep_host
+    from remoteclaw.telemetry import configure_logging
+
+    configure_logging()
+    home, _ = load()
+
+    async def run(fleet: "Fleet") -> None:
+        leave = _leave()
+        home.create()
+        click.echo("Sweeping every second, until Ctrl-C or SIGTERM.")
+        async with asyncio.TaskGroup() as tasks:
+            duties = [
+                tasks.create_task(fleet.sweeper.run()),
+                tasks.create_task(sweep_host(fleet, home)),
+            ]
+            await leave.wait()
+            for duty in duties:
+                duty.cancel()
+
+    on_fleet(run)

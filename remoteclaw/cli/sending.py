@@ -1,0 +1,175 @@
+"""The commands that act on a conversation: `send`, `stop`."""
+
+import asyncio
+import contextlib
+import math
+import os
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remoteclaw.cli.access import addressed, on_fleet, session_key
+from remoteclaw.cli.edge import complain
+from remoteclaw.errors import RemoteClawError
+from remoteclaw.terminal import printable
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.inbound import Accepted
+    from remoteclaw.fleet.keys import Lane
+    from remoteclaw.fleet.outcomes import Outcome
+
+__all__ = ["send", "stop"]
+
+#: How long `send` waits for the reply unless told otherwise, in seconds.
+WAIT_S = 600.0
+
+EXIT_REPLY, EXIT_ERROR, EXIT_NO_OUTCOME = 0, 1, 3
+
+
+def _seconds(_ctx: click.Context, _param: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("it is not a number.")
+    return value
+
+
+@click.command()
+@click.argument("text")
+@addressed
+@click.option("--message-id", default=None, help="Id to recognise a repetition by. [default: new]")
+@click.option(
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(min=0),
+    callback=_seconds,
+    default=WAIT_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long; 0 for not at all.",
+)
+@click.option("--background", is_flag=True, help="Wait behind what people send.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+def send(
+    text: str,
+    message_id: str | None,
+    wait_s: float,
+    background: bool,
+    as_json: bool,
+    **address: Any,
+) -> None:
+    """Send TEXT as a channel would, and print the reply. TEXT is - for standard input.
+
+    The reply goes to you alone.
+    Exit status: 0 a reply, 1 an error, 2 wrong usage, 3 no outcome in time.
+    """
+    # An argument's bytes are UTF-8, whatever the locale says.
+    data = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
+    text = data.decode("utf-8", "replace")
+    lane: Lane = "background" if background else "agents"
+    sys.exit(on_fleet(lambda fleet: _send(fleet, text, message_id, wait_s, as_json, lane, address)))
+
+
+async def _send(
+    fleet: "Fleet",
+    text: str,
+    message_id: str | None,
+    wait_s: float,
+    as_json: bool,
+    lane: "Lane",
+    address: dict[str, Any],
+) -> int:
+    from remoteclaw.messages import ChannelMessage
+
+    session = session_key(address)
+    message = ChannelMessage.checked(
+        id=message_id or uuid.uuid4().hex,
+        text=text,
+        from_=session.user,
+        channel_id=session.channel_id,
+        provider=session.provider,
+        account=session.account,
+        thread_id=session.thread,
+        timestamp=int(time.time() * 1000),
+    )
+    accepted = await fleet.inbound.append(message, agent=session.agent, deliver="caller", lane=lane)
+    if accepted.is_duplicate:
+        complain("A message with this id was accepted before: this text was not used.")
+    if wait_s == 0:
+        await _warn_without_workers(fleet)
+        click.echo(_json(accepted, None) if as_json else _reference(accepted))
+        return EXIT_REPLY
+    outcome = await _wait(fleet, accepted, wait_s)
+    if outcome is None:
+        return EXIT_NO_OUTCOME
+    if as_json:
+        click.echo(_json(accepted, outcome))
+    else:
+        click.echo("\n\n".join(printable(str(part["text"])) for part in outcome.reply))
+        if outcome.status == "failed":
+            complain(f"It failed: `remoteclaw sessions trace {_reference(accepted)}` says why.")
+    return EXIT_REPLY if outcome.status == "done" else EXIT_ERROR
+
+
+async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome | None":
+    """Wait for the outcome; say what becomes of the message if it takes too long."""
+    sid, reference = accepted.session.sid, _reference(accepted)
+    trace, stop = f"remoteclaw sessions trace {reference}", f"remoteclaw stop {sid[:8]}"
+    hint = f"Look with `{trace}`, stop it with `{stop}`."
+    try:
+        outcome = await fleet.outcomes.read(sid, accepted.entry_id)
+        if outcome is None or not outcome.is_final:
+            await _warn_without_workers(fleet)
+            outcome = await fleet.outcomes.wait(sid, accepted.entry_id, timeout_s=wait_s)
+    except asyncio.CancelledError:  # Ctrl-C
+        complain(f"Not waiting any longer; the message is not lost. {hint}")
+        raise
+    if outcome is None:
+        complain(f"No outcome within {wait_s:g} s; the message is not lost. {hint}")
+    return outcome
+
+
+async def _warn_without_workers(fleet: "Fleet") -> None:
+    with contextlib.suppress(RemoteClawError):  # the message is safe, which matters more
+        if not await fleet.workers.list():
+            complain(
+                "no rq worker is running yet, so nobody answers: "
+                "start some with `remoteclaw worker`. The message waits."
+            )
+
+
+def _reference(accepted: "Accepted") -> str:
+    return f"{accepted.session.sid[:8]}-{accepted.entry_id}"
+
+
+def _json(accepted: "Accepted", outcome: "Outcome | None") -> str:
+    import orjson
+
+    data = {
+        "reference": _reference(accepted),
+        "status": outcome.status if outcome else "accepted",
+        "reply": outcome.reply if outcome else [],
+        "error": outcome.error if outcome else None,
+        "duplicate": accepted.is_duplicate,
+    }
+    return orjson.dumps(data).decode()
+
+
+@click.command()
+@click.argument("session", required=False)
+@addressed
+def stop(session: str | None, **address: Any) -> None:
+    """Stop what a session is doing and has waiting.
+
+    SESSION is its key or the start of its id; without it, the options say which one.
+    """
+
+    async def run(fleet: "Fleet") -> None:
+        wanted = session if session is not None else str(session_key(address))
+        count = await fleet.sessions.stop(await fleet.sessions.find(wanted))
+        messages = "message" if count == 1 else "messages"
+        click.echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")
+
+    on_fleet(run)
