@@ -126,6 +126,9 @@ class AgentConfig(_Section):
     permissions: Literal["ask", "auto", "deny"] = "ask"
     """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all.
     `ask` refuses them too and says so, as long as there is nobody who can be asked."""
+    trust_workspace: bool = False
+    """Whether what the CLI finds in the workspace tells it what to do: its CLAUDE.md, its settings,
+    and hooks and MCP servers, which run as you. Whoever can write there could then do that too."""
     inherit_mcp: bool = True
     """Whether the MCP servers of the CLI's own configuration stay available."""
     mcp_servers: dict[str, McpServerConfig] = Field(default_factory=dict)

@@ -419,6 +419,7 @@ def _bridge(
         model=settings.model,
         permissions=settings.permissions,
         inherit_mcp=settings.inherit_mcp,
+        trust_workspace=settings.trust_workspace,
         mcp_servers=settings.mcp_servers,
         chunk_limit=CHUNK_LIMITS.get(lease.session.provider, DEFAULT_CHUNK_LIMIT),
         hooks=hooks,

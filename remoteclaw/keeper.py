@@ -123,7 +123,7 @@ class AgentKeeper:
     def record(self) -> dict[str, Any] | None:
         """Return what the session's state has to say about its agent."""
         if self._holder is None:
-            return None
+            return self._parked  # it waits still: nobody has attached it in this turn
         return {"path": str(self._holder.path), "key": self._key}
 
     def finished(self, turn: str) -> None:

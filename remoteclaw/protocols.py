@@ -43,6 +43,7 @@ class AgentSpec:
     model: str | None = None
     permissions: str = "ask"
     inherit_mcp: bool = True
+    trust_workspace: bool = False
     mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=dict)
 
     @property
@@ -56,7 +57,8 @@ class AgentSpec:
         servers = {name: server.model_dump() for name, server in self.mcp_servers.items()}
         parts = (
             *(self.runtime, self.command, version, self.workspace, dict(self.env)),
-            *(self.system_prompt, self.model, self.permissions, self.inherit_mcp, servers),
+            *(self.system_prompt, self.model, self.permissions, self.inherit_mcp),
+            *(self.trust_workspace, servers),
         )
         data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()

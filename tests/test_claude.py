@@ -210,6 +210,23 @@ async def test_with_permission_it_is_done(stack: Stack, claude: ClaudeCli) -> No
     assert target.exists()
 
 
+async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: ClaudeCli) -> None:
+    workspace = stack.home.path / "mine"
+    hook = {"type": "command", "command": f"touch {stack.home.path / 'project-ran'}"}
+    (workspace / ".claude").mkdir(parents=True)
+    (workspace / ".claude" / "settings.json").write_text(
+        json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}})
+    )
+    (workspace / "CLAUDE.md").write_text("PROJECT-MEMORY")
+    stack.configure(claude.config(workspace=str(workspace), trust_workspace=True))
+    await stack.start_worker()
+
+    await stack.ask("SAY:hi")
+
+    assert (stack.home.path / "project-ran").exists()
+    assert "PROJECT-MEMORY" in claude.model.bodies().splitlines()[-1]
+
+
 @pytest.mark.parametrize("permissions", ["deny", "auto"])
 async def test_a_workspace_says_nothing_about_its_agent(
     stack: Stack, claude: ClaudeCli, permissions: str

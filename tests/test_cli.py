@@ -512,7 +512,7 @@ def test_what_overrides_the_file_is_named(directory: Path) -> None:
 
 def test_an_unexpected_error_is_one_line_and_a_file(directory: Path) -> None:
     home = directory / ("x" * 200)
-    (home / "host-id").mkdir(parents=True)  # as nobody would expect
+    (home / "up.lock").mkdir(parents=True)  # as nobody would expect
     home.chmod(0o700)
 
     result = without_stack(home, "up", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo")

@@ -433,6 +433,23 @@ async def test_a_warm_agent_that_knows_another_last_turn_is_not_used(stack: Stac
     assert "- hello" in said(await stack.outcome(second))
 
 
+async def test_a_turn_that_needs_no_agent_leaves_none_forgotten(stack: Stack) -> None:
+    """The warm one knows nothing of it, so the next turn ends it and starts another."""
+    first = await stack.append("hello")
+    await drain(stack, first)
+    pid = agent_pid(await stack.reached(first, "spawned"))
+    stopped = await stack.append("never begun")
+    await stack.fleet.sessions.stop(stopped.session.sid)
+    await drain(stack, stopped)
+
+    again = await stack.append("memory")
+    await drain(stack, again)
+
+    assert (await stack.outcome(stopped)).status == "stopped"
+    assert "- hello" in said(await stack.outcome(again))
+    assert not is_alive(pid)
+
+
 async def test_a_drain_without_redis_gives_up_and_another_one_goes_on(stack: Stack) -> None:
     stack.configure(lease_s=1)
     stack.reopen()

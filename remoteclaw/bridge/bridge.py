@@ -99,6 +99,7 @@ class ChannelBridge:
         model: str | None = None,
         permissions: str = "ask",
         inherit_mcp: bool = True,
+        trust_workspace: bool = False,
         mcp_servers: Mapping[str, McpServerConfig] | None = None,
         chunk_limit: int = DEFAULT_CHUNK_LIMIT,
         hooks: Hooks | None = None,
@@ -112,6 +113,7 @@ class ChannelBridge:
         self._model = model
         self._permissions = permissions
         self._inherit_mcp = inherit_mcp
+        self._trust_workspace = trust_workspace
         self._mcp_servers = dict(mcp_servers or {})
         self._chunk_limit = chunk_limit
         self._hooks = hooks or Hooks()
@@ -255,6 +257,7 @@ class ChannelBridge:
             model=self._model,
             permissions=self._permissions,
             inherit_mcp=self._inherit_mcp,
+            trust_workspace=self._trust_workspace,
             mcp_servers=run.mcp_servers or {},
         )
         agent = await self._agents.obtain(spec, session_id=run.session_id)

@@ -87,8 +87,8 @@ class ClaudeRuntime:
         argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
         argv += ["--input-format", "stream-json", "--output-format", "stream-json"]
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
-        # Not the workspace's: its hooks would run whatever the agent may do.
-        argv += ["--setting-sources=user"]
+        # The workspace's only if it is trusted: its hooks run whatever the agent may do.
+        argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
         argv += [f"--resume={session_id}" if session_id else f"--session-id={fresh_id}"]
         if spec.model:
             argv += ["--model", spec.model]
