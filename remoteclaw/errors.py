@@ -99,6 +99,7 @@ class ErrorCategory(StrEnum):
     INTERRUPTED = "interrupted"
     UNREADABLE = "unreadable"
     SUPERSEDED = "superseded"
+    TOO_LONG = "too_long"
     FATAL = "fatal"
 
 
@@ -173,6 +174,8 @@ _SENTENCES = {
     "Whoever runs it finds out why with `remoteclaw doctor`.",
     ErrorCategory.TIMEOUT: "{agent} took too long. Ask again, perhaps for a smaller step.",
     ErrorCategory.ABORTED: "Stopped.",
+    ErrorCategory.TOO_LONG: "{agent}'s answer became longer than a million characters, so it was "
+    "stopped. Ask for less at once.",
     ErrorCategory.SUPERSEDED: "(I left this for your next message.)",
     ErrorCategory.DIED: "{agent} stopped working in the middle of your message. Part of the work "
     "may be done: check before you send it again.",

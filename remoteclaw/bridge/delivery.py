@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
@@ -28,6 +29,8 @@ from remoteclaw.protocols import BridgeCallbacks
 
 __all__ = ["Chunker", "Delivered", "DeliveryAdapter"]
 
+#: How long an answer may become, in characters: an agent that runs wild must not fill Redis.
+MOST_ANSWER = 1_000_000
 #: Room in every chunk for a newline and a closing fence of up to 11 characters.
 RESERVE = 12
 #: The smallest limit that leaves room for text between a fence opened and closed.
@@ -255,11 +258,18 @@ class DeliveryAdapter:
     async def process(self, events: AsyncIterator[AgentEvent]) -> Delivered:
         """Consume a turn's events; a stream that breaks off still delivers what it said."""
         run, error, has_ended = AgentRunResult(), None, False
+        length = 0
         async for event in events:
             match event:
                 case TextEvent(text):
+                    length += len(text)
+                    if length > MOST_ANSWER:
+                        why = f"more than {MOST_ANSWER:,} characters"
+                        error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
+                        break
                     await self._text(text)
                 case TextResetEvent(chars):
+                    length -= chars
                     self._chunker.withdraw(chars)
                 case ThinkingEvent(text):
                     if self._callbacks.on_thinking:

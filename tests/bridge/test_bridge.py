@@ -396,3 +396,15 @@ async def test_each_turn_reports_its_own_side_effects(home: Home, directory: Pat
     target = SentTarget("message_send", "slack", None, "C1")
     assert (first.sent_texts, first.sent_targets, first.cron_adds) == (("one",), (target,), 1)
     assert second.sent_texts == ("two",)
+
+
+async def test_an_answer_without_an_end_is_stopped(home: Home, directory: Path) -> None:
+    """Nobody reads it, and Redis would be full of it."""
+    body = "turn()\nwhile True:\n    say(type='text', text='x' * 10_000 + chr(10))"
+    async with demo_bridge(home, command=script(directory, body)) as (bridge, keeper, _):
+        result = await bridge.handle(message("hello"))
+
+        assert result.error_category is ErrorCategory.TOO_LONG
+        assert "longer than a million characters" in result.payloads[-1].text
+        assert sum(len(payload.text) for payload in result.payloads) < 1_100_000
+        assert keeper.record() is None  # it is gone
