@@ -227,7 +227,7 @@ class Supervisor:
         if self._lifeline is not None:
             os.close(self._lifeline)
         await holders_ended(self._home.runs, prefix=UP_PREFIX)
-        with contextlib.suppress(RedisUnavailable, RedisRefused):
+        with contextlib.suppress(RedisUnavailable, RedisRefused, OSError):
             # What was cut off goes on at once after the next start, and not as a failure.
             host = self._home.host_id
             await self.fleet.sweeper.release_dead(host, is_alive, is_deliberate=True)
