@@ -71,6 +71,8 @@ STATUS = {
     ErrorCategory.ABORTED: "stopped",
     ErrorCategory.SUPERSEDED: "interrupted",
 }
+#: After so many pauses for typing, what waits is answered although somebody goes on typing.
+MOST_PAUSES = 10
 #: How many waiting entries are looked at, where all of them matter.
 ALL = 1000
 
@@ -136,6 +138,8 @@ class _SessionDrain:
         """Entries that nobody can read, each with the reason."""
         self._running: Turn | None = None
         self._abort = asyncio.Event()
+        self._newest = ""
+        """The newest entry that was known when the running turn began."""
         self._is_overtaken = False
         """Whether the running turn is stopped for a newer message."""
         self._marks: set[asyncio.Task[None]] = set()
@@ -163,25 +167,26 @@ class _SessionDrain:
         while True:
             try:
                 waiting = await self._waiting()
+                if not waiting:
+                    await self._keeper.park()
+                    if await self._lease.close():
+                        return
+                    continue  # a message came meanwhile
+                if finished:
+                    waiting = await self._when_quiet(waiting, finished)
+                busy_since_ms = self._lease.busy_since_ms
+                plan = next_batch(waiting, self._queue, busy_since_ms=busy_since_ms)
+                finished = await self._turn(plan)
             except NewerEntry as newer:
                 log.warning("session %s waits for a newer worker: %s", self._lease.sid[:8], newer)
                 await self._keeper.park()
                 await self._lease.release(delay_s=NEWER_S)
                 return
-            if not waiting:
-                await self._keeper.park()
-                if await self._lease.close():
-                    return
-                finished = None
-                continue  # a message came meanwhile
-            was_busy = finished is not None and finished.left > 0
-            if finished and was_busy and not await self._is_quiet(waiting, finished):
-                continue
-            finished = await self._turn(next_batch(waiting, self._queue, was_busy=was_busy))
             turns += 1
             if not finished.hints:
                 if not finished.left:
                     await self._lease.wait(self._linger_s)
+                    finished = None  # what comes while it lingers starts at once
             elif finished.left and (turns >= MOST_TURNS or boottime() > since + MOST_SECONDS):
                 await self._keeper.park()
                 await self._lease.release()
@@ -209,17 +214,24 @@ class _SessionDrain:
                 break  # it is dealt with alone
         return entries
 
-    async def _is_quiet(self, waiting: list[Entry], finished: Finished) -> bool:
-        """Wait until the person has stopped typing; False if another message has come.
+    async def _when_quiet(self, waiting: list[Entry], finished: Finished) -> list[Entry]:
+        """Wait until the person has stopped typing; return what waits then.
 
-        Not if there is as much as may wait, and not for a message that interrupted a turn.
+        Not if there is as much as may wait, not for a message that interrupted a turn, and not for
+        ever.
         """
-        is_full = 0 < self._queue.cap <= len(waiting)
-        if is_full or self._queue.mode == "interrupt" or waiting[-1].deliver == "caller":
-            return True
-        newest_ms = int(waiting[-1].id.partition("-")[0])
-        pause_s = self._queue.debounce_ms / 1000 - (finished.at_ms - newest_ms) / 1000
-        return pause_s <= 0 or await self._lease.quiet(pause_s)
+        debounce_s = self._queue.debounce_ms / 1000
+        pause_s = debounce_s - (finished.at_ms - waiting[-1].at_ms) / 1000
+        until = boottime() + MOST_PAUSES * debounce_s
+        while pause_s > 0 and boottime() < until:
+            is_full = len(waiting) >= (self._queue.cap or ALL)
+            if is_full or self._queue.mode == "interrupt" or waiting[-1].deliver == "caller":
+                break
+            if await self._lease.quiet(min(pause_s, debounce_s)):
+                break
+            waiting = await self._waiting()
+            pause_s = debounce_s
+        return waiting
 
     # -- one turn ------------------------------------------------------------------------------
 
@@ -236,6 +248,8 @@ class _SessionDrain:
         if batch is None:
             return Finished(left=0, hints=0, at_ms=0)
         entries = [self._decoded(*entry) for entry in batch.entries]
+        known = [entry_id.decode() for entry_id, _ in (*batch.entries, *self._lease.waiting)]
+        self._newest = max(known, key=_order)
         turn = Turn(
             session=self._lease.session,
             entries=tuple(entry for entry in entries if entry.id not in batch.left_out),
@@ -272,12 +286,6 @@ class _SessionDrain:
         if batch.failures >= MOST_ATTEMPTS:
             failure = _failure(turn, ErrorCategory.INTERRUPTED)
             return await self._finish(answer, failure, status="dead")
-        if (
-            batch.attempt > 1
-            and self._queue.mode == "interrupt"
-            and await self._is_superseded(turn)
-        ):
-            return await self._finish(answer, _failure(turn, ErrorCategory.SUPERSEDED))
         if answer.turn.was_interrupted:
             await answer.say(SECOND_TRY)
         if self._conversation and self._lease.has_lost(self._conversation):
@@ -297,11 +305,6 @@ class _SessionDrain:
         if self._is_overtaken and result.error_category is ErrorCategory.ABORTED:
             result = _superseded(result, answer.turn)
         return await self._finish(answer, result)
-
-    async def _is_superseded(self, turn: Turn) -> bool:
-        """Whether a message has come behind a turn that was begun before."""
-        waiting = await self._lease.entries(most=ALL)
-        return bool(waiting) and not _at_most(waiting[-1][0].decode(), turn.entries[-1].id)
 
     async def _ask(self, answer: Answer) -> AgentDeliveryResult:
         """Take the turn through the bridge, with live text beside it."""
@@ -360,9 +363,11 @@ class _SessionDrain:
         last = self._running.entries[-1].id
         if stop_mark and _at_most(last, stop_mark):
             self._abort.set()
-        elif newest and self._queue.mode == "interrupt" and not _at_most(newest, last):
-            self._is_overtaken = True
-            self._abort.set()
+        elif newest and self._queue.mode == "interrupt" and not self._abort.is_set():
+            # What was waiting when the turn began does not interrupt it.
+            self._is_overtaken = not _at_most(newest, self._newest)
+            if self._is_overtaken:
+                self._abort.set()
 
 
 class _Handler(Protocol):
@@ -494,5 +499,8 @@ def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
 
 def _at_most(entry_id: str, mark: str) -> bool:
     """Whether a stream id is not after another."""
-    first, second = entry_id.split("-"), mark.split("-")
-    return (int(first[0]), int(first[1])) <= (int(second[0]), int(second[1]))
+    return _order(entry_id) <= _order(mark)
+
+
+def _order(entry_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in entry_id.split("-"))

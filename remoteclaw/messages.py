@@ -227,6 +227,11 @@ class Entry:
     deliver: Literal["channel", "caller"] = "channel"
     """Where the reply goes: on the channel's reply stream, or to whoever waits for the outcome."""
 
+    @property
+    def at_ms(self) -> int:
+        """When it was accepted, on Redis' clock."""
+        return int(self.id.partition("-")[0])
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:

@@ -1,6 +1,10 @@
 """How many agents a host keeps warm, and which of them make room."""
 
 import asyncio
+import fcntl
+import os
+
+import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
@@ -71,3 +75,26 @@ async def test_too_little_free_memory_leaves_nothing_warm(stack: Stack) -> None:
 
     await eventually(lambda: not is_alive(alice))
     assert is_alive(bob)  # there was nobody for whom it had to go
+
+
+async def test_what_dead_holders_left_is_no_agent(stack: Stack) -> None:
+    stack.configure(max_agents=2)
+    for number in range(5):
+        left = stack.home.runs / f"dead-{number}"
+        left.mkdir()
+        os.utime(left, (1, 1))
+    alice = await answered(stack, "alice")
+
+    await answered(stack, "bob")
+
+    assert is_alive(alice)
+
+
+async def test_a_worker_that_froze_while_it_made_room_holds_up_nobody(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.holder.budget.LOCK_S", 0.1)
+    with (stack.home.runs.parent / "room.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+
+        assert is_alive(await answered(stack, "alice"))

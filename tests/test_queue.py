@@ -274,6 +274,117 @@ async def test_a_dropped_message_stays_dropped(echo: Stack) -> None:
     assert await statuses(echo, one, two) == ["dropped", "done"]
 
 
+# -- at the edges ---------------------------------------------------------------------------------
+
+
+async def test_followup_without_a_cap_waits_for_quiet_and_goes_on(echo: Stack) -> None:
+    configure(echo, mode="followup", cap=0, debounce_ms=300)
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    go(echo)
+    await echo.outcome(first)
+    three = await echo.append("three")
+
+    await asyncio.wait_for(task, 15)
+
+    assert await replies(echo, two, three) == ["heard two", "heard three"]
+
+
+async def test_what_was_stopped_is_not_run_with_what_came_after_the_stop(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    await echo.fleet.sessions.stop(first.session.sid)
+    three = await echo.append("three")
+    await task
+
+    assert await statuses(echo, first, two, three) == ["stopped", "stopped", "done"]
+    assert await replies(echo, three) == ["heard three"]
+
+
+async def test_a_caller_among_too_many_gets_a_reply_of_its_own(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=2)
+    _, task = await busy(echo)
+    caller = await echo.fleet.inbound.append(message("mine"), agent="main", deliver="caller")
+    waiting = await append(echo, "two", "three", "four", "five")
+    go(echo)
+    await task
+
+    assert await replies(echo, caller) == ["heard mine"]
+    assert await statuses(echo, *waiting) == ["dropped", "dropped", "done", "done"]
+    assert said(await echo.outcome(waiting[0])) == "heard four + five"
+
+
+async def test_what_waited_before_the_session_was_busy_is_not_dropped(echo: Stack) -> None:
+    configure(echo, mode="followup", cap=2, drop="old")
+    waiting = await append(echo, *(f"m{number}" for number in range(6)))
+
+    await drain(echo, waiting[0])
+
+    assert set(await statuses(echo, *waiting)) == {"done"}
+
+
+async def test_the_cap_is_not_forgotten_when_the_session_changes_hands(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.drain.MOST_TURNS", 1)
+    configure(echo, mode="collect", cap=2, drop="old")
+    _, task = await busy(echo)
+    waiting = await append(echo, "m1", "m2", "m3", "m4")
+    await echo.append("another session, so that this one lets others go first", from_="bob")
+    go(echo)
+    await task
+    view = await echo.fleet.sessions.view(waiting[0].session.sid)
+    assert view is not None
+    assert view.state == "scheduled"
+    await echo.fleet.scripts.client.delete("rq:queue:agents")  # the others are served
+
+    await drain(echo, waiting[0])
+
+    assert await statuses(echo, *waiting) == ["dropped", "dropped", "done", "done"]
+
+
+async def test_what_was_waiting_when_a_turn_began_does_not_interrupt_it(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.005)
+    configure(echo, mode="interrupt")
+    calls = [
+        await echo.fleet.inbound.append(message(text), agent="main", deliver="caller")
+        for text in ("one", "two", "three")
+    ]
+
+    await drain(echo, calls[0])
+
+    assert await statuses(echo, *calls) == ["done", "done", "done"]
+
+
+async def test_a_stop_is_a_stop_though_a_message_comes_with_it(echo: Stack) -> None:
+    configure(echo, mode="interrupt")
+    first, task = await busy(echo)
+    await echo.fleet.sessions.stop(first.session.sid)
+    second = await echo.append("two")
+    await task
+
+    assert await statuses(echo, first, second) == ["stopped", "done"]
+
+
+async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=1)
+    one, two, three = await append(echo, "one", "two", "three")
+    for _ in range(2):
+        lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
+        assert lease is not None
+        ids = [each.entry_id for each in (one, two, three)]
+        assert await lease.begin(ids, left_out=ids[:2])
+        await lease.mark("output")
+        await echo.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+
+    await drain(echo, one)
+
+    assert await statuses(echo, one, two, three) == ["dropped", "dropped", "done"]
+
+
 # -- dead letters ---------------------------------------------------------------------------------
 
 

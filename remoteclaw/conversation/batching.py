@@ -1,5 +1,6 @@
 """Which of the waiting entries make the next turn, and which go beyond what a session keeps."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,30 +22,29 @@ class Plan:
     """Whether the batch gets no turn at all, but its sender is told."""
 
 
-def next_batch(waiting: Sequence[Entry], queue: QueueConfig, *, was_busy: bool) -> Plan:
+def next_batch(waiting: Sequence[Entry], queue: QueueConfig, *, busy_since_ms: int | None) -> Plan:
     """Return what comes next of the entries that wait, of which there is one at least.
 
-    `was_busy` says that they came while the session had a turn: only then the cap applies.
-    Messages whose sender waits for the reply itself (`send`) are not counted, and each has a turn
-    of its own; in `collect` and `interrupt` all others share one.
+    The cap applies to what came since the session is busy (`busy_since_ms`, None when it was idle).
+    A message whose sender waits for the reply itself (`send`) is never left out and has a turn of
+    its own; in `collect` and `interrupt` all others share one, up to the next such message.
     """
-    from_chat = [entry for entry in waiting if entry.deliver == "channel"]
-    excess = len(from_chat) - queue.cap if queue.cap and was_busy else 0
+    if waiting[0].deliver == "caller":
+        return Plan((waiting[0].id,))
+    from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
+    late = [e for e in from_chat if busy_since_ms is not None and e.at_ms >= busy_since_ms]
+    excess = len(late) - queue.cap if queue.cap else 0
     left_out: tuple[str, ...] = ()
     if excess > 0:
         if queue.drop == "new":
-            return Plan(_ids(from_chat[queue.cap :]), is_dropped=True)
-        left_out = _ids(from_chat[:excess])
+            return Plan(_ids(late[queue.cap :]), is_dropped=True)
+        left_out = _ids(late[:excess])
         if queue.drop == "old":
             return Plan(left_out, is_dropped=True)
-        waiting = [entry for entry in waiting if entry.id not in left_out]
-    together = [waiting[0]]
-    if queue.mode in ("collect", "interrupt"):
-        for entry in waiting[1:]:
-            if not together[0].deliver == entry.deliver == "channel":
-                break
-            together.append(entry)
-    return Plan((*left_out, *_ids(together)), left_out=left_out)
+    kept = [entry for entry in from_chat if entry.id not in left_out]
+    together = kept if queue.mode in ("collect", "interrupt") else kept[:1]
+    batch = [entry for entry in from_chat if entry.id in left_out or entry in together]
+    return Plan(_ids(batch), left_out=left_out)
 
 
 def _ids(entries: Sequence[Entry]) -> tuple[str, ...]:

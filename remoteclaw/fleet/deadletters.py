@@ -1,5 +1,6 @@
 """Dead letters: messages that were given up, kept until somebody retries or drops them."""
 
+import contextlib
 import functools
 import re
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
@@ -81,7 +82,7 @@ class DeadLetters:
             ],
             [
                 *(letter_id, sid, GRACE_MS, keys.outcome_prefix(sid)),
-                *(str(letter.session), keys.LANES[0]),
+                *(str(letter.session), keys.LANES[0], letter.entry_id),
             ],
             deadline=boottime() + LOOK_S,
         )
@@ -89,7 +90,8 @@ class DeadLetters:
             raise UnknownDeadLetter(_unknown(letter_id))
         entry_id, queue = (part.decode() for part in reply)
         if queue:
-            await self._waker.hint(sid, str(letter.session), queue=queue)
+            with contextlib.suppress(RedisUnavailable, RedisRefused):  # the sweeper's hint comes
+                await self._waker.hint(sid, str(letter.session), queue=queue)
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
     async def drop(self, letter_id: str) -> None:

@@ -136,6 +136,12 @@ class Lease:
         text = self.state.get("queue")
         return QueueOverride.model_validate_json(text) if text else None
 
+    @property
+    def busy_since_ms(self) -> int | None:
+        """When the session's first turn since it was idle began, on Redis' clock."""
+        since = self.state.get("busy_since")
+        return int(since) if since else None
+
     def has_lost(self, name: str) -> bool:
         """Whether the session had a conversation, and has none under this name.
 
@@ -191,7 +197,8 @@ class Lease:
         if reply[0] == b"missing":
             self.waiting = []
             return None
-        verdict, turn, attempt, before, entries, forgiven, mentioned = reply
+        verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since = reply
+        self.state["busy_since"] = busy_since.decode()
         self._turn = Batch(
             turn=turn.decode(),
             attempt=int(attempt),
@@ -339,7 +346,7 @@ class Lease:
             block = min(left_ms, BLOCK_MS)
             read = functools.partial(self._scripts.client.xread, streams, count=1, block=block)
             if await self._scripts.call(read, deadline=self.fence):
-                self._is_stale = True
+                self.waiting = []  # to be read anew
                 return False
         return True
 
@@ -395,16 +402,19 @@ class Lease:
             [keys.state(self.sid), keys.inbound(self.sid), keys.ACTIVE],
             [self.sid, STATE_MS],
         )
+        self.state.pop("busy_since", None)
         return bool(reply == b"closed")
 
     async def release(self, *, delay_s: float = 0.0) -> None:
         """Give the lease back while entries remain, behind the other sessions that wait.
 
-        With a delay, nobody is hinted before so many seconds have passed.
+        With a delay, nobody is hinted before so many seconds have passed, and any host may be: this
+        one can't serve it.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
         names = [keys.state(self.sid), keys.ACTIVE]
-        queue = await self._run("release", names, [self.sid, delay_ms])
+        arguments = [self.sid, delay_ms, int(delay_s > 0)]
+        queue = await self._run("release", names, arguments)
         if not delay_s:
             await self._waker.hint(self.sid, str(self.session), queue=queue.decode())
 

@@ -62,7 +62,8 @@ def announce(url: str, queues: Sequence[str]) -> None:
             with contextlib.suppress(RedisError, OSError):
                 beat()
 
-    beat()
+    with contextlib.suppress(RedisError, OSError):
+        beat()
     threading.Thread(target=beat_for_ever, name="announce", daemon=True).start()
 
 

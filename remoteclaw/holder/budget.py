@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from remoteclaw.clock import boottime
 from remoteclaw.holder.client import listens
@@ -15,6 +16,10 @@ __all__ = ["make_room"]
 
 #: How long an agent that makes room may take to end, in seconds; claude takes 0.1.
 END_S = 5.0
+#: How long room is waited for that somebody else is making, in seconds.
+LOCK_S = 6.0
+#: How long a run directory may be without a holder that listens, in seconds: it is just starting.
+YOUNG_S = 5.0
 #: How often it is looked whether it has, in seconds.
 LOOK_S = 0.01
 
@@ -28,12 +33,24 @@ def make_room(runs: Path, *, most: int, reserve_bytes: int) -> Iterator[None]:
     caller's agent is started all the same, because how many are at work is what workers limit.
     """
     with (runs.parent / "room.lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        _lock(lock)
         waiting = sorted(_parked(runs))
         while waiting and (_count(runs) >= most or _free_bytes() < reserve_bytes):
             _, run = waiting.pop(0)
             _end_if_parked(run)
         yield
+
+
+def _lock(file: IO[str]) -> None:
+    """Take the lock; without it after a while: whoever has it may be frozen."""
+    until = boottime() + LOCK_S
+    while boottime() < until:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(LOOK_S)
+        else:
+            return
 
 
 def _parked(runs: Path) -> Iterator[tuple[float, Path]]:
@@ -44,7 +61,12 @@ def _parked(runs: Path) -> Iterator[tuple[float, Path]]:
 
 
 def _count(runs: Path) -> int:
-    return sum(1 for _ in runs.iterdir())
+    """Return how many agents there are: a directory without a holder is none, unless it is new."""
+    count = 0
+    for run in runs.iterdir():
+        with contextlib.suppress(OSError):
+            count += listens(run) or time.time() - run.stat().st_mtime < YOUNG_S
+    return count
 
 
 def _free_bytes() -> int:

@@ -530,6 +530,47 @@ async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None
     assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
 
 
+async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)  # by the host "here"
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+    await lease.close()
+    await fleet.scripts.client.set("rc:host:agents@here", 1)
+    await append(fleet, "again")
+
+    sid = accepted.session.sid
+    assert await fleet.leases.acquire(sid, worker="test", host="elsewhere") is None
+    assert await fleet.leases.acquire(sid, worker="test", host="here")
+
+
+async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.finish("done", reply=[])
+    await lease.close()
+    await fleet.scripts.client.set("rc:host:agents@here", 1)
+    await append(fleet, "again")
+    sid = accepted.session.sid
+
+    for _ in range(8):
+        await let_pass(fleet, 61_000)
+        await fleet.sweeper.sweep()
+
+    assert await fleet.leases.acquire(sid, worker="test", host="elsewhere")
+
+
+async def test_nobody_to_serve_it_does_not_fill_the_queue(fleet: Fleet) -> None:
+    await append(fleet)
+
+    for _ in range(100):
+        await let_pass(fleet, 61_000)
+        await fleet.sweeper.sweep()
+
+    assert await hints(fleet) < 15
+
+
 # -- delivering -----------------------------------------------------------------------------------
 
 

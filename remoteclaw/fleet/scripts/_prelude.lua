@@ -42,6 +42,18 @@ local function split(text)
   return parts
 end
 
+-- Of some ids, oldest first: those that a stop covers if it covers the first one, else all. So a stop
+-- that comes between two messages ends the one and not the other.
+local function up_to_stop(ids, stop)
+  local parts = split(ids)
+  if not id_at_most(parts[1], stop) then return ids end
+  local covered = {}
+  for _, id in ipairs(parts) do
+    if id_at_most(id, stop) then covered[#covered + 1] = id end
+  end
+  return table.concat(covered, ',')
+end
+
 -- No turn is recorded any more.
 local function forget_turn(state)
   redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',

@@ -8,6 +8,10 @@ local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), h
 if not state then return {'idle'} end
 local now = now_ms()
 if state == 'running' and nonce ~= ARGV[2] and expires > now then return {'busy'} end
+-- A hint that is left over must not take a session from the host that has its agent.
+local queue = queue_of(KEYS[1])
+local host = string.match(queue, '@(.*)')
+if state == 'scheduled' and host and host ~= ARGV[8] then return {'busy'} end
 if state ~= 'running' or nonce ~= ARGV[2] then
   -- At least the clock, so that a replica which lost the last epochs can't give one out again.
   epoch = string.format('%d', math.max(tonumber(epoch or 0) + 1, now))

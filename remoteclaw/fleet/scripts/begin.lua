@@ -5,7 +5,7 @@
 -- ARGV epoch, nonce, outcome prefix, entry ids (comma between), phase, detail (for people),
 --      those of them that the agent is only told of
 -- → begun|stopped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
---   that were cut off on purpose, ids that the agent is only told of
+--   that were cut off on purpose, ids that the agent is only told of, when the session became busy
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local recorded = redis.call('HMGET', KEYS[1], 'batch', 'attempt', 'phase', 'begun', 'before', 'stop',
@@ -15,17 +15,21 @@ attempt, forgiven = tonumber(attempt or 0), tonumber(forgiven or 0)
 if begun ~= ARGV[2] then
   before = further(before or '', phase or '')
   if not batch then
-    batch, mentioned = ARGV[4], ARGV[7]
+    batch, mentioned = up_to_stop(ARGV[4], stop), ARGV[7]
     local head = split(batch)[1]
-    if singly and id_at_most(head, singly) then
-      batch, mentioned, attempt, before = head, '', 2, 'output'
-    elseif singly then
-      redis.call('HDEL', KEYS[1], 'singly')
+    if ARGV[5] ~= 'dropped' and singly then
+      if id_at_most(head, singly) then
+        batch, mentioned, attempt, before = head, '', 2, 'output'
+      else
+        redis.call('HDEL', KEYS[1], 'singly')
+      end
     end
   elseif attempt - forgiven >= 2 and before ~= 'dropped' and string.find(batch, ',') then
     local ids = split(batch)
     redis.call('HSET', KEYS[1], 'singly', ids[#ids])
-    batch, mentioned = ids[1], ''
+    -- What would only have been mentioned is dropped first, as it would have been.
+    if mentioned ~= '' then batch, before = mentioned, 'dropped' else batch = ids[1] end
+    mentioned = ''
   end
   attempt = attempt + 1
 end
@@ -41,6 +45,7 @@ end
 local turn = entries[1][1]
 if begun ~= ARGV[2] then
   local now = now_ms()
+  redis.call('HSETNX', KEYS[1], 'busy_since', now)
   redis.call('HSET', KEYS[1], 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', ARGV[5],
     'begun', ARGV[2], 'before', before, 'published', 0, 'mentioned', mentioned)
   for _, entry in ipairs(entries) do
@@ -52,4 +57,5 @@ if begun ~= ARGV[2] then
   end
 end
 local verdict = id_at_most(entries[#entries][1], stop) and 'stopped' or 'begun'
-return {verdict, turn, attempt, before, entries, forgiven, mentioned}
+return {verdict, turn, attempt, before, entries, forgiven, mentioned,
+  redis.call('HGET', KEYS[1], 'busy_since')}

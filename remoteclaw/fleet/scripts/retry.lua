@@ -1,9 +1,12 @@
 -- Put a dead letter back on its session's stream: once, however often this is asked.
 -- KEYS dead letters, inbound, state, active, sessions
--- ARGV dead letter, sid, grace ms, outcome prefix, session key, lane
+-- ARGV dead letter, sid, grace ms, outcome prefix, session key, lane, its entry's id
 -- → entry id, queue if a hint is due, else nothing; or nothing, when it is gone
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
-if not letter then return {} end
+if not letter then
+  local said = redis.call('HGET', ARGV[4] .. ARGV[7], 'retried')
+  return said and {string.match(said, 'as (.*)'), ''} or {}
+end
 local fields = {}
 for position = 1, #letter[2], 2 do fields[letter[2][position]] = letter[2][position + 1] end
 local keys = {inbound = KEYS[2], state = KEYS[3], active = KEYS[4], sessions = KEYS[5]}

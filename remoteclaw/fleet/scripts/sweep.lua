@@ -23,7 +23,11 @@ for _, sid in ipairs(due) do
       -- Its host has gone, and its hint may lie in that host's queue. The next worker is its host.
       redis.call('HDEL', key, 'host')
       why = 'moved'
-    elseif looks >= tonumber(ARGV[5]) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
+    elseif looks == tonumber(ARGV[5]) and host then
+      -- Its host lives, and has no worker free for so long: whoever is free takes it.
+      redis.call('HDEL', key, 'host')
+      queue, why = queue_of(key), 'moved'
+    elseif looks % 10 == tonumber(ARGV[5]) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then
       -- Otherwise its hint may be one of those that wait, and another would only swell them.
       why = 'scheduled'
     end
