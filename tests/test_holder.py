@@ -370,11 +370,11 @@ async def test_an_agent_at_work_makes_no_room(directory: Path) -> None:
     pipes = Pipes(holder)
 
     os.kill(holder_of(holder.pid), signal.SIGUSR1)
+    assert await attach(holder, key="nobody's") is None  # it has answered, so it has seen both
 
     assert pipes.ask("alive") == "alive"
     pipes.close()
     assert await holder.park(epoch=1, warm_s=60, state=b"")
-    assert is_alive(holder.pid)
     os.kill(holder_of(holder.pid), signal.SIGUSR1)
     await all_gone([holder.pid])
 
