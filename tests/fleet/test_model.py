@@ -166,6 +166,8 @@ class FleetMachine(RuleBasedStateMachine):
         if stale:
             return
         if session.batch is None:
+            if session.stopped and _order(wanted[0]) <= _order(session.stopped):
+                wanted = [each for each in wanted if _order(each) <= _order(session.stopped)]
             session.batch, session.attempt = wanted, 0
             if session.singly and _order(wanted[0]) <= _order(session.singly):
                 session.batch, session.attempt = wanted[:1], 2
