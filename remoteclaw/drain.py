@@ -261,7 +261,7 @@ class _SessionDrain:
         self._is_overtaken = False
         self._running = turn
         try:
-            return await self._attempt(batch, Answer(self._lease, turn), plan)
+            return await self._attempt(batch, Answer(self._lease, turn))
         finally:
             self._running = None
 
@@ -273,9 +273,9 @@ class _SessionDrain:
             self._unreadable[entry_id.decode()] = str(error)
             return _in_place_of(entry_id.decode(), self._lease.session)
 
-    async def _attempt(self, batch: Batch, answer: Answer, plan: Plan) -> Finished:
+    async def _attempt(self, batch: Batch, answer: Answer) -> Finished:
         turn = answer.turn
-        if plan.is_dropped or batch.before == "dropped":
+        if batch.is_dropped:
             words = TOO_MANY.format(count=len(turn.entries), cap=self._queue.cap)
             return await self._finish(answer, _said(words), status="dropped")
         if batch.is_stopped:
@@ -286,7 +286,7 @@ class _SessionDrain:
         if batch.failures >= MOST_ATTEMPTS:
             failure = _failure(turn, ErrorCategory.INTERRUPTED)
             return await self._finish(answer, failure, status="dead")
-        if answer.turn.was_interrupted:
+        if turn.was_interrupted:
             await answer.say(SECOND_TRY)
         if self._conversation and self._lease.has_lost(self._conversation):
             await answer.say(CONTEXT_LOST)

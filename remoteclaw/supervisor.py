@@ -28,14 +28,13 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import EmbeddedRedis
+from remoteclaw.fleet.workers import PEOPLE_ONLY
 from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
 from remoteclaw.process import end_strays, is_alive, spawn, stop
 
-__all__ = ["PEOPLE_ONLY", "Supervisor", "running_pid", "sweep_host", "worker_command"]
+__all__ = ["Supervisor", "running_pid", "sweep_host", "worker_command"]
 
-#: Makes a worker serve what people send and nothing else.
-PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 #: How long the state directory's lock is tried to get, in seconds: commands that look whether we
 #: run hold it for a moment.
 LOCK_S = 0.3

@@ -231,11 +231,51 @@ MUTANTS = (
     Mutant(
         "an agent at work makes room",
         "remoteclaw/holder/program.py",
-        "                if self.is_unwanted:\n                    self.end()\n"
-        "            self.is_unwanted = False",
-        "            if self.is_unwanted:\n                self.end()\n"
-        "            self.is_unwanted = False",
+        "                self.is_unwanted = False  # an agent",
+        "                if self.is_unwanted: self.end()  # an agent",
         "tests/test_holder.py::test_an_agent_at_work_makes_no_room",
+    ),
+    Mutant(
+        "a batch that straddles a stop",
+        f"{LUA}/begin.lua",
+        "up_to_stop(ARGV[4], stop)",
+        "ARGV[4]",
+        "tests/test_queue.py::test_what_was_stopped_is_not_run_with_what_came_after_the_stop",
+    ),
+    Mutant(
+        "a recorded turn that is dropped for others",
+        f"{LUA}/begin.lua",
+        "if batch and begun ~= ARGV[2] and wanted == 'dropped' then wanted = 'accepted' end\n",
+        "",
+        "tests/test_queue.py::test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it",
+    ),
+    Mutant(
+        "a left-over hint that takes a session from its host",
+        f"{LUA}/acquire.lua",
+        "if state == 'scheduled' and host and host ~= ARGV[8] then",
+        "if false then",
+        f"{LEASE}::test_a_hint_that_is_left_over_takes_no_session_from_its_host",
+    ),
+    Mutant(
+        "a cap that is forgotten at a hand-over",
+        "remoteclaw/fleet/lease.py",
+        'since = self.state.get("busy_since")\n',
+        "since = None\n",
+        "tests/test_queue.py::test_the_cap_is_not_forgotten_when_the_session_changes_hands",
+    ),
+    Mutant(
+        "dead directories that count as agents",
+        "remoteclaw/holder/budget.py",
+        "count += listens(run) or time.time() - run.stat().st_mtime < YOUNG_S",
+        "count += 1",
+        "tests/test_budget.py::test_what_dead_holders_left_is_no_agent",
+    ),
+    Mutant(
+        "strays that are judged without their namespace",
+        "remoteclaw/process.py",
+        "namespace != _namespace() or ",
+        "",
+        "tests/test_holder.py::test_strays_of_another_namespace_are_left_alone",
     ),
     Mutant(
         "a job class that allows everything",

@@ -11,10 +11,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import redis
 
+from remoteclaw.cli.sending import queue_of_session
+from remoteclaw.config import DropPolicy, QueueMode
 from remoteclaw.fleet.embedded import server_command
 from remoteclaw.supervisor import worker_command
 from tests.support.servers import Server, installed_servers, running_server
@@ -750,3 +753,11 @@ async def test_the_dashboard_is_rq_dashboards_own(stack: Stack) -> None:
     result = run(stack, "dashboard", "--help")
 
     assert "rq-dashboard" in result.stdout.lower() or "RQ Dashboard" in result.stdout
+
+
+def test_the_choices_of_a_sessions_queue_are_the_configurations() -> None:
+    """They are written twice, because `--help` must not load the configuration."""
+    choices = {p.name: getattr(p.type, "choices", None) for p in queue_of_session.params}
+
+    assert tuple(choices["mode"] or ()) == get_args(QueueMode)
+    assert tuple(choices["drop"] or ()) == get_args(DropPolicy)

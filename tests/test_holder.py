@@ -381,12 +381,17 @@ async def test_an_agent_at_work_makes_no_room(directory: Path) -> None:
 
 async def test_strays_of_another_namespace_are_left_alone() -> None:
     """A host sees the processes of its containers, whose process ids are other ones."""
-    marked = {"PATH": os.defpath, "REMOTECLAW_HOLDER": "4194303:1:1"}
-    with subprocess.Popen(["sleep", "60"], env=marked) as sleeper:
+    theirs = {"PATH": os.defpath, "REMOTECLAW_HOLDER": "4194303:1:1"}
+    ours = {**theirs, "REMOTECLAW_HOLDER": f"4194303:1:{namespace()}"}
+    with (
+        subprocess.Popen(["sleep", "60"], env=theirs) as spared,
+        subprocess.Popen(["sleep", "60"], env=ours) as stray,  # later, so it would go later
+    ):
         end_strays()
 
-        assert is_alive(sleeper.pid)
-        sleeper.kill()
+        assert stray.wait(10) == -signal.SIGKILL
+        assert spared.poll() is None
+        spared.kill()
 
 
 async def test_a_process_may_have_any_name(directory: Path) -> None:

@@ -385,6 +385,28 @@ async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(echo: St
     assert await statuses(echo, one, two, three) == ["dropped", "dropped", "done"]
 
 
+async def test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it(echo: Stack) -> None:
+    configure(echo, mode="followup", cap=1, drop="old")
+    first = await echo.append("one")
+    await crashed(echo, first, first, phase="output")
+    waiting = await append(echo, "two", "three", "four")
+
+    await drain(echo, first)
+
+    assert await statuses(echo, first, *waiting) == ["done", "dropped", "dropped", "done"]
+
+
+async def test_a_stop_ends_what_would_only_have_been_mentioned(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=1)
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    await echo.fleet.sessions.stop(first.session.sid)
+    after = await append(echo, "three", "four")
+    await task
+
+    assert await statuses(echo, first, two, *after) == ["stopped", "stopped", "dropped", "done"]
+
+
 # -- dead letters ---------------------------------------------------------------------------------
 
 

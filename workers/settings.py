@@ -18,7 +18,7 @@ from remoteclaw.config import Home, load_config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import check_fitness, open_redis
-from remoteclaw.fleet.workers import announce
+from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.telemetry import logging_config
 
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
@@ -88,7 +88,7 @@ def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:
 
 
 #: At least one worker should serve people only, so that nobody waits behind what runs by itself.
-QUEUES = _queues(("agents",) if os.environ.get("REMOTECLAW_PEOPLE_ONLY") == "1" else keys.LANES)
+QUEUES = _queues(("agents",) if os.environ.get(PEOPLE_ONLY) == "1" else keys.LANES)
 DICT_CONFIG = logging_config()
 
 if _is_worker():

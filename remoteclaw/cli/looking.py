@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
 __all__ = ["config", "doctor", "sessions", "status"]
-
-OWN = " (the session's own)"
 
 
 @click.command()
@@ -94,41 +92,6 @@ def show_session(session: str) -> None:
         width = max(len(name) for name, _ in shown)
         for name, value in shown:
             click.echo(f"{name:<{width}}  {value}")
-
-    on_fleet(run)
-
-
-@sessions.command("queue")
-@click.argument("session")
-@click.option("--mode", type=click.Choice(["collect", "followup", "interrupt"]))
-@click.option("--debounce-ms", type=click.IntRange(0, 60_000))
-@click.option("--cap", type=click.IntRange(0))
-@click.option("--drop", type=click.Choice(["old", "new", "summarize"]))
-@click.option("--reset", is_flag=True, help="Take the session's own settings away.")
-def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
-    """Say what becomes of messages that come while one session is busy.
-
-    Without options it shows that. It holds from the session's next turn on.
-    """
-    from remoteclaw.config import QueueOverride
-
-    _, config = load()
-    wanted = {name: value for name, value in settings.items() if value is not None}
-
-    async def run(fleet: "Fleet") -> None:
-        sid = await fleet.sessions.find(session)
-        view = await fleet.sessions.view(sid)
-        if view is None:
-            raise UnknownSession(f"Nothing is known of {session!r} any more.")
-        own = None if reset else view.queue
-        if reset or wanted:
-            before = own.model_dump(exclude_none=True) if own else {}
-            own = QueueOverride(**{**before, **wanted}) if before or wanted else None
-            await fleet.sessions.configure(sid, own)
-        for name, value in config.queue.of(view.key.provider, own).model_dump().items():
-            if name != "channels":
-                is_own = own is not None and getattr(own, name) is not None
-                click.echo(f"{name:<12} {value}{OWN if is_own else ''}")
 
     on_fleet(run)
 

@@ -115,8 +115,9 @@ def worker(people_only: bool) -> None:
     It prints the `rq worker` command and becomes it.
     """
     from remoteclaw.doctor import hooks_problem
+    from remoteclaw.fleet.workers import PEOPLE_ONLY
     from remoteclaw.process import become
-    from remoteclaw.supervisor import PEOPLE_ONLY, worker_command
+    from remoteclaw.supervisor import worker_command
 
     async def look(_: "Fleet") -> None:
         """Find what the worker would find, so that we say it and not RQ."""

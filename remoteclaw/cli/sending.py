@@ -1,4 +1,4 @@
-"""The commands that act on a conversation: `send`, `stop`."""
+"""The commands that act on a conversation: `send`, `stop`, `sessions queue`."""
 
 import asyncio
 import contextlib
@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import addressed, on_fleet, session_key
+from remoteclaw.cli.access import addressed, load, on_fleet, session_key
 from remoteclaw.cli.edge import complain
-from remoteclaw.errors import RemoteClawError
+from remoteclaw.cli.looking import sessions
+from remoteclaw.errors import RemoteClawError, UnknownSession
 from remoteclaw.terminal import printable
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ __all__ = ["send", "stop"]
 
 #: How long `send` waits for the reply unless told otherwise, in seconds.
 WAIT_S = 600.0
+
+#: What stands behind a setting that is not the configuration's.
+OWN = " (the session's own)"
 
 EXIT_REPLY, EXIT_ERROR, EXIT_NO_OUTCOME = 0, 1, 3
 
@@ -171,5 +175,40 @@ def stop(session: str | None, **address: Any) -> None:
         count = await fleet.sessions.stop(await fleet.sessions.find(wanted))
         messages = "message" if count == 1 else "messages"
         click.echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")
+
+    on_fleet(run)
+
+
+@sessions.command("queue")
+@click.argument("session")
+@click.option("--mode", type=click.Choice(["collect", "followup", "interrupt"]))
+@click.option("--debounce-ms", type=click.IntRange(0, 60_000))
+@click.option("--cap", type=click.IntRange(0))
+@click.option("--drop", type=click.Choice(["old", "new", "summarize"]))
+@click.option("--reset", is_flag=True, help="Take the session's own settings away.")
+def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
+    """Say what becomes of messages that come while one session is busy.
+
+    Without options it shows that. It holds from the session's next turn on.
+    """
+    from remoteclaw.config import QueueOverride
+
+    _, config = load()
+    wanted = {name: value for name, value in settings.items() if value is not None}
+
+    async def run(fleet: "Fleet") -> None:
+        sid = await fleet.sessions.find(session)
+        view = await fleet.sessions.view(sid)
+        if view is None:
+            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        own = None if reset else view.queue
+        if reset or wanted:
+            before = own.model_dump(exclude_none=True) if own else {}
+            own = QueueOverride(**{**before, **wanted}) if before or wanted else None
+            await fleet.sessions.configure(sid, own)
+        for name, value in config.queue.of(view.key.provider, own).model_dump().items():
+            if name != "channels":
+                is_own = own is not None and getattr(own, name) is not None
+                click.echo(f"{name:<12} {value}{OWN if is_own else ''}")
 
     on_fleet(run)

@@ -146,23 +146,20 @@ class Scripts:
             except _TRANSIENT as error:
                 if _LOGIN.search(str(error)):
                     raise RedisRefused(_refusal(error)) from None
-                pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
-                repeats += 1
-                if boottime() + pause > deadline:
-                    raise RedisUnavailable(
-                        f"Redis can't be reached ({_reason(error)}): "
-                        "nothing goes on until it is back."
-                    ) from None
-                await asyncio.sleep(pause)
+                failure: RemoteClawError = RedisUnavailable(
+                    f"Redis can't be reached ({_reason(error)}): nothing goes on until it is back."
+                )
             except exceptions.ResponseError as error:
-                text = str(error)
-                if text.startswith("FENCED"):
-                    raise LeaseLost(text) from None
-                pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
-                repeats += 1
-                if not _PASSING.search(text) or boottime() + pause > deadline:
-                    raise RedisRefused(_refusal(error)) from None
-                await asyncio.sleep(pause)
+                if str(error).startswith("FENCED"):
+                    raise LeaseLost(str(error)) from None
+                failure = RedisRefused(_refusal(error))
+                if not _PASSING.search(str(error)):
+                    raise failure from None
+            pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
+            repeats += 1
+            if boottime() + pause > deadline:
+                raise failure
+            await asyncio.sleep(pause)
 
 
 async def announcements(

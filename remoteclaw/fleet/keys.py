@@ -23,8 +23,7 @@ DEAD_LETTERS = "rc:dead"
 #: The lanes, each an RQ queue: what people send, and what nobody waits for at a keyboard.
 #: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
 LANES: tuple[Lane, ...] = ("agents", "background")
-
-
+#: With a session's hash tag behind it, that session's state.
 STATE_PREFIX = "rc:st:"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"

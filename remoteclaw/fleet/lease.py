@@ -69,6 +69,8 @@ class Batch:
     """The furthest phase that an attempt before reached; empty for a first attempt."""
     is_stopped: bool
     """True when somebody stopped these entries before they could begin."""
+    is_dropped: bool
+    """True when these entries were recorded to be dropped, now or by an attempt before."""
     entries: tuple[RawEntry, ...]
     left_out: frozenset[str]
     """The ids of the entries of which the agent is only told how they began."""
@@ -167,7 +169,7 @@ class Lease:
             self.waiting = await self._scripts.call(
                 lambda: client.xrange(keys.inbound(self.sid), count=most), deadline=self.fence
             )
-            self._is_stale = len(self.waiting) == FEW_ENTRIES
+            self._is_stale = len(self.waiting) == most
         return self.waiting
 
     async def begin(
@@ -205,6 +207,7 @@ class Lease:
             failures=int(attempt) - 1 - int(forgiven),
             before=before.decode(),
             is_stopped=verdict == b"stopped",
+            is_dropped=verdict == b"dropped",
             entries=tuple(tuple(entry) for entry in entries),
             left_out=frozenset(mentioned.decode().split(",")),
         )

@@ -17,12 +17,15 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, Scripts
 
-__all__ = ["WorkerView", "Workers", "announce"]
+__all__ = ["PEOPLE_ONLY", "WorkerView", "Workers", "announce"]
 
 #: How long looking is tried while Redis is away, in seconds.
 LOOK_S = 5.0
 #: How often a worker says that it lives, and after how long without that it counts as gone.
 BEAT_S, GONE_S = 5.0, 15.0
+
+#: Variable that makes a worker serve what people send and nothing else, if it is "1".
+PEOPLE_ONLY = "REMOTECLAW_PEOPLE_ONLY"
 
 log = logging.getLogger(__name__)
 

@@ -2,15 +2,13 @@
 
 import contextlib
 import fcntl
-import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from remoteclaw.clock import boottime
-from remoteclaw.holder.client import listens
+from remoteclaw.holder.client import ask_for_room, listens
 
 __all__ = ["make_room"]
 
@@ -80,14 +78,7 @@ def _free_bytes() -> int:
 
 def _end_if_parked(run: Path) -> None:
     """Ask a holder to end its agent unless somebody has attached it meanwhile; wait for that."""
-    try:
-        pid = int((run / "parked").read_text())
-    except (OSError, ValueError):
-        return
-    if not listens(run):
-        return  # its holder was killed; the pid may be somebody else's by now
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGUSR1)
+    ask_for_room(run)
     until = boottime() + END_S
-    while (run / "parked").exists() and boottime() < until:
+    while (run / "parked").exists() and listens(run) and boottime() < until:
         time.sleep(LOOK_S)

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import shutil
+import signal
 import socket
 import sys
 import time
@@ -23,6 +24,7 @@ __all__ = [
     "Holder",
     "HolderLaunch",
     "LaunchFailed",
+    "ask_for_room",
     "holders_ended",
     "listens",
     "remove_dead_runs",
@@ -307,12 +309,28 @@ def remove_dead_runs(runs: Path, *, older_than_s: float) -> None:
 
 def listens(run: Path) -> bool:
     """Whether the holder of a run directory lives."""
+    return _holder_pid(run) is not None
+
+
+def ask_for_room(run: Path) -> None:
+    """Ask a holder to end its agent, which it does unless somebody has attached that."""
+    if pid := _holder_pid(run):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+
+
+def _holder_pid(run: Path) -> int | None:
+    """Return the process that listens in a run directory; None if nobody does.
+
+    0 stands for one that can't be named: it is too busy to be asked, or in another pid namespace.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
             sock.setblocking(False)
             sock.connect(str(run / "holder.sock"))
         except BlockingIOError:
-            return True  # it is busy, or frozen: others wait for it already
+            return 0  # others wait for it already
         except OSError:
-            return False
-        return True
+            return None
+        pid = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
+        return int.from_bytes(pid, sys.byteorder)

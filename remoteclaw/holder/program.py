@@ -220,12 +220,13 @@ class Holder:
                 self.serve()
             for stranger in list(self.strangers):
                 self.meet(stranger)
-            if not self.attached:
+            if self.attached:
+                self.is_unwanted = False  # an agent at work is never ended for another's sake
+            else:
                 self.collect()
                 self.check_lifeline()
                 if self.is_unwanted:
                     self.end()
-            self.is_unwanted = False  # an agent at work is never ended for another's sake
             if now() > self.deadline:
                 self.end()
 
@@ -325,11 +326,9 @@ class Holder:
             self.strangers.remove(stranger)
 
     def note_parked(self):
-        """Leave a file that says since when the agent waits, and who can end it (`budget.py`)."""
+        """Leave a file whose age says since when the agent waits (`budget.py`)."""
         path = os.fsdecode(self.run_dir) + "/parked"
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.write(descriptor, b"%d" % os.getpid())
-        os.close(descriptor)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
 
     def note_attached(self):
         """Take that file away."""

@@ -4,7 +4,7 @@
 -- KEYS state, inbound
 -- ARGV epoch, nonce, outcome prefix, entry ids (comma between), phase, detail (for people),
 --      those of them that the agent is only told of
--- → begun|stopped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
+-- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
 --   that were cut off on purpose, ids that the agent is only told of, when the session became busy
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
@@ -12,12 +12,16 @@ local recorded = redis.call('HMGET', KEYS[1], 'batch', 'attempt', 'phase', 'begu
   'forgiven', 'mentioned', 'singly')
 local batch, attempt, phase, begun, before, stop, forgiven, mentioned, singly = unpack(recorded)
 attempt, forgiven = tonumber(attempt or 0), tonumber(forgiven or 0)
+local wanted = ARGV[5]
+-- What is recorded goes first: that others are to be dropped has to wait.
+if batch and begun ~= ARGV[2] and wanted == 'dropped' then wanted = 'accepted' end
 if begun ~= ARGV[2] then
   before = further(before or '', phase or '')
   if not batch then
     batch, mentioned = up_to_stop(ARGV[4], stop), ARGV[7]
+    if batch ~= ARGV[4] then mentioned = '' end  -- stopped, so there is nothing to mention it to
     local head = split(batch)[1]
-    if ARGV[5] ~= 'dropped' and singly then
+    if wanted ~= 'dropped' and singly then
       if id_at_most(head, singly) then
         batch, mentioned, attempt, before = head, '', 2, 'output'
       else
@@ -46,16 +50,21 @@ local turn = entries[1][1]
 if begun ~= ARGV[2] then
   local now = now_ms()
   redis.call('HSETNX', KEYS[1], 'busy_since', now)
-  redis.call('HSET', KEYS[1], 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', ARGV[5],
+  redis.call('HSET', KEYS[1], 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', wanted,
     'begun', ARGV[2], 'before', before, 'published', 0, 'mentioned', mentioned)
   for _, entry in ipairs(entries) do
     local outcome = ARGV[3] .. entry[1]
     redis.call('HSET', outcome, 'status', 'running', 'turn', turn, 'begun.' .. attempt, now)
-    if ARGV[5] ~= 'accepted' then
-      redis.call('HSET', outcome, ARGV[5] .. '.' .. attempt, now .. ' ' .. ARGV[6])
+    if wanted ~= 'accepted' then
+      redis.call('HSET', outcome, wanted .. '.' .. attempt, now .. ' ' .. ARGV[6])
     end
   end
 end
-local verdict = id_at_most(entries[#entries][1], stop) and 'stopped' or 'begun'
+local verdict = 'begun'
+if before == 'dropped' or redis.call('HGET', KEYS[1], 'phase') == 'dropped' then
+  verdict = 'dropped'
+elseif id_at_most(entries[#entries][1], stop) then
+  verdict = 'stopped'
+end
 return {verdict, turn, attempt, before, entries, forgiven, mentioned,
   redis.call('HGET', KEYS[1], 'busy_since')}
