@@ -72,8 +72,12 @@ class Answer:
         *,
         error: dict[str, Any] | None,
         agent_process: dict[str, Any] | None,
+        steered: Sequence[str],
     ) -> Finished:
-        """End the turn: its outcome, its last messages and its entries are one step."""
+        """End the turn: its outcome, its last messages and its entries are one step.
+
+        `steered` are the entries that came during the turn and were answered with it.
+        """
         everything = [*self._said, *payloads]
         return await self._lease.finish(
             status,
@@ -81,17 +85,20 @@ class Answer:
             error=error,
             agent_process=agent_process,
             first_index=self.next_index,
-            payloads=self._rest(payloads),
+            payloads=self._rest(payloads, steered),
+            steered=steered,
         )
 
-    def _rest(self, payloads: Sequence[ReplyPayload]) -> list[dict[str, Any]]:
+    def _rest(
+        self, payloads: Sequence[ReplyPayload], steered: Sequence[str]
+    ) -> list[dict[str, Any]]:
         """Return what still has to go on the reply stream; the last one names the entries."""
         if not self._goes_to_channel:
             return []
         rest = [payload for payload in payloads if payload.index >= self.next_index]
         # A reply without text says no more than "that was all".
         *most, last = rest or [ReplyPayload("", index=self.next_index)]
-        ids = [entry.id for entry in (*self.turn.left_out, *self.turn.entries)]
+        ids = [*(entry.id for entry in (*self.turn.left_out, *self.turn.entries)), *steered]
         return [*(self._on_stream(payload, ()) for payload in most), self._on_stream(last, ids)]
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str]) -> dict[str, Any]:

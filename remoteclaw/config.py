@@ -43,7 +43,7 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-QueueMode = Literal["collect", "followup", "interrupt"]
+QueueMode = Literal["collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
 DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
 Cap = Annotated[int, Field(ge=0)]
@@ -170,7 +170,8 @@ class QueueConfig(_Section):
 
     mode: QueueMode = "collect"
     """`collect` answers all that waits in one turn, `followup` each message in its own.
-    `interrupt` stops the running turn for the new message."""
+    `steer` gives the new message to the agent while it works, and `interrupt` stops the running
+    turn for it."""
     debounce_ms: DebounceMs = 1000
     """How long it must have been quiet before the messages that waited are answered, in
     milliseconds: the person may still be typing."""

@@ -38,8 +38,9 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.process import identity
-from remoteclaw.protocols import BridgeCallbacks, conversation_name
+from remoteclaw.protocols import BridgeCallbacks, Newcomers, conversation_name
 from remoteclaw.runtimes import create_runtime, detect_runtime
+from remoteclaw.steering import Steering
 
 __all__ = ["Drain"]
 
@@ -142,6 +143,8 @@ class _SessionDrain:
         """The newest entry that was known when the running turn began."""
         self._is_overtaken = False
         """Whether the running turn is stopped for a newer message."""
+        self._steering: Steering | None = None
+        """Where the running turn's agent hears of newer messages from."""
         self._marks: set[asyncio.Task[None]] = set()
         self._reached_phases: set[str] = set()
         self._recorded: str | None = None
@@ -225,7 +228,8 @@ class _SessionDrain:
         until = boottime() + MOST_PAUSES * debounce_s
         while pause_s > 0 and boottime() < until:
             is_full = len(waiting) >= (self._queue.cap or ALL)
-            if is_full or self._queue.mode == "interrupt" or waiting[-1].deliver == "caller":
+            is_urgent = self._queue.mode in ("interrupt", "steer")
+            if is_full or is_urgent or waiting[-1].deliver == "caller":
                 break
             if await self._lease.quiet(min(pause_s, debounce_s)):
                 break
@@ -260,10 +264,15 @@ class _SessionDrain:
         self._abort.clear()
         self._is_overtaken = False
         self._running = turn
+        if self._queue.mode == "steer" and turn.entries[-1].deliver == "channel":
+            done = batch.entry_ids
+            # Nothing overtakes what waits.
+            if all(entry_id in done for entry_id, _ in self._lease.waiting):
+                self._steering = Steering(self._lease, self._newest)
         try:
             return await self._attempt(batch, Answer(self._lease, turn))
         finally:
-            self._running = None
+            self._running = self._steering = None
 
     def _decoded(self, entry_id: bytes, fields: Any) -> Entry:
         """Return an entry; one that can't be read stands there in other words."""
@@ -316,7 +325,11 @@ class _SessionDrain:
             showing = tasks.create_task(answer.keep_showing())
             try:
                 return await self._bridge.handle(
-                    answer.turn, callbacks, self._abort, first_index=answer.next_index
+                    answer.turn,
+                    callbacks,
+                    self._abort,
+                    first_index=answer.next_index,
+                    newcomers=self._steering.entries if self._steering else None,
                 )
             finally:
                 showing.cancel()
@@ -337,6 +350,7 @@ class _SessionDrain:
             result.payloads or nothing,
             error=error,
             agent_process=self._keeper.record(),
+            steered=result.steered,
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)
@@ -368,6 +382,8 @@ class _SessionDrain:
             self._is_overtaken = not _at_most(newest, self._newest)
             if self._is_overtaken:
                 self._abort.set()
+        elif newest and self._steering:
+            self._steering.announce()
 
 
 class _Handler(Protocol):
@@ -380,6 +396,7 @@ class _Handler(Protocol):
         abort: asyncio.Event,
         *,
         first_index: int,
+        newcomers: Newcomers | None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end."""
 
@@ -397,6 +414,7 @@ class _Unusable:
         abort: asyncio.Event,
         *,
         first_index: int,
+        newcomers: Newcomers | None,
     ) -> AgentDeliveryResult:
         """Tell the person that this agent can't be started."""
         return _failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)

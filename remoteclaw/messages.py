@@ -7,7 +7,7 @@ frozen dataclass.
 import hashlib
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -21,6 +21,7 @@ __all__ = [
     "AgentEvent",
     "AgentRunResult",
     "AgentUsage",
+    "AnswerEndEvent",
     "ChannelMessage",
     "DoneEvent",
     "Entry",
@@ -31,6 +32,7 @@ __all__ = [
     "ReplyPayload",
     "SentTarget",
     "SessionKey",
+    "SteeredEvent",
     "TextEvent",
     "TextResetEvent",
     "ThinkingEvent",
@@ -291,6 +293,25 @@ class AgentRunResult:
     permission_denials: tuple[str, ...] = ()
     """Names of the tools that the agent wanted and was not allowed to use."""
 
+    def followed_by(self, after: "AgentRunResult") -> "AgentRunResult":
+        """Return both as one: numbers are added up, else the later one counts."""
+        costs = [run.total_cost_usd for run in (self, after) if run.total_cost_usd is not None]
+        counts = [run.num_turns for run in (self, after) if run.num_turns is not None]
+        return replace(
+            after,
+            text="\n\n".join(filter(None, (self.text, after.text))),
+            duration_ms=self.duration_ms + after.duration_ms,
+            usage=AgentUsage(
+                self.usage.input_tokens + after.usage.input_tokens,
+                self.usage.output_tokens + after.usage.output_tokens,
+                self.usage.cache_read_tokens + after.usage.cache_read_tokens,
+                self.usage.cache_write_tokens + after.usage.cache_write_tokens,
+            ),
+            total_cost_usd=sum(costs) if costs else None,
+            num_turns=sum(counts) if counts else None,
+            permission_denials=(*self.permission_denials, *after.permission_denials),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TextEvent:
@@ -335,6 +356,22 @@ class ToolResultEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class SteeredEvent:
+    """The agent has taken up a message that it was given while it worked."""
+
+    key: str
+    """The name under which it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEndEvent:
+    """One answer is complete, and another follows in the same turn.
+
+    A message that was given to the agent too late to change its answer gets one of its own.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class NoticeEvent:
     """Something the person should know while they wait; not part of the answer."""
 
@@ -364,6 +401,8 @@ AgentEvent = (
     | ThinkingEvent
     | ToolUseEvent
     | ToolResultEvent
+    | SteeredEvent
+    | AnswerEndEvent
     | NoticeEvent
     | ErrorEvent
     | DoneEvent
@@ -416,6 +455,8 @@ class AgentDeliveryResult:
     error: str | None = None
     """What the CLI or RemoteClaw said about a failure, for logs; people read the payloads."""
     error_category: ErrorCategory | None = None
+    steered: tuple[str, ...] = ()
+    """The ids of the entries that came during the turn and that the agent took up."""
 
 
 class McpServerConfig(BaseModel):

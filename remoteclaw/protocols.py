@@ -10,6 +10,7 @@ import orjson
 
 from remoteclaw.messages import (
     AgentEvent,
+    Entry,
     McpServerConfig,
     ReplyPayload,
     ToolResultEvent,
@@ -23,6 +24,7 @@ __all__ = [
     "BridgeCallbacks",
     "ChannelAdapter",
     "Launch",
+    "Newcomers",
     "Runtime",
     "SessionMap",
     "conversation_name",
@@ -107,6 +109,13 @@ class AgentProcess(Protocol):
 
     def turn(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
         """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
+
+    async def steer(self, prompt: str, key: str) -> None:
+        """Give the agent a message while it works, once its turn has begun.
+
+        The turn says `SteeredEvent(key)` when the agent has taken it up. A turn that ends without
+        saying so has left no trace of it.
+        """
 
     async def interrupt(self) -> None:
         """Stop the running turn, which then ends with `aborted`; without one, do nothing."""
@@ -223,6 +232,10 @@ class ChannelAdapter(Protocol):
 
     async def deliver(self, reply: Deliverable) -> None:
         """Send one message; when this returns, the platform has it."""
+
+
+#: The entries that arrive while a turn runs and that its agent is to hear of at once.
+Newcomers = Callable[[], AsyncGenerator[Entry, None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import Home
+from remoteclaw.config import Home, QueueMode, QueueOverride
 from remoteclaw.fleet.inbound import Accepted
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
@@ -34,16 +34,28 @@ from tests.support.waiting import eventually
 __all__ = ["Chaos", "main"]
 
 LEASE_S = 2.0
-#: An agent that answers with the number that it was asked, after a moment.
+#: An agent that answers with the number that it was asked, after a moment in which it listens.
 AGENT = """
-import random
+import random, select
+pipe = open(0, 'rb', buffering=0, closefd=False)
+def turn():
+    line = pipe.readline()
+    if not line: sys.exit()
+    return json.loads(line)
 while True:
-    word = turn()['prompt'].split()[-1]
+    message = turn()
+    if message['type'] == 'steer':
+        say(type='refused', id=message['id'])
+        continue
+    word = message['prompt'].split()[-1]
     say(type='text', text='thinking' + ' x' * 2000)
-    time.sleep(random.random() * 0.1)
+    while select.select([0], [], [], random.random() * 0.1)[0]:
+        say(type='steered', id=turn()['id'])
     say(type='text', text=chr(10) * 2 + 'answer ' + word)
     say(type='done')
 """
+#: What becomes of a message to a busy session, by session.
+MODES: tuple[QueueMode, ...] = ("followup", "steer", "collect")
 
 
 class Chaos:
@@ -93,7 +105,10 @@ class Chaos:
             await asyncio.sleep(self.random.random() * 0.15)
 
     async def _append(self, text: str, person: str) -> Accepted:
-        return await self.stack.append(text, id=text, from_=person)
+        accepted = await self.stack.append(text, id=text, from_=person)
+        mode = MODES[self.sessions.index(person) % len(MODES)]
+        await self.stack.fleet.sessions.configure(accepted.session.sid, QueueOverride(mode=mode))
+        return accepted
 
     # -- what goes wrong ---------------------------------------------------------------------------
 
@@ -171,7 +186,7 @@ class Chaos:
             reply = orjson.loads(fields[b"reply"])
             places[reply["sid"], reply["turn"], reply["attempt"], reply["index"]] += 1
             finals[reply["sid"]] += reply["entries"]
-        lost = doubled = disordered = retried = 0
+        lost = doubled = disordered = retried = joined = 0
         for accepted in self.accepted.values():
             said = finals[accepted[0].session.sid]
             ids = [each.entry_id for each in accepted]
@@ -181,6 +196,7 @@ class Chaos:
             for each in accepted:
                 outcome = await self.stack.fleet.outcomes.read(each.session.sid, each.entry_id)
                 lost += outcome is None or not outcome.is_final
+                joined += outcome is not None and outcome.status == "steered"
                 steps = outcome.steps if outcome else ()
                 retried += sum(step.name == "begun" for step in steps) > 1
         doubled += sum(count - 1 for count in places.values())
@@ -190,6 +206,7 @@ class Chaos:
             "doubled": doubled,
             "out of order": disordered,
             "begun more than once": retried,
+            "joined a turn": joined,
         }
 
 

@@ -21,6 +21,7 @@ LUA = "remoteclaw/fleet/scripts"
 FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
 FAILPOINT = "tests/test_failpoints.py"
+STEERING = "tests/test_steering.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,48 @@ def _unfenced(script: str) -> Mutant:
 
 MUTANTS = (
     *map(_unfenced, "begin mark publish finish live remember close release renew".split()),
+    Mutant(
+        "steer without fencing",
+        f"{LUA}/steer.lua",
+        FENCE,
+        "",
+        f"{STEERING}::test_nothing_joins_a_turn_under_a_lost_lease",
+    ),
+    Mutant(
+        "an agent that hears of a message before it is recorded",
+        "remoteclaw/steering.py",
+        "if entries and await self._lease.steer([entry.id for entry in entries]):",
+        "if entries:",
+        f"{STEERING}::test_a_worker_that_is_killed_in_a_steered_turn",
+    ),
+    Mutant(
+        "a retry without what had joined the turn",
+        f"{LUA}/begin.lua",
+        "    batch = batch .. ',' .. steered\n",
+        "",
+        f"{STEERING}::test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it",
+    ),
+    Mutant(
+        "what an agent took up is not believed",
+        "remoteclaw/runtimes/demo.py",
+        "yield SteeredEvent(tool_id)",
+        "pass",
+        f"{STEERING}::test_a_message_joins_the_running_turn",
+    ),
+    Mutant(
+        "a turn that is being stopped takes up more",
+        f"{LUA}/steer.lua",
+        " or id_at_most(turn, stop)",
+        "",
+        f"{STEERING}::test_nothing_joins_a_turn_that_is_being_stopped",
+    ),
+    Mutant(
+        "a message that overtakes one that waits",
+        "remoteclaw/drain.py",
+        "if all(entry_id in done for entry_id, _ in self._lease.waiting):",
+        "if True:",
+        f"{STEERING}::test_nothing_overtakes_what_waits",
+    ),
     Mutant(
         "receipt without fencing",
         f"{LUA}/receipt.lua",
@@ -195,8 +238,8 @@ MUTANTS = (
     Mutant(
         "a stop that begin does not look at",
         f"{LUA}/begin.lua",
-        "id_at_most(entries[#entries][1], stop) and 'stopped' or 'begun'",
-        "'begun'",
+        "elseif id_at_most(entries[#entries][1], stop) then",
+        "elseif false then",
         "tests/test_drain.py::test_a_running_turn_is_stopped_and_what_waits_behind_it_too",
     ),
     Mutant(

@@ -522,3 +522,68 @@ async def test_two_people_talk_to_it_at_once(agent: Stack) -> None:
     )
 
     assert (alice, bob) == ("for alice", "for bob")
+
+
+# -- messages that join a running turn ------------------------------------------------------------
+
+
+@pytest.fixture
+async def steered(stack: Stack, claude: ClaudeCli) -> Stack:
+    """A stack whose claude hears of messages while it works."""
+    stack.configure(claude.config(permissions="auto"), queue={"mode": "steer"})
+    await stack.start_worker()
+    return stack
+
+
+def bash(command: str) -> str:
+    return f"TOOL:Bash:{json.dumps({'command': command})}"
+
+
+async def test_it_hears_of_a_message_with_the_result_of_its_tool(
+    steered: Stack, claude: ClaudeCli, directory: Path
+) -> None:
+    until_told = f"until [ -e {directory}/go ]; do sleep 0.01; done"
+    # Nothing shows when claude has read the message, so the tool goes on for a moment.
+    first = await steered.append(bash(f"{until_told}; sleep 0.5; echo ok"))
+    await steered.reached(first, "tool")
+    second = await steered.append("SAY:two")
+    await steered.reached(second, "steered")
+    (directory / "go").touch()
+
+    outcomes = [await steered.outcome(first), await steered.outcome(second)]
+    assert [outcome.status for outcome in outcomes] == ["done", "steered"]
+    assert [said(outcome) for outcome in outcomes] == ["DONE ok", "DONE ok"]
+    last = json.loads(claude.model.bodies().splitlines()[-1])
+    assert "SAY:two" in json.dumps(last["messages"][-2:])
+
+
+async def test_it_answers_what_came_too_late_for_its_answer_right_behind(steered: Stack) -> None:
+    first = await steered.append("DRIP:40:50")
+    await steered.reached(first, "output")
+    second = await steered.append("SAY:two")
+    third = await steered.append("SAY:three")
+
+    outcomes = [await steered.outcome(each) for each in (first, second, third)]
+
+    assert [outcome.status for outcome in outcomes] == ["done", "steered", "steered"]
+    texts = [str(part["text"]) for part in outcomes[0].reply]
+    assert texts[0].endswith("w40")
+    assert texts[-1] == "three"  # claude may take up both at once
+    fourth = await steered.append("RECALL")
+    recalled = said(await steered.outcome(fourth))
+    assert "SAY:two" in recalled
+    assert "SAY:three" in recalled
+    assert (await steered.reached(fourth, "spawned")).startswith("warm")
+
+
+async def test_a_stop_ends_it_with_what_it_has_not_heard_of_yet(steered: Stack) -> None:
+    first = await steered.append(bash("sleep 600"))
+    await steered.reached(first, "tool")
+    second = await steered.append(bash("touch ran; echo never"))
+    await steered.reached(second, "steered")
+    await steered.fleet.sessions.stop(first.session.sid)
+
+    assert (await steered.outcome(first)).status == "stopped"
+    assert (await steered.outcome(second)).status == "stopped"
+    assert "never" not in await steered.ask("SAY:on we go")
+    assert not (steered.home.path / "workspaces" / "main" / "ran").exists()

@@ -19,9 +19,10 @@ import redis
 from remoteclaw.cli.sending import queue_of_session
 from remoteclaw.config import DropPolicy, QueueMode
 from remoteclaw.fleet.embedded import server_command
+from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.supervisor import worker_command
 from tests.support.servers import Server, installed_servers, running_server
-from tests.support.stack import Stack
+from tests.support.stack import Stack, message
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import eventually_sync
 
@@ -706,8 +707,8 @@ def test_work_horses_fork_from_a_worker_that_knows_no_gateway() -> None:
 # -- what is decided about messages and sessions --------------------------------------------------
 
 
-async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> None:
-    accepted = await stack.append("a\x1b]0;title\x07 message that kills")
+async def give_up(stack: Stack, accepted: Accepted) -> None:
+    """Have a message that killed its worker three times, and a worker."""
     for _ in range(3):
         lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
         assert lease is not None
@@ -717,6 +718,11 @@ async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> No
     await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
     assert (await stack.outcome(accepted)).status == "dead"
 
+
+async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> None:
+    accepted = await stack.append("a\x1b]0;title\x07 message that kills")
+    await give_up(stack, accepted)
+
     listed = run(stack, "deadletters", "list").stdout
     letter = listed.splitlines()[1].split()[0]
     assert "interrupted" in listed
@@ -725,6 +731,24 @@ async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> No
     assert run(stack, "deadletters", "retry", letter).stdout.startswith("It is tried again as ")
     refused(run(stack, "deadletters", "drop", letter), "There is no dead letter")
     refused(run(stack, "deadletters", "show", "nonsense"), "is no id of a dead letter")
+
+
+async def test_the_reply_to_a_send_that_was_given_up_is_printed_when_it_is_tried_again(
+    stack: Stack,
+) -> None:
+    accepted = await stack.fleet.inbound.append(
+        message("hello"), agent="main", deliver="caller", lane="background"
+    )
+    await give_up(stack, accepted)
+    (letter,) = await stack.fleet.dead_letters.list()
+
+    result = run(stack, "deadletters", "retry", letter.id)
+
+    assert "demo agent" in result.stdout
+    assert result.stderr.startswith("It is tried again as ")
+    assert result.returncode == 0
+    state = await stack.fleet.scripts.client.hget(f"rc:st:{{{accepted.session.sid}}}", "lane")
+    assert state == b"background"  # people still go first
 
 
 async def test_a_session_gets_queue_settings_of_its_own(stack: Stack) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from remoteclaw.config import Home
+from remoteclaw.config import Home, QueueOverride
 from remoteclaw.drain import SECOND_TRY
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
@@ -35,12 +35,29 @@ LEASE_S = 2.0
 
 #: An agent that notes what it was asked, uses a tool, and answers in two messages.
 AGENT = """
+import select
+pipe = open(0, 'rb', buffering=0, closefd=False)
+def turn():
+    line = pipe.readline()
+    if not line: sys.exit()
+    return json.loads(line)
 while True:
-    word = turn()['prompt'].split()[-1]
+    message = turn()
+    if message['type'] == 'steer':
+        say(type='refused', id=message['id'])
+        continue
+    word = message['prompt'].split()[-1]
     with open('asked', 'a') as asked:
         asked.write(word + chr(10))
     while word.startswith('wait') and not os.path.exists('go-' + word):
-        time.sleep(0.01)
+        time.sleep(0.005)
+        if select.select([0], [], [], 0)[0]:
+            message = turn()
+            joined = message['prompt'].split()[-1]
+            with open('asked', 'a') as asked:
+                asked.write(joined + chr(10))
+            say(type='steered', id=message['id'])
+            say(type='text', text=f'{joined} joined. ')
     say(type='tool_use', id='1', name='look', input={})
     say(type='tool_result', id='1', output='nothing')
     say(type='text', text=f'{word} begins' + ' x' * 1960)
@@ -186,6 +203,43 @@ async def test_a_worker_that_freezes_past_its_lease_at(lab: Lab, step: str, side
 
     await eventually(lambda: not is_alive(horse))
     await lab.see_the_promise_held(first, second)
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["steer", "finish"])
+async def test_a_worker_with_a_message_that_joins_its_turn_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    word = f"wait{uuid.uuid4().hex}"
+    first = await lab.stack.append("hello", from_=word)
+    sid = first.session.sid
+    await lab.stack.outcome(first)
+    await lab.stack.fleet.sessions.configure(sid, QueueOverride(mode="steer"))
+    await lab.stack.until_idle(first)
+
+    first = await lab.stack.append(word, from_=word)
+    await eventually(lambda: lab.asked(word) == 1)
+    failpoint = lab.proxy.arm(step, side)
+    second = await lab.stack.append(f"second{word}", from_=word)
+    if step == "finish":
+        await eventually(lambda: lab.asked(f"second{word}") == 1)
+        (lab.workspace / f"go-{word}").touch()
+    await failpoint.wait()
+    third = await lab.stack.append(f"third{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+    (lab.workspace / f"go-{word}").touch()
+
+    statuses = [(await lab.stack.outcome(each)).status for each in (first, second, third)]
+    await lab.stack.until_idle(first)
+    assert set(statuses) <= {"done", "steered"}
+    assert await lab.stack.fleet.scripts.client.xlen(f"rc:in:{{{sid}}}") == 0
+    _, *finals = [reply.entries for reply in await lab.replies(sid) if reply.is_final]
+    # Each message is answered once, in order, whether alone or together.
+    answered = [entry_id for entries in finals for entry_id in entries]
+    assert answered == [each.entry_id for each in (first, second, third)]
+    if what_happens is not kill:
+        assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
 
 
 @pytest.mark.parametrize("what_happens", [lose, kill], ids=lambda f: f.__name__)

@@ -37,6 +37,7 @@ from remoteclaw.protocols import (
     Agents,
     AgentSpec,
     BridgeCallbacks,
+    Newcomers,
     Runtime,
     SessionMap,
     conversation_name,
@@ -78,6 +79,8 @@ class _Run:
     """Whether the agent said itself that the turn is over."""
     is_ending: bool = False
     """Whether the agent is being ended because it did not stop."""
+    newcomers: Newcomers | None = None
+    steered: tuple[str, ...] = ()
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
 
 
@@ -125,10 +128,12 @@ class ChannelBridge:
         abort: asyncio.Event | None = None,
         *,
         first_index: int = 0,
+        newcomers: Newcomers | None = None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
-        Setting `abort` stops it.
+        Setting `abort` stops it. What `newcomers` yields is given to the agent while it works; the
+        result names those that it took up.
         The payloads are numbered from `first_index`; those that a callback took are marked
         delivered.
         """
@@ -143,6 +148,7 @@ class ChannelBridge:
             started=time.monotonic(),
             workspace=self._workspace,
             env=self._env,
+            newcomers=newcomers,
         )
         await self._look_up_session(run)
         await self._run_before_spawn_hooks(run)
@@ -159,6 +165,7 @@ class ChannelBridge:
             mcp=run.mcp,
             error=run.error.detail if run.error else None,
             error_category=run.error.category if run.error else None,
+            steered=run.steered,
         )
 
     async def _run_agent(self, run: _Run) -> None:
@@ -277,17 +284,31 @@ class ChannelBridge:
             return
         # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
+        steering = asyncio.create_task(self._steer(run, agent))
         try:
             async with contextlib.aclosing(agent.turn(build_turn_prompt(run.turn))) as events:
                 delivered = await run.delivery.process(events)
         finally:
             if not run.is_ending:
                 watch.cancel()
-            await asyncio.wait((watch,))
+            steering.cancel()
+            await asyncio.wait((watch, steering))
         run.run, run.error, run.has_ended = delivered.run, delivered.error, delivered.has_ended
+        run.steered = delivered.steered
+        if not steering.cancelled():
+            steering.result()
         if not delivered.has_ended and run.error is None:
             why = "the agent's output ended without a result"
             run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+
+    async def _steer(self, run: _Run, agent: AgentProcess) -> None:
+        """Give the agent what arrives while it works."""
+        if run.newcomers is None:
+            return
+        async with contextlib.aclosing(run.newcomers()) as entries:
+            async for entry in entries:
+                alone = Turn(run.turn.session, (entry,))
+                await agent.steer(build_turn_prompt(alone), entry.id)
 
     async def _stop_when_asked(self, run: _Run, agent: AgentProcess) -> None:
         """Interrupt the agent once the turn is to stop, and end it if it does not."""

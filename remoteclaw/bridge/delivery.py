@@ -15,10 +15,12 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
+    AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
     ReplyPayload,
+    SteeredEvent,
     TextEvent,
     TextResetEvent,
     ThinkingEvent,
@@ -243,12 +245,15 @@ class Delivered:
     """The last error that the agent reported."""
     has_ended: bool
     """False when the stream stopped without saying so."""
+    steered: tuple[str, ...]
+    """What the agent took up of the messages that it was given meanwhile."""
 
 
 class DeliveryAdapter:
     """Turns a stream of events into payloads and calls back on the way, in the events' order."""
 
     def __init__(self, *, chunk_limit: int, callbacks: BridgeCallbacks, first_index: int) -> None:
+        self._chunk_limit = chunk_limit
         self._chunker = Chunker(chunk_limit)
         self._callbacks = callbacks
         self._payloads: list[ReplyPayload] = []
@@ -259,6 +264,7 @@ class DeliveryAdapter:
         """Consume a turn's events; a stream that breaks off still delivers what it said."""
         run, error, has_ended = AgentRunResult(), None, False
         length = 0
+        steered: list[str] = []
         async for event in events:
             match event:
                 case TextEvent(text):
@@ -279,6 +285,10 @@ class DeliveryAdapter:
                 case ToolResultEvent():
                     if self._callbacks.on_tool_result:
                         await self._callbacks.on_tool_result(event)
+                case SteeredEvent(key):
+                    steered.append(key)
+                case AnswerEndEvent():
+                    await self._end_answer()
                 case NoticeEvent(message):
                     if self._callbacks.on_live_text:
                         self._callbacks.on_live_text(self._next_index, f"({message})")
@@ -287,7 +297,12 @@ class DeliveryAdapter:
                 case DoneEvent(run):
                     has_ended = True
         await self.flush()
-        return Delivered(tuple(self._payloads), run, error, has_ended)
+        return Delivered(tuple(self._payloads), run, error, has_ended, tuple(steered))
+
+    async def _end_answer(self) -> None:
+        if last := self._chunker.finish():
+            await self._deliver(last, self._callbacks.on_partial_reply)
+        self._chunker = Chunker(self._chunk_limit)
 
     async def flush(self) -> None:
         """Deliver what was said and is in no message yet."""

@@ -1,10 +1,12 @@
 """The commands about messages that were given up: `deadletters`."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
 
 from remoteclaw.cli.access import clock, on_fleet
+from remoteclaw.cli.sending import print_reply, reference_of, wait_option
 from remoteclaw.terminal import one_line, printable
 
 if TYPE_CHECKING:
@@ -54,14 +56,22 @@ def show_letter(letter: str) -> None:
 
 @deadletters.command("retry")
 @click.argument("letter")
-def retry_letter(letter: str) -> None:
-    """Let its session take it up once more, behind what waits there."""
+@wait_option
+def retry_letter(letter: str, wait_s: float) -> None:
+    """Let its session take it up once more, behind what waits there.
 
-    async def run(fleet: "Fleet") -> None:
+    The reply goes where it was to go. That to a `send` is printed here, since nobody else waits for
+    it any more, with the same exit status.
+    """
+
+    async def run(fleet: "Fleet") -> int:
+        found = await fleet.dead_letters.read(letter)
         accepted = await fleet.dead_letters.retry(letter)
-        click.echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
+        is_ours = found.deliver == "caller" and wait_s > 0
+        click.echo(f"It is tried again as {reference_of(accepted)}.", err=is_ours)
+        return await print_reply(fleet, accepted, wait_s) if is_ours else 0
 
-    on_fleet(run)
+    sys.exit(on_fleet(run))
 
 
 @deadletters.command("drop")

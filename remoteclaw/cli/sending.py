@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.keys import Lane
     from remoteclaw.fleet.outcomes import Outcome
 
-__all__ = ["send", "stop"]
+__all__ = ["print_reply", "reference_of", "send", "stop", "wait_option"]
 
 #: How long `send` waits for the reply unless told otherwise, in seconds.
 WAIT_S = 600.0
@@ -40,11 +40,7 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     return value
 
 
-@click.command()
-@click.argument("text")
-@addressed
-@click.option("--message-id", default=None, help="Id to recognise a repetition by. [default: new]")
-@click.option(
+wait_option = click.option(
     "--wait",
     "wait_s",
     type=click.FloatRange(min=0),
@@ -52,8 +48,15 @@ def _seconds(_ctx: click.Context, _param: click.Parameter, value: float) -> floa
     default=WAIT_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long; 0 for not at all.",
+    help="How long to wait for the reply; 0 for not at all.",
 )
+
+
+@click.command()
+@click.argument("text")
+@addressed
+@click.option("--message-id", default=None, help="Id to recognise a repetition by. [default: new]")
+@wait_option
 @click.option("--background", is_flag=True, help="Wait behind what people send.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
 def send(
@@ -103,8 +106,15 @@ async def _send(
         complain("A message with this id was accepted before: this text was not used.")
     if wait_s == 0:
         await _warn_without_workers(fleet)
-        click.echo(_json(accepted, None) if as_json else _reference(accepted))
+        click.echo(_json(accepted, None) if as_json else reference_of(accepted))
         return EXIT_REPLY
+    return await print_reply(fleet, accepted, wait_s, as_json=as_json)
+
+
+async def print_reply(
+    fleet: "Fleet", accepted: "Accepted", wait_s: float, *, as_json: bool = False
+) -> int:
+    """Wait for a message's outcome and print its reply; return the exit status."""
     outcome = await _wait(fleet, accepted, wait_s)
     if outcome is None:
         return EXIT_NO_OUTCOME
@@ -113,13 +123,13 @@ async def _send(
     else:
         click.echo("\n\n".join(printable(str(part["text"])) for part in outcome.reply))
         if outcome.status == "failed":
-            complain(f"It failed: `remoteclaw sessions trace {_reference(accepted)}` says why.")
+            complain(f"It failed: `remoteclaw sessions trace {reference_of(accepted)}` says why.")
     return EXIT_REPLY if outcome.status == "done" else EXIT_ERROR
 
 
 async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome | None":
     """Wait for the outcome; say what becomes of the message if it takes too long."""
-    sid, reference = accepted.session.sid, _reference(accepted)
+    sid, reference = accepted.session.sid, reference_of(accepted)
     trace, stop = f"remoteclaw sessions trace {reference}", f"remoteclaw stop {sid[:8]}"
     hint = f"Look with `{trace}`, stop it with `{stop}`."
     try:
@@ -144,7 +154,8 @@ async def _warn_without_workers(fleet: "Fleet") -> None:
             )
 
 
-def _reference(accepted: "Accepted") -> str:
+def reference_of(accepted: "Accepted") -> str:
+    """Return the id of a message that people see and that `sessions trace` takes."""
     return f"{accepted.session.sid[:8]}-{accepted.entry_id}"
 
 
@@ -152,7 +163,7 @@ def _json(accepted: "Accepted", outcome: "Outcome | None") -> str:
     import orjson
 
     data = {
-        "reference": _reference(accepted),
+        "reference": reference_of(accepted),
         "status": outcome.status if outcome else "accepted",
         "reply": outcome.reply if outcome else [],
         "error": outcome.error if outcome else None,
@@ -181,7 +192,7 @@ def stop(session: str | None, **address: Any) -> None:
 
 @sessions.command("queue")
 @click.argument("session")
-@click.option("--mode", type=click.Choice(["collect", "followup", "interrupt"]))
+@click.option("--mode", type=click.Choice(["collect", "followup", "steer", "interrupt"]))
 @click.option("--debounce-ms", type=click.IntRange(0, 60_000))
 @click.option("--cap", type=click.IntRange(0))
 @click.option("--drop", type=click.Choice(["old", "new", "summarize"]))

@@ -37,6 +37,8 @@ class DeadLetter:
     detail: str
     text: str | None
     """What the person wrote; None if that can't be read."""
+    deliver: str
+    """Where the reply was to go: to the `channel`, or to the `caller` who waited for it then."""
 
 
 class DeadLetters:
@@ -82,7 +84,7 @@ class DeadLetters:
             ],
             [
                 *(letter_id, sid, GRACE_MS, keys.outcome_prefix(sid)),
-                *(str(letter.session), keys.LANES[0], letter.entry_id),
+                *(str(letter.session), keys.bell(sid), letter.entry_id),
             ],
             deadline=boottime() + LOOK_S,
         )
@@ -116,14 +118,14 @@ def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
         attempts=int(fields[b"attempts"]) - 1,  # the last one only found that it was enough
         category=str(error.get("category", "")),
         detail=str(error.get("detail", "")),
-        text=_text(fields[b"entry"]),
+        **_readable(fields[b"entry"]),
     )
 
 
-def _text(entry: bytes) -> str | None:
-    """Return the message's text, also where the rest of the entry can't be read."""
+def _readable(entry: bytes) -> dict[str, Any]:
+    """Return text and destination, also where the rest of the entry can't be read."""
     try:
         data: Any = orjson.loads(entry)
-        return str(data["message"]["text"])
+        return {"text": str(data["message"]["text"]), "deliver": str(data["deliver"])}
     except (ValueError, KeyError, TypeError):
-        return None
+        return {"text": None, "deliver": "channel"}

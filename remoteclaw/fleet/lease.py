@@ -213,6 +213,29 @@ class Lease:
         )
         return self._turn
 
+    async def arrived(self, after: str) -> list[RawEntry]:
+        """Return the oldest entries behind this one, a few at most."""
+        client = self._scripts.client
+        entries: list[RawEntry] = await self._scripts.call(
+            lambda: client.xrange(keys.inbound(self.sid), f"({after}", count=FEW_ENTRIES),
+            deadline=self.fence,
+        )
+        return entries
+
+    async def steer(self, entry_ids: Sequence[str]) -> bool:
+        """Take entries into the running turn, before its agent is told of them.
+
+        `finish()` says which of them the agent took up, and the others wait again; the next attempt
+        is about all of them. False if the turn is being stopped.
+        """
+        return bool(
+            await self._run(
+                "steer",
+                [keys.state(self.sid), keys.inbound(self.sid)],
+                [self._running.turn, keys.outcome_prefix(self.sid), *entry_ids],
+            )
+        )
+
     async def mark(
         self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
     ) -> None:
@@ -241,14 +264,15 @@ class Lease:
         agent_process: dict[str, Any] | None = None,
         first_index: int = 0,
         payloads: Sequence[dict[str, Any]] = (),
+        steered: Sequence[str] = (),
     ) -> "Finished":
-        """End the running turn.
+        """End the running turn, and with it the entries that were `steered` into it.
 
         `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters.
         """
-        done = self._running.entry_ids
+        done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
         left, hints, now = await self._run(
             "finish",
             [
@@ -270,6 +294,7 @@ class Lease:
                 orjson.dumps(agent_process) if agent_process else b"",
                 self.sid,
                 first_index,
+                ",".join(steered),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )

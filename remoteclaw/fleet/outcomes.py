@@ -20,7 +20,7 @@ READ_S = 5.0
 _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts")
 #: The order of steps that fall into the same millisecond.
 _ORDER = (
-    *("accepted", "begun", "dropped", "spawned", "tool", "output", "finished"),
+    *("accepted", "begun", "dropped", "spawned", "steered", "tool", "output", "finished"),
     *("delivered", "retried"),
 )
 
@@ -43,7 +43,7 @@ class Outcome:
     entry_id: str
     status: str
     """accepted, running, or how it ended: done, failed, stopped, interrupted (by a newer message),
-    dropped (too many waited), dead (given up)."""
+    steered (into the turn before), dropped (too many waited), dead (given up)."""
     turn: str | None
     reply: tuple[dict[str, Any], ...]
     error: dict[str, Any] | None

@@ -9,7 +9,7 @@ import logging
 import math
 import re
 import uuid
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,11 @@ from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
     AgentUsage,
+    AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
     McpServerConfig,
+    SteeredEvent,
     TextEvent,
 )
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
@@ -131,6 +133,9 @@ class ClaudeProcess:
         self._last_request = 0
         self._cost_so_far = 0.0
         self._is_busy = False
+        self._is_asked = asyncio.Event()
+        self._steered: dict[str, str] = {}
+        """Messages given to claude in mid-turn that it has not taken up: their names, by id."""
         self._activity = Activity()
         self.unknown_lines = 0
         """Lines of a kind that this version does not know; they are skipped."""
@@ -222,7 +227,9 @@ class ClaudeProcess:
         """Ask claude; yield what it says, with exactly one `DoneEvent`, last."""
         self._is_busy = True
         exchange = await self._ask(prompt)
+        self._is_asked.set()
         give_up_at: float | None = None
+        before = AgentRunResult()
         while True:
             # While claude does something it may take its time; only to begin it may not.
             try:
@@ -241,6 +248,8 @@ class ClaudeProcess:
                 break
             is_unasked = self._activity.is_unasked
             self._activity.note(message)
+            if key := self._steered.pop(text(message.get("uuid")), None):
+                yield SteeredEvent(key)
             if message.get("type") == "control_request":
                 await self._grant_or_deny(message, exchange.reading)
             elif message.get("type") != "result":
@@ -250,17 +259,30 @@ class ClaudeProcess:
                 for event in events or ():
                     yield event
             elif exchange.is_answered_by(message, is_unasked=is_unasked):
-                for event in self._result(message, exchange.reading):
-                    if isinstance(event, DoneEvent):
-                        self._is_busy = False  # the consumer may stop here
-                    yield event
-                return
+                said, run = self._result(message, exchange.reading)
+                run = before.followed_by(run)
+                is_over = not self._steered or isinstance(said, ErrorEvent)
+                if is_over:
+                    self._is_asked.clear()
+                    self._is_busy = False  # the consumer may stop here
+                if said:
+                    yield said
+                if is_over:
+                    yield DoneEvent(run)
+                    return
+                # What came after the last tool gets an answer of its own, right behind this one.
+                yield AnswerEndEvent()
+                before = run
+                give_up_at = asyncio.get_running_loop().time() + CLAIM_S
+                exchange = Exchange(next(iter(self._steered)), holds_back=self._activity.may_speak)
             else:
                 log.info("claude took a turn of its own, and what it said is dropped")
                 give_up_at = asyncio.get_running_loop().time() + CLAIM_S
                 for event in exchange.drop():
                     yield event
-        yield DoneEvent(AgentRunResult(text=exchange.reading.text, session_id=self._session_id))
+        self._is_asked.clear()
+        run = AgentRunResult(text=exchange.reading.text, session_id=self._session_id)
+        yield DoneEvent(before.followed_by(run))
 
     async def _ask(self, prompt: str) -> Exchange:
         """Send a message, behind everything that claude has said up to now."""
@@ -272,60 +294,75 @@ class ClaudeProcess:
         holds_back = self._activity.may_speak or not self._pipes.is_clean
         self._activity.is_asked()
         exchange = Exchange(str(uuid.uuid4()), holds_back=holds_back)
-        content = [{"type": "text", "text": part} for part in (prompt, CLOSING)]
-        await self._send(
-            {
-                "type": "user",
-                "uuid": exchange.message_id,
-                "message": {"role": "user", "content": content},
-            }
-        )
+        await self._say(exchange.message_id, prompt)
         return exchange
+
+    async def _say(self, message_id: str, prompt: str) -> None:
+        content = [{"type": "text", "text": part} for part in (prompt, CLOSING)]
+        message = {"role": "user", "content": content}
+        await self._send({"type": "user", "uuid": message_id, "message": message})
 
     async def _read(self, until: float | None) -> bytes | None:
         async with asyncio.timeout_at(until):
             return await self._pipes.read()
+
+    async def steer(self, prompt: str, key: str) -> None:
+        """Give claude a message while it works.
+
+        While it uses a tool, it hears of the message with the tool's result; while it writes, it
+        answers it in a turn of its own right behind, which counts as a part of ours.
+        """
+        await self._is_asked.wait()
+        message_id = str(uuid.uuid4())
+        self._steered[message_id] = key
+        await self._say(message_id, prompt)
 
     async def interrupt(self) -> None:
         """Stop the running turn; claude answers within milliseconds, also while it runs a tool."""
         if self._is_busy:
             await self._request({"subtype": "interrupt"})
 
-    def _result(self, message: dict[str, Any], reading: TurnReading) -> Iterator[AgentEvent]:
-        """Translate the last line of a turn.
+    def _result(
+        self, message: dict[str, Any], reading: TurnReading
+    ) -> tuple[TextEvent | ErrorEvent | None, AgentRunResult]:
+        """Translate the last line of a turn; return also what it alone says.
 
         `subtype` is "success" for most failures, so `is_error` and `terminal_reason` decide.
+        A claude that failed with a message still waiting would take that up by itself.
         """
+        event: TextEvent | ErrorEvent | None = None
         aborted = text(message.get("terminal_reason")).startswith("aborted")
         answer = reading.text
         if message.get("is_error") and not aborted:
             detail = _complaint(message)
             status = count(message.get("api_error_status")) or None
-            yield ErrorEvent(classify_error(detail, status=status), detail or "claude failed")
+            category = classify_error(detail, status=status)
+            event = ErrorEvent(category, detail or "claude failed", ends_agent=bool(self._steered))
+        elif aborted and self._steered:
+            why = "claude was stopped with a message still waiting"
+            event = ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
         elif not answer and not aborted and (answer := text(message.get("result"))):
             # What claude says without a model comes in the result alone.
-            yield TextEvent(answer)
+            event = TextEvent(answer)
         # A conversation that claude doesn't know is answered under a new id: not the one to keep.
         if not message.get("errors"):
             self._keep_session_id(text(message.get("session_id")))
         usage = mapping(message.get("usage"))
-        yield DoneEvent(
-            AgentRunResult(
-                text=answer,
-                session_id=self._session_id,
-                duration_ms=count(message.get("duration_ms")),
-                usage=AgentUsage(
-                    input_tokens=count(usage.get("input_tokens")),
-                    output_tokens=count(usage.get("output_tokens")),
-                    cache_read_tokens=count(usage.get("cache_read_input_tokens")),
-                    cache_write_tokens=count(usage.get("cache_creation_input_tokens")),
-                ),
-                aborted=aborted,
-                total_cost_usd=self._cost_of_turn(message.get("total_cost_usd")),
-                num_turns=count(message.get("num_turns")),
-                stop_reason=text(message.get("stop_reason")) or None,
-                permission_denials=tuple(reading.denied),
-            )
+        return event, AgentRunResult(
+            text=answer,
+            session_id=self._session_id,
+            duration_ms=count(message.get("duration_ms")),
+            usage=AgentUsage(
+                input_tokens=count(usage.get("input_tokens")),
+                output_tokens=count(usage.get("output_tokens")),
+                cache_read_tokens=count(usage.get("cache_read_input_tokens")),
+                cache_write_tokens=count(usage.get("cache_creation_input_tokens")),
+            ),
+            aborted=aborted,
+            total_cost_usd=self._cost_of_turn(message.get("total_cost_usd")),
+            num_turns=count(message.get("num_turns")),
+            stop_reason=text(message.get("stop_reason")) or None,
+            permission_denials=tuple(reading.denied),
         )
 
     def _keep_session_id(self, session_id: str) -> None:

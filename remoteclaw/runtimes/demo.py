@@ -4,6 +4,7 @@
 `demo_agent.py`.
 """
 
+import asyncio
 import sys
 import uuid
 from collections.abc import AsyncGenerator, Mapping
@@ -18,6 +19,7 @@ from remoteclaw.messages import (
     AgentRunResult,
     DoneEvent,
     ErrorEvent,
+    SteeredEvent,
     TextEvent,
     ToolResultEvent,
     ToolUseEvent,
@@ -29,6 +31,10 @@ from remoteclaw.runtimes.wire import decode, mapping, text
 __all__ = ["DemoProcess", "DemoRuntime"]
 
 COMMAND = (sys.executable, "-I", "-S", str(Path(__file__).with_name("demo_agent.py")))
+
+
+#: How long the demo may take to say what became of a message that came too late, in seconds.
+REFUSE_S = 5.0
 
 
 class DemoRuntime:
@@ -66,6 +72,9 @@ class DemoProcess:
     def __init__(self, pipes: AgentPipes, session_id: str | None) -> None:
         self._pipes = pipes
         self._is_busy = False
+        self._is_asked = asyncio.Event()
+        self._steered: set[str] = set()
+        """Messages given to the demo in mid-turn of which it has said nothing yet."""
         self.session_id = session_id
 
     def parked_state(self) -> dict[str, Any] | None:
@@ -79,6 +88,7 @@ class DemoProcess:
         self._is_busy = True
         self._pipes.take_unread()
         await self._pipes.write(orjson.dumps({"type": "turn", "prompt": prompt}))
+        self._is_asked.set()
         said = ""
         while (line := await self._pipes.read()) is not None:
             message = decode(line)
@@ -97,7 +107,14 @@ class DemoProcess:
                     yield ToolUseEvent(name, tool_id, arguments)
                 case "tool_result":
                     yield ToolResultEvent(tool_id, text(message.get("output")))
+                case "steered" if tool_id in self._steered:
+                    self._steered.remove(tool_id)
+                    yield SteeredEvent(tool_id)
                 case "done":
+                    self._is_asked.clear()
+                    if not await self._are_refused():
+                        why = "the agent did not say what became of a message"
+                        yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
                     self._is_busy = False
                     if error := text(message.get("error")):
                         yield ErrorEvent(classify_error(error), error)
@@ -107,6 +124,25 @@ class DemoProcess:
         detail = f"the agent ended in mid-turn: {self._pipes.last_errors()}"
         yield ErrorEvent(ErrorCategory.DIED, detail)
         yield DoneEvent(AgentRunResult(said, self.session_id))
+
+    async def _are_refused(self) -> bool:
+        """Wait until the demo has refused what came too late for the turn; False if it doesn't."""
+        try:
+            async with asyncio.timeout(REFUSE_S):
+                while self._steered and (line := await self._pipes.read()) is not None:
+                    message = decode(line) or {}
+                    if message.get("type") == "refused":
+                        self._steered.discard(text(message.get("id")))
+        except TimeoutError:
+            self._steered.clear()
+            return False
+        return True
+
+    async def steer(self, prompt: str, key: str) -> None:
+        """Give the demo a message while it works."""
+        await self._is_asked.wait()
+        self._steered.add(key)
+        await self._pipes.write(orjson.dumps({"type": "steer", "id": key, "prompt": prompt}))
 
     async def interrupt(self) -> None:
         """Stop the running turn."""

@@ -1,7 +1,9 @@
 """The demo agent's program: an agent CLI without a model, for people who have none installed.
 
 It speaks one JSON object a line.
-In: `{"type": "turn", "prompt": …}` and `{"type": "interrupt"}`.
+In: `{"type": "turn", "prompt": …}`, `{"type": "interrupt"}`, and while a turn runs
+`{"type": "steer", "id": …, "prompt": …}`, which is answered with `steered`, or with `refused` when
+no turn runs any more.
 Out: `text`, `tool_use`, `tool_result`, and exactly one `done` for each turn.
 Only the standard library is used: it runs as `python -I -S`, apart from everything of ours.
 """
@@ -42,6 +44,8 @@ class Demo:
         self.said = []
         self.is_unknown = False
         self.buffer = b""
+        self.heard = []
+        """Messages that came during the turn and that nothing was said about yet."""
         try:
             with open(self.file, encoding="utf-8") as file:
                 self.said = json.load(file)
@@ -53,17 +57,17 @@ class Demo:
         while (message := self.receive(None)) is not None:
             if message.get("type") == "turn":
                 self.turn(str(message.get("prompt", "")))
+            elif message.get("type") == "steer":
+                say(type="refused", id=message.get("id"))
 
     def turn(self, prompt):
         """Answer one message."""
         if self.is_unknown:
             say(type="done", error="No conversation found: the demo's file is gone")
             return
-        # The first line is RemoteClaw's own, about who writes and when.
-        text = prompt.split("\n\n", 1)[-1] if prompt.startswith("[remoteclaw ") else prompt
-        self.remember(text)
         try:
-            self.answer(text.strip())
+            self.answer(self.remember(prompt).strip())
+            self.mention()
         except Interrupted:
             say(type="done", aborted=True)
         except Failure as failure:
@@ -71,14 +75,17 @@ class Demo:
         else:
             say(type="done")
 
-    def remember(self, text):
+    def remember(self, prompt):
         """Keep what was said, before it is answered: this process may not live so long."""
+        # The first line is RemoteClaw's own, about who writes and when.
+        text = prompt.split("\n\n", 1)[-1] if prompt.startswith("[remoteclaw ") else prompt
         self.said.append(text)
         os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
         draft = self.file + ".new"
         with open(draft, "w", encoding="utf-8") as file:
             json.dump(self.said, file)
         os.replace(draft, self.file)
+        return text
 
     def answer(self, text):
         """Do what the message asks for."""
@@ -87,6 +94,7 @@ class Demo:
             for number in range(1, 61):
                 self.stream(f"{number} ")
                 self.pause(0.5)
+                self.mention()
         elif word == "long":
             for number in range(1, 41):
                 self.stream(f"## Part {number}\n\n" + "All work and no play. " * 12 + "\n\n")
@@ -119,9 +127,19 @@ class Demo:
             self.pause(PAUSE_S)
 
     def pause(self, seconds):
-        """Wait, and listen for an interrupt meanwhile."""
-        if (message := self.receive(seconds)) and message.get("type") == "interrupt":
+        """Wait, and listen meanwhile."""
+        message = self.receive(seconds) or {}
+        if message.get("type") == "interrupt":
             raise Interrupted
+        if message.get("type") == "steer":
+            self.heard.append(self.remember(str(message.get("prompt", ""))).strip())
+            say(type="steered", id=message.get("id"))
+
+    def mention(self):
+        """Say what came meanwhile."""
+        heard, self.heard = self.heard, []
+        for text in heard:
+            self.stream(f"\n\nYou wrote meanwhile: {text}\n\n")
 
     def receive(self, seconds):
         """Return the next message; {} when none comes in time, None at the end."""

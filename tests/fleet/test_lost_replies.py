@@ -99,6 +99,22 @@ async def test_what_is_said_is_said_once(
     assert await fleet.scripts.client.xlen("rc:out:test:default") == 1
 
 
+async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease = await begun(fleet)
+    second = await fleet.inbound.append(message("second"), agent="main")
+    lost = lose(proxy, "steer")
+
+    assert await lease.steer([second.entry_id])
+
+    assert lost.reached.is_set()
+    finished = await lease.finish("done", reply=[], steered=[second.entry_id])
+    assert finished.left == 0
+    outcome = await fleet.outcomes.read(lease.sid, second.entry_id)
+    assert outcome is not None
+    assert outcome.status == "steered"
+
+
 async def test_close(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)

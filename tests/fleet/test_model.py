@@ -56,6 +56,7 @@ class Session:
     attempt: int = 0
     singly: str | None = None
     stopped: str | None = None
+    steered: list[str] = field(default_factory=list)
     begun_by: int = 0
     """The epoch under which the recorded batch was begun last."""
 
@@ -173,8 +174,11 @@ class FleetMachine(RuleBasedStateMachine):
                 session.batch, session.attempt = wanted[:1], 2
             else:
                 session.singly = None
-        elif session.attempt >= 2 and len(session.batch) > 1:
-            session.singly, session.batch = session.batch[-1], session.batch[:1]
+        else:
+            session.batch = session.batch + session.steered
+            if session.attempt >= 2 and len(session.batch) > 1:
+                session.singly, session.batch = session.batch[-1], session.batch[:1]
+        session.steered = []
         session.attempt += 1
         session.begun_by = owner.epoch
         owner.said = 0
@@ -204,7 +208,34 @@ class FleetMachine(RuleBasedStateMachine):
         owner.said += 1
 
     @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
-    def finish(self, sender: str, number: int, repeated: bool) -> None:
+    def steer(self, sender: str, number: int, repeated: bool) -> None:
+        session, owner = self.owner(sender, number)
+        if owner is None or owner.lease._turn is None:
+            return
+        if owner.epoch == session.epoch and session.begun_by != owner.epoch:
+            return
+        new = [each for each in session.waiting if each not in (session.batch or ())]
+        new = [each for each in new if each not in session.steered][:1]
+        if not new:
+            return
+        stale, is_taken = self.is_fenced(session, owner, owner.lease.steer(new))
+        if stale:
+            return
+        assert session.batch is not None
+        is_stopped = session.stopped and _order(session.batch[0]) <= _order(session.stopped)
+        assert is_taken == (not is_stopped)
+        if is_taken:
+            session.steered += new
+            if repeated:
+                assert self.do(owner.lease.steer(new))
+
+    @rule(
+        sender=SENDERS,
+        number=st.integers(0, 2),
+        repeated=st.booleans(),
+        joined=st.integers(0, 3),
+    )
+    def finish(self, sender: str, number: int, repeated: bool, joined: int) -> None:
         session, owner = self.owner(sender, number)
         if owner is None or owner.lease._turn is None:
             return
@@ -212,6 +243,7 @@ class FleetMachine(RuleBasedStateMachine):
             return
         turn = owner.lease._turn
         text = f"{session.sid} {owner.epoch} {turn.turn} final"
+        taken_up = session.steered[:joined]
 
         def finishing() -> Coroutine[Any, Any, Any]:
             return owner.lease.finish(
@@ -219,18 +251,20 @@ class FleetMachine(RuleBasedStateMachine):
                 reply=[{"text": text}],
                 first_index=owner.said,
                 payloads=[{"text": text}],
+                steered=taken_up,
             )
 
         stale, finished = self.is_fenced(session, owner, finishing())
         if stale:
             return
         assert session.batch is not None
-        for entry_id in session.batch:
+        for entry_id in (*session.batch, *taken_up):
             assert self.outcomes[entry_id] == "accepted"
-            self.outcomes[entry_id] = "done"
+            self.outcomes[entry_id] = "steered" if entry_id in taken_up else "done"
             session.waiting.remove(entry_id)
         self.said.append(text)
         session.batch, session.attempt, session.begun_by = None, 0, 0
+        session.steered = []
         assert finished.left == len(session.waiting)
         if repeated:  # its reply was lost
             owner.lease._turn = turn
@@ -315,8 +349,8 @@ class FleetMachine(RuleBasedStateMachine):
         for (sender, _), entry_id in self.seen.items():
             outcome = await self.fleet.outcomes.read(self.sessions[sender].sid, entry_id)
             assert outcome is not None
-            is_done = self.outcomes[entry_id] == "done"
-            assert (outcome.status == "done") == is_done
+            expected = self.outcomes[entry_id]
+            assert expected == (outcome.status if outcome.is_final else "accepted")
 
 
 def _order(entry_id: str) -> tuple[int, ...]:

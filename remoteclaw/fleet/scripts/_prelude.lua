@@ -57,7 +57,7 @@ end
 -- No turn is recorded any more.
 local function forget_turn(state)
   redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
-    'forgiven', 'mentioned')
+    'forgiven', 'mentioned', 'steered')
 end
 
 -- The RQ queue for a session's hints: that of the host which has its agent, while a worker of that
@@ -73,7 +73,7 @@ end
 
 -- Store an entry, note the time, and schedule an idle session.
 -- keys: inbound, state, active, sessions → entry id, queue if a hint is due, else nothing
-local function accept(keys, entry, sid, grace, outcomes, key, lane)
+local function accept(keys, entry, sid, grace, outcomes, key, lane, bell)
   local now = now_ms()
   local id = redis.call('XADD', keys.inbound, '*', 'entry', entry)
   local previous = redis.call('HGET', keys.state, 'last') or ''
@@ -82,6 +82,7 @@ local function accept(keys, entry, sid, grace, outcomes, key, lane)
   redis.call('PERSIST', keys.state)
   redis.call('PERSIST', keys.inbound)
   redis.call('ZADD', keys.sessions, now, sid)
+  if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', bell, 'entry ' .. id) end
   local state, lane_now = unpack(redis.call('HMGET', keys.state, 'state', 'lane'))
   if state then
     if lane_now == lane or lane ~= 'agents' then return id, '' end

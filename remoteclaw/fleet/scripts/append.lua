@@ -11,7 +11,6 @@ if seen then
 end
 if memory_used() > tonumber(ARGV[9]) then return {'full', '', ''} end
 local keys = {inbound = KEYS[1], state = KEYS[2], active = KEYS[4], sessions = KEYS[5]}
-local id, queue = accept(keys, ARGV[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7])
+local id, queue = accept(keys, ARGV[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8])
 redis.call('SET', KEYS[3], id, 'PX', ARGV[4])
-if redis.call('HEXISTS', KEYS[2], 'turn') == 1 then redis.call('PUBLISH', ARGV[8], 'entry ' .. id) end
 return {'accepted', id, queue}

@@ -9,14 +9,19 @@
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local recorded = redis.call('HMGET', KEYS[1], 'batch', 'attempt', 'phase', 'begun', 'before', 'stop',
-  'forgiven', 'mentioned', 'singly')
-local batch, attempt, phase, begun, before, stop, forgiven, mentioned, singly = unpack(recorded)
+  'forgiven', 'mentioned', 'singly', 'steered')
+local batch, attempt, phase, begun, before, stop, forgiven, mentioned, singly, steered = unpack(recorded)
 attempt, forgiven = tonumber(attempt or 0), tonumber(forgiven or 0)
 local wanted = ARGV[5]
 -- What is recorded goes first: that others are to be dropped has to wait.
 if batch and begun ~= ARGV[2] and wanted == 'dropped' then wanted = 'accepted' end
 if begun ~= ARGV[2] then
   before = further(before or '', phase or '')
+  if steered then
+    -- The attempt before may have told its agent of these, so from now on they belong to the batch.
+    batch = batch .. ',' .. steered
+    redis.call('HDEL', KEYS[1], 'steered')
+  end
   if not batch then
     batch, mentioned = up_to_stop(ARGV[4], stop), ARGV[7]
     if batch ~= ARGV[4] then mentioned = '' end  -- stopped, so there is nothing to mention it to

@@ -1,13 +1,13 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
 -- KEYS state, inbound, reply stream, dead letters, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
---      parked agent (JSON, or nothing), sid, first index, payload …
+--      parked agent (JSON, or nothing), sid, first index, entries that the agent took up, payload …
 -- → entries left, hints that wait, the time
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'finished', 'mentioned',
-  'key')
-local turn, batch, published, finished, mentioned, key = unpack(running)
+  'key', 'steered', 'lane')
+local turn, batch, published, finished, mentioned, key, steered, lane = unpack(running)
 local waiting, now = 0, now_ms()
 for position = 5, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
@@ -17,13 +17,25 @@ end
 local status = {}
 for _, id in ipairs(split(batch)) do status[id] = ARGV[4] end
 for _, id in ipairs(split(mentioned or '')) do status[id] = 'dropped' end
-for _, id in ipairs(split(batch)) do
+local ending = split(batch)
+for _, id in ipairs(split(ARGV[13])) do
+  ending[#ending + 1] = id
+  status[id] = ARGV[4] == 'done' and 'steered' or ARGV[4]
+end
+-- What was meant for this turn and did not become a part of it waits again.
+for _, id in ipairs(split(steered or '')) do
+  if not status[id] then
+    redis.call('HSET', ARGV[6] .. id, 'status', 'accepted')
+    redis.call('HDEL', ARGV[6] .. id, 'turn')
+  end
+end
+for _, id in ipairs(ending) do
   local outcome = ARGV[6] .. id
   if status[id] == 'dead' then
     local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
     if entry then
       redis.call('XADD', KEYS[4], '*', 'sid', ARGV[11], 'key', key, 'id', id, 'attempts', ARGV[3],
-        'error', ARGV[9], 'entry', entry[2][2])
+        'error', ARGV[9], 'lane', lane or 'agents', 'entry', entry[2][2])
     end
   end
   redis.call('XDEL', KEYS[2], id)
@@ -34,8 +46,8 @@ for _, id in ipairs(split(batch)) do
   redis.call('PUBLISH', ARGV[7], id)
 end
 local first = tonumber(ARGV[12])
-for position = 13, #ARGV do
-  if first + position - 13 >= tonumber(published) then
+for position = 14, #ARGV do
+  if first + position - 14 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end

@@ -1,6 +1,6 @@
 -- Put a dead letter back on its session's stream: once, however often this is asked.
 -- KEYS dead letters, inbound, state, active, sessions
--- ARGV dead letter, sid, grace ms, outcome prefix, session key, lane, its entry's id
+-- ARGV dead letter, sid, grace ms, outcome prefix, session key, bell, its entry's id
 -- → entry id, queue if a hint is due, else nothing; or nothing, when it is gone
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not letter then
@@ -10,7 +10,8 @@ end
 local fields = {}
 for position = 1, #letter[2], 2 do fields[letter[2][position]] = letter[2][position + 1] end
 local keys = {inbound = KEYS[2], state = KEYS[3], active = KEYS[4], sessions = KEYS[5]}
-local id, queue = accept(keys, fields.entry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6])
+local lane = fields.lane or 'agents'
+local id, queue = accept(keys, fields.entry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], lane, ARGV[6])
 redis.call('XDEL', KEYS[1], ARGV[1])
 local outcome = ARGV[4] .. fields.id
 if redis.call('EXISTS', outcome) == 1 then
