@@ -5,8 +5,10 @@ This is the life of a message in a worker, top to bottom:
 """
 
 import asyncio
+import functools
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -83,11 +85,15 @@ log = logging.getLogger(__name__)
 class Drain:
     """Runs sessions on this host; one object serves any number of them, one after another."""
 
-    def __init__(self, fleet: Fleet, config: Config, home: Home, hooks: Hooks) -> None:
+    def __init__(
+        self, fleet: Fleet, config: Config, home: Home, hooks: Hooks, *, worker: str = ""
+    ) -> None:
+        """`worker` is RQ's name of the worker that this is a work-horse of, if it is one."""
         self._fleet = fleet
         self._config = config
         self._home = home
         self._hooks = hooks
+        self._worker = worker
 
     async def run(self, sid: str) -> None:
         """Serve a session until it is idle, or until others have waited long enough.
@@ -104,11 +110,15 @@ class Drain:
             conversation = None
             log.error("session %s: %s", sid[:8], problem)
             bridge, keeper = _Unusable(problem), _keeper(lease, self._config, self._home, warm_s=0)
-        queue = self._config.queue.of(lease.session.provider, lease.queue)
-        linger_s = self._config.fleet.linger_s
         try:
             await _SessionDrain(
-                lease, bridge, keeper, conversation=conversation, queue=queue, linger_s=linger_s
+                lease,
+                bridge,
+                keeper,
+                conversation=conversation,
+                queue=self._config.queue.of(lease.session.provider, lease.queue),
+                linger_s=self._config.fleet.linger_s,
+                is_leaving=functools.partial(self._fleet.workers.is_leaving, self._worker),
             ).run()
         except* (LeaseLost, RedisUnavailable) as lost:
             # Whoever takes the session next goes on from what is recorded.
@@ -127,6 +137,7 @@ class _SessionDrain:
         conversation: str | None,
         queue: QueueConfig,
         linger_s: float,
+        is_leaving: Callable[[], Awaitable[bool]],
     ) -> None:
         self._lease = lease
         self._bridge = bridge
@@ -135,6 +146,7 @@ class _SessionDrain:
         """Its name in the session map; None if there is no agent to have one with."""
         self._queue = queue
         self._linger_s = linger_s
+        self._is_leaving = is_leaving
         self._unreadable: dict[str, str] = {}
         """Entries that nobody can read, each with the reason."""
         self._running: Turn | None = None
@@ -186,14 +198,15 @@ class _SessionDrain:
                 await self._lease.release(delay_s=NEWER_S)
                 return
             turns += 1
-            if not finished.hints:
-                if not finished.left:
-                    await self._lease.wait(self._linger_s)
-                    finished = None  # what comes while it lingers starts at once
-            elif finished.left and (turns >= MOST_TURNS or boottime() > since + MOST_SECONDS):
+            is_leaving = await self._is_leaving()
+            has_had_much = turns >= MOST_TURNS or boottime() > since + MOST_SECONDS
+            if finished.left and (is_leaving or (finished.hints and has_had_much)):
                 await self._keeper.park()
                 await self._lease.release()
                 return
+            if not finished.left and not finished.hints and not is_leaving:
+                await self._lease.wait(self._linger_s)
+                finished = None  # what comes while it lingers starts at once
 
     async def _waiting(self) -> list[Entry]:
         """Return the entries that wait, oldest first: as many as the queue's mode asks for.

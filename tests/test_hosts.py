@@ -159,3 +159,26 @@ async def test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end(
 
     await eventually(has_ended)
     assert "was not started as `remoteclaw worker`" in caplog.text
+
+
+async def test_the_queue_of_a_host_that_is_gone_is_removed(stack: Stack, other: Stack) -> None:
+    await stack.start_worker()
+    first = await stack.append("hello")
+    await stack.outcome(first)
+    await stack.until_idle(first)
+    await stack.end_processes()
+    await stack.append("nobody is there to take this hint")
+    queue = f"agents@{stack.home.host_id}"
+    workers, client = stack.fleet.workers, stack.fleet.scripts.client
+    assert await workers.waiting() == 1
+
+    assert await workers.clear_deserted(frozenset({queue})) == frozenset()
+    assert await workers.waiting() == 1  # the host is silent, but not for long enough
+    await gone(stack)
+    deserted = await workers.clear_deserted(frozenset())
+    assert deserted == {queue}
+    assert await workers.waiting() == 1  # only at the second look
+    await workers.clear_deserted(deserted)
+
+    assert await workers.waiting() == 0
+    assert not await client.keys("rq:job:*")

@@ -1,10 +1,14 @@
-"""What `up` leaves behind in mid-turn, killed or asked to end, is taken up at its next start."""
+"""Whoever is asked to end in mid-turn, or killed, leaves nothing behind that isn't taken up."""
+
+from pathlib import Path
 
 import pytest
 
 from remoteclaw.config import Home
 from remoteclaw.drain import MOST_ATTEMPTS
-from tests.support.waiting import eventually_sync
+from tests.support.bridges import script
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually, eventually_sync
 from tests.test_up import remoteclaw, running
 
 pytestmark = pytest.mark.timeout(120)
@@ -49,3 +53,34 @@ def test_a_kill_is_not_taken_for_the_agents_own_end(home: Home, _time: int) -> N
         session = reference.partition("-")[0]
         assert remoteclaw(home, "stop", session).returncode == 0
         assert "died" not in trace(home, reference)
+
+
+async def test_a_worker_that_is_asked_to_end_finishes_its_turn_and_leaves_the_rest(
+    stack: Stack, directory: Path
+) -> None:
+    body = """
+while True:
+    word = turn()['prompt'].split()[-1]
+    say(type='text', text='heard ' + word)
+    while not os.path.exists('go'):
+        time.sleep(0.005)
+    say(type='done')
+"""
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))}, linger_s=2)
+    worker = await stack.start_worker()
+    first, second = await stack.append("one"), await stack.append("two")
+    await stack.reached(first, "output")
+    worker.terminate()
+    client = stack.fleet.scripts.client
+    (name,) = [key async for key in client.scan_iter("rq:worker:*")]
+    await eventually(lambda: client.hexists(name, "shutdown_requested_date"))
+    (stack.home.path / "workspaces" / "main" / "go").touch()
+
+    await eventually(lambda: worker.poll() is not None)
+    assert said(await stack.outcome(first)) == "heard one"
+    waiting = await stack.fleet.outcomes.read(second.session.sid, second.entry_id)
+    assert waiting is not None
+    assert waiting.status == "accepted"
+    await stack.start_worker()
+    assert said(await stack.outcome(second)) == "heard two"
+    assert (await stack.reached(second, "spawned")).startswith("warm")

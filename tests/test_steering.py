@@ -92,6 +92,18 @@ async def heard(stack: Stack, text: str) -> None:
     await eventually(is_live)
 
 
+async def renewed(stack: Stack, accepted: Accepted, *, times: int) -> None:
+    """Wait until a session's lease was renewed so often."""
+    seen: set[object] = set()
+
+    async def is_renewed() -> bool:
+        name = f"rc:st:{{{accepted.session.sid}}}"
+        seen.add(await stack.fleet.scripts.client.hget(name, "expires"))
+        return len(seen) > times
+
+    await eventually(is_renewed)
+
+
 def go(stack: Stack) -> None:
     (stack.home.path / "workspaces" / "main" / "go").touch()
 
@@ -179,12 +191,14 @@ async def test_a_message_to_a_caller_is_not_said_to_the_chat(agent: Stack) -> No
     assert await results(agent, caller, second) == [("done", "heard wait"), ("done", "heard two")]
 
 
-async def test_nothing_overtakes_what_waits(agent: Stack) -> None:
+async def test_nothing_overtakes_what_waits(agent: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.002)
     first = await agent.append("wait")
     second = await agent.append("two")
     task = drain(agent, first)
     await agent.reached(first, "output")
     third = await agent.append("three")
+    await renewed(agent, first, times=5)  # each tells of the newest message
     go(agent)
     await task
 

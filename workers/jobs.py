@@ -95,7 +95,7 @@ class DrainJob(Job):
 
     def perform(self) -> None:
         """Run the drain: this function and no other, without looking it up by name."""
-        drain(self.args[0])
+        drain(self.args[0], worker=self.worker_name or "")
 
     def _refuse(self, why: str) -> None:
         log.error(
@@ -116,12 +116,12 @@ def _unpacked(data: bytes) -> bytes:
     return unpacked
 
 
-def drain(sid: str) -> None:
+def drain(sid: str, *, worker: str = "") -> None:
     """Serve one session in this work-horse, which dies with its worker."""
     if os.getpid() != settings.WORKER_PID:
         die_with_parent(settings.WORKER_PID)
     try:
-        asyncio.run(_drain(sid))
+        asyncio.run(_drain(sid, worker))
     except RemoteClawError as error:
         log.error("session %s: %s", sid[:8], error)
         raise DrainFailed(type(error).__name__) from None
@@ -140,9 +140,10 @@ def _kinds(error: BaseException) -> str:
     return name
 
 
-async def _drain(sid: str) -> None:
+async def _drain(sid: str, worker: str) -> None:
     fleet = Fleet.open(settings.REDIS_URL, lease_s=settings.config.fleet.lease_s)
     try:
-        await Drain(fleet, settings.config, settings.home, settings.hooks).run(sid)
+        served = Drain(fleet, settings.config, settings.home, settings.hooks, worker=worker)
+        await served.run(sid)
     finally:
         await fleet.aclose()

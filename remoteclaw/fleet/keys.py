@@ -44,6 +44,16 @@ def rq_queue(queue: str) -> str:
     return f"rq:queue:{queue}"
 
 
+def rq_job(job_id: str) -> str:
+    """Hash: RQ's own, a job."""
+    return f"rq:job:{job_id}"
+
+
+def rq_worker(name: str) -> str:
+    """Hash: RQ's own, a worker."""
+    return f"rq:worker:{name}"
+
+
 def rq_commands(worker_name: str) -> str:
     """Channel: RQ's own, on which a worker takes commands."""
     return f"rq:pubsub:{worker_name}"

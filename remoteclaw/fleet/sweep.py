@@ -29,9 +29,9 @@ LISTED_MS = 8 * 24 * 3600 * 1000
 #: A sweeper that has not looked for so long has stood still, in seconds.
 STALLED_S = 10.0
 
-#: How often it is looked for workers that were not started as ours, in seconds: one that was has
-#: made itself known by then.
-STRANGERS_S = 20.0
+#: How often it is looked for workers that were not started as ours, and for queues of hosts that
+#: are gone, in seconds: whoever was started as ours has made itself known by then.
+TIDY_S = 20.0
 
 log = logging.getLogger(__name__)
 
@@ -100,7 +100,8 @@ class Sweeper:
         """
         looked_at, patient_until = boottime(), 0.0
         strangers: frozenset[str] = frozenset()
-        strangers_at = looked_at
+        deserted: frozenset[str] = frozenset()
+        tidied_at = looked_at
         while True:
             now = boottime()
             if now > looked_at + STALLED_S:
@@ -109,8 +110,9 @@ class Sweeper:
             looked_at = now
             try:
                 await self.sweep(may_expire=now >= patient_until)
-                if now > strangers_at + STRANGERS_S:
-                    strangers_at = now
+                if now > tidied_at + TIDY_S:
+                    tidied_at = now
+                    deserted = await self._workers.clear_deserted(deserted)
                     strangers = await self._workers.end_strangers(strangers)
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("sweeping: %s", error)

@@ -14,6 +14,7 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, Scripts
 
@@ -21,6 +22,8 @@ __all__ = ["PEOPLE_ONLY", "WorkerView", "Workers", "announce"]
 
 #: How long looking is tried while Redis is away, in seconds.
 LOOK_S = 5.0
+#: How long it is asked whether a worker is leaving, in seconds: a turn may wait behind that.
+ASK_S = 1.0
 #: How often a worker says that it lives, and after how long without that it counts as gone.
 BEAT_S, GONE_S = 5.0, 15.0
 
@@ -50,6 +53,11 @@ def announce(url: str, queues: Sequence[str]) -> None:
     RQ's own sign of life comes every seven minutes; a host that is gone must be noticed in seconds.
     """
     client = Redis.from_url(url, socket_timeout=COMMAND_S, socket_connect_timeout=COMMAND_S)
+    # A work-horse that is forked while this thread looks up a name would never look up one itself.
+    beating = threading.Lock()
+    os.register_at_fork(
+        before=beating.acquire, after_in_parent=beating.release, after_in_child=beating.release
+    )
     names = [keys.worker(socket.gethostname(), os.getpid())]
     names += [keys.host(queue) for queue in queues if "@" in queue]
 
@@ -62,7 +70,7 @@ def announce(url: str, queues: Sequence[str]) -> None:
     def beat_for_ever() -> None:
         ended = threading.Event()
         while not ended.wait(BEAT_S):
-            with contextlib.suppress(RedisError, OSError):
+            with beating, contextlib.suppress(RedisError, OSError):
                 beat()
 
     with contextlib.suppress(RedisError, OSError):
@@ -94,7 +102,7 @@ class Workers:
             pid, host = int(fields.get("pid") or 0), fields.get("hostname", "")
             look = functools.partial(client.exists, keys.worker(host, pid))
             view = WorkerView(
-                name=name.decode().removeprefix("rq:worker:"),
+                name=name.decode().removeprefix(keys.rq_worker("")),
                 pid=pid,
                 host=host,
                 state=fields.get("state", ""),
@@ -104,6 +112,17 @@ class Workers:
             if view.is_ours or await self._listens(view.name, deadline):
                 found.append(view)
         return found
+
+    async def is_leaving(self, name: str) -> bool:
+        """Whether a worker was asked to end, and does so when its work-horse is done."""
+        if not name:
+            return False
+        client = self._scripts.client
+        look = functools.partial(client.hexists, keys.rq_worker(name), "shutdown_requested_date")
+        try:
+            return bool(await self._scripts.call(look, deadline=boottime() + ASK_S))
+        except RedisUnavailable:
+            return False
 
     async def _listens(self, name: str, deadline: float) -> bool:
         """Whether a worker lives: each listens for RQ's commands."""
@@ -117,12 +136,39 @@ class Workers:
         client = self._scripts.client
 
         async def count() -> int:
-            names: Any = await client.smembers(keys.RQ_QUEUES)
-            queues = [name.decode() for name in names]
-            lists = [name for name in queues if keys.is_lane(name.removeprefix("rq:queue:"))]
-            return sum([await client.llen(name) for name in lists])
+            return sum([await client.llen(keys.rq_queue(name)) for name in await self._queues()])
 
         return int(await self._scripts.call(count, deadline=boottime() + LOOK_S))
+
+    async def _queues(self) -> Sequence[str]:
+        names: Any = await self._scripts.client.smembers(keys.RQ_QUEUES)
+        queues = [name.decode().removeprefix(keys.rq_queue("")) for name in names]
+        return [name for name in queues if keys.is_lane(name)]
+
+    async def clear_deserted(self, known: frozenset[str]) -> frozenset[str]:
+        """Remove the queues of hosts that are gone; return their names.
+
+        Their sessions are hinted elsewhere by now, so what is left would lie there for ever.
+        A queue goes only if it was deserted at the look before as well (`known`).
+        """
+        client = self._scripts.client
+
+        async def clear() -> frozenset[str]:
+            of_hosts = [name for name in await self._queues() if "@" in name]
+            deserted = [name for name in of_hosts if not await client.exists(keys.host(name))]
+            for name in known.intersection(deserted):
+                jobs: Any = await client.lrange(keys.rq_queue(name), 0, -1)
+                pipeline = client.pipeline(transaction=True)
+                for job in jobs:
+                    pipeline.delete(keys.rq_job(job.decode()))
+                pipeline.delete(keys.rq_queue(name))
+                pipeline.srem(keys.RQ_QUEUES, keys.rq_queue(name))
+                await pipeline.execute()
+                log.info("queue %s is removed: its host is gone", name)
+            return frozenset(deserted) - known
+
+        result: frozenset[str] = await self._scripts.call(clear, deadline=boottime() + LOOK_S)
+        return result
 
     async def end_strangers(self, known: frozenset[str]) -> frozenset[str]:
         """Shut down workers that serve our queues without our settings; return their names.
