@@ -26,8 +26,8 @@ APPEND_S = 10.0
 #: The part of Redis' memory beyond which nothing is accepted: the rest is for finishing what was.
 FULL_AT = 0.8
 FULL = (
-    "Redis has filled four fifths of its memory, so nothing new is accepted. Raise its maxmemory, or "
-    "wait: what is answered and delivered makes room, and so does what is a week old."
+    "Redis has filled four fifths of its memory, so nothing new is accepted. Raise its maxmemory, "
+    "or wait: what is answered and delivered makes room, and so does what is a week old."
 )
 #: The form in which entries are written. Readers refuse a higher number than they know.
 ENTRY_VERSION = 1
