@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config import AgentConfig, Config, Home, HooksConfig, load_config, overrides
+from remoteclaw.config import AgentConfig, Config, HooksConfig, load_config, overrides
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import find_server
+from remoteclaw.home import Home
 from remoteclaw.process import read_output
 from remoteclaw.runtimes import create_runtime, detect_runtime
 from remoteclaw.supervisor import running_pid
@@ -44,7 +45,7 @@ async def examine() -> AsyncIterator[Finding]:
         yield Finding("state directory", False, str(error))
         return
     try:
-        config = load_config(home)
+        config = load_config(home.config_file)
         yield Finding("configuration", True, describe_configuration(home))
     except RemoteClawError as error:
         yield Finding("configuration", False, str(error))

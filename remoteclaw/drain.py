@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import Config, Home, QueueConfig
+from remoteclaw.config import Config, QueueConfig
 from remoteclaw.conversation.batching import Plan, next_batch
 from remoteclaw.errors import (
     ErrorCategory,
@@ -28,6 +28,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease
 from remoteclaw.fleet.sessions import LeasedSessionMap
+from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.messages import (
     AgentDeliveryResult,

@@ -16,10 +16,11 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.config import FleetConfig, Home, private_directory
+from remoteclaw.config import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
 from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
+from remoteclaw.home import Home, private_directory
 from remoteclaw.process import end_strays
 from remoteclaw.protocols import AgentProcess, AgentSpec
 from remoteclaw.runtimes import create_runtime

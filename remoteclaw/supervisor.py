@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import Config, Home
+from remoteclaw.config import Config
 from remoteclaw.errors import (
     RedisRefused,
     RedisUnavailable,
@@ -30,6 +30,7 @@ from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import EmbeddedRedis
 from remoteclaw.fleet.workers import PEOPLE_ONLY
 from remoteclaw.holder.client import holders_ended, remove_dead_runs
+from remoteclaw.home import Home
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
 from remoteclaw.process import end_strays, is_alive, spawn, stop
 

@@ -24,8 +24,9 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import Home, QueueMode, QueueOverride
+from remoteclaw.config import QueueMode, QueueOverride
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.home import Home
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import Stack

@@ -11,10 +11,10 @@ import fakeredis
 import pytest
 from redis.asyncio import Redis
 
-from remoteclaw.config import Home
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import PRELUDE, Scripts, open_redis
 from remoteclaw.fleet.embedded import ServerProgram
+from remoteclaw.home import Home
 from tests.support.agents import ClaudeCli, ModelServerProcess, find_claude
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack

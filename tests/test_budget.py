@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 
 async def drain(stack: Stack, accepted: Accepted) -> None:
-    config = load_config(stack.home, {})
+    config = load_config(stack.home.config_file, {})
     await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
 
 

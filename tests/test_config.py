@@ -5,20 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import Home, load_config, private_directory, redis_address
+from remoteclaw.config import load_config, redis_address
 from remoteclaw.errors import ConfigError, StateDirectoryError
+from remoteclaw.home import Home, private_directory
 
 
 def refusal(home: Home, text: str = "", **environment: str) -> str:
     home.config_file.write_text(text)
     with pytest.raises(ConfigError) as error:
-        load_config(home, environment)
+        load_config(home.config_file, environment)
     assert "\n" not in str(error.value)
     return str(error.value)
 
 
 def test_without_a_file_there_is_one_agent(home: Home) -> None:
-    config = load_config(home, {})
+    config = load_config(home.config_file, {})
 
     assert config.agent(None)[0] == "main"
     assert config.redis.url is None
@@ -112,7 +113,7 @@ def test_a_redis_address_that_cannot_be_used(home: Home, url: str, why: str) -> 
 def test_a_redis_address_is_shown_without_its_secrets(home: Home, url: str, shown: str) -> None:
     home.config_file.write_text(f"[redis]\nurl = '{url}'")
 
-    assert load_config(home, {}).redis.url == url
+    assert load_config(home.config_file, {}).redis.url == url
     assert redis_address(url) == shown
 
 
@@ -120,21 +121,21 @@ def test_a_file_that_is_not_text(home: Home) -> None:
     home.config_file.write_bytes(b"\xff\xfe\x00")
 
     with pytest.raises(ConfigError, match="is not valid TOML"):
-        load_config(home, {})
+        load_config(home.config_file, {})
 
 
 def test_a_named_file_that_is_not_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REMOTECLAW_CONFIG", "/nonexistent.toml")
 
     with pytest.raises(ConfigError, match=r"names /nonexistent\.toml, which does not exist"):
-        load_config(home, {"REMOTECLAW_CONFIG": "/nonexistent.toml"})
+        load_config(home.config_file, {"REMOTECLAW_CONFIG": "/nonexistent.toml"})
 
 
 def test_a_variable_overrides_the_file(home: Home) -> None:
     home.config_file.write_text("[fleet]\nworkers = 2\nlinger_s = 1")
 
     config = load_config(
-        home,
+        home.config_file,
         {
             "REMOTECLAW__FLEET__WORKERS": "5",
             "REMOTECLAW__AGENTS__MAIN__COMMAND": '["claude", "--x"]',
@@ -156,7 +157,7 @@ def test_a_wrong_variable_is_named(home: Home) -> None:
 
 def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
     home.config_file.write_text("[agents.a]\n[agents.b]")
-    config = load_config(home, {})
+    config = load_config(home.config_file, {})
 
     with pytest.raises(ConfigError, match=r"There is no agent 'c': the configuration has 'a', 'b'"):
         config.agent("c")
@@ -165,7 +166,7 @@ def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
 def test_the_only_agent_is_the_default_one(home: Home) -> None:
     home.config_file.write_text("[agents.helper]")
 
-    assert load_config(home, {}).agent(None)[0] == "helper"
+    assert load_config(home.config_file, {}).agent(None)[0] == "helper"
 
 
 # -- the state directory --------------------------------------------------------------------------
@@ -196,7 +197,7 @@ def test_a_directory_in_use_that_others_may_enter_is_refused_and_left_alone(home
 
 
 def test_what_an_agent_does_to_the_mode_of_its_workspace_costs_nothing(home: Home) -> None:
-    agent = load_config(home, {}).agents["main"]
+    agent = load_config(home.config_file, {}).agents["main"]
     home.workspace("main", agent).chmod(0o755)
 
     assert home.workspace("main", agent).is_dir()
@@ -204,7 +205,7 @@ def test_what_an_agent_does_to_the_mode_of_its_workspace_costs_nothing(home: Hom
 
 def test_looking_at_a_state_directory_makes_none(directory: Path) -> None:
     home = Home(directory / "home").check()
-    agent = load_config(home, {}).agents["main"]
+    agent = load_config(home.config_file, {}).agents["main"]
 
     names = (home.sockets, home.runs, home.logs, home.redis_data, home.redis_socket)
 
@@ -232,7 +233,7 @@ def test_a_home_directory_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> 
 def test_sockets_lie_where_a_url_can_name_them(directory: Path, name: str) -> None:
     home = Home(directory / name)
 
-    url = home.redis_url(load_config(home, {}))
+    url = home.redis_url(load_config(home.config_file, {}))
 
     assert redis_address(url) == url
     assert url.startswith(f"unix:///tmp/remoteclaw-{os.getuid()}-")

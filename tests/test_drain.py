@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 async def drain(stack: Stack, accepted: Accepted) -> None:
     """Run one session here, as a work-horse would."""
-    drain = Drain(stack.fleet, load_config(stack.home, {}), stack.home, Hooks())
+    drain = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
     await drain.run(accepted.session.sid)
 
 

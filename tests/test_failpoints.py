@@ -19,10 +19,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from remoteclaw.config import Home, QueueOverride
+from remoteclaw.config import QueueOverride
 from remoteclaw.drain import SECOND_TRY
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
+from remoteclaw.home import Home
 from tests.support.bridges import script
 from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.processes import is_alive

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.config import Home
 from remoteclaw.drain import CONTEXT_LOST
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.home import Home
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import Home
 from remoteclaw.drain import MOST_ATTEMPTS
+from remoteclaw.home import Home
 from tests.support.bridges import script
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually, eventually_sync

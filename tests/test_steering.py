@@ -68,7 +68,7 @@ async def agent(stack: Stack, directory: Path) -> Stack:
 
 def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
     """Run the session here, as a work-horse would."""
-    worker = Drain(stack.fleet, load_config(stack.home, {}), stack.home, Hooks())
+    worker = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
     return asyncio.create_task(worker.run(accepted.session.sid))
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import Home, load_config
+from remoteclaw.config import load_config
+from remoteclaw.home import Home
 from remoteclaw.supervisor import Supervisor, running_pid
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.terminal import REMOTECLAW, Terminal
@@ -492,7 +493,7 @@ def test_a_locale_without_letters_will_do(home: Home) -> None:
 
 def test_looking_does_not_keep_it_from_starting(home: Home) -> None:
     """`status` holds the lock for a moment, to see whether anybody has it."""
-    supervisor = Supervisor(home, load_config(home, {}))
+    supervisor = Supervisor(home, load_config(home.config_file, {}))
     with (home.path / "up.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         looked = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))

@@ -8,8 +8,9 @@ import sys
 
 import rq.serializers
 
-from remoteclaw.config import Home, load_config
+from remoteclaw.config import load_config
 from remoteclaw.errors import RemoteClawError
+from remoteclaw.home import Home
 
 __all__ = ["main"]
 
@@ -23,7 +24,7 @@ def main() -> None:
         sys.exit(f"rq-dashboard is not installed ({error.name}): `pip install rq-dashboard six`.")
     home = Home.default()
     try:
-        url = home.redis_url(load_config(home))
+        url = home.redis_url(load_config(home.config_file))
     except RemoteClawError as error:
         sys.exit(str(error))
     arguments = ["--redis-url", url, "--json", "--bind", "127.0.0.1", *sys.argv[1:]]

@@ -14,11 +14,12 @@ import click
 
 from remoteclaw import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
 from remoteclaw.bridge import Hooks
-from remoteclaw.config import Home, load_config
+from remoteclaw.config import load_config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import check_fitness, open_redis
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
+from remoteclaw.home import Home
 from remoteclaw.telemetry import logging_config
 
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
@@ -74,7 +75,7 @@ async def _check_redis(url: str) -> None:
 _check_flags()
 try:
     home = Home.default().create()
-    config = load_config(home)
+    config = load_config(home.config_file)
     hooks = Hooks.load(config.hooks)
     REDIS_URL = home.redis_url(config)
     asyncio.run(_check_redis(REDIS_URL))

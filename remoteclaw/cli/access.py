@@ -12,8 +12,9 @@ from remoteclaw.errors import NotRunning
 from remoteclaw.terminal import login_name
 
 if TYPE_CHECKING:
-    from remoteclaw.config import Config, Home
+    from remoteclaw.config import Config
     from remoteclaw.fleet import Fleet
+    from remoteclaw.home import Home
     from remoteclaw.messages import SessionKey
 
 __all__ = ["addressed", "clock", "load", "on_fleet", "session_key"]
@@ -21,10 +22,11 @@ __all__ = ["addressed", "clock", "load", "on_fleet", "session_key"]
 
 def load() -> "tuple[Home, Config]":
     """Return the state directory, which need not be there yet, and the configuration."""
-    from remoteclaw.config import Home, load_config
+    from remoteclaw.config import load_config
+    from remoteclaw.home import Home
 
     home = Home.default().check()
-    return home, load_config(home)
+    return home, load_config(home.config_file)
 
 
 def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:

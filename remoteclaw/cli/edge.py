@@ -70,7 +70,7 @@ def _keep_traceback(error: BaseException, command: str) -> str:
 
     The command is named without its arguments, which may be a message.
     """
-    from remoteclaw.config import Home
+    from remoteclaw.home import Home
 
     try:
         file = Home.default().create().logs / "crash.log"

@@ -14,8 +14,9 @@ from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.errors import ConfigError, RemoteClawError
 
 if TYPE_CHECKING:
-    from remoteclaw.config import Config, Home
+    from remoteclaw.config import Config
     from remoteclaw.fleet import Fleet
+    from remoteclaw.home import Home
 
 __all__ = ["dashboard", "sweep", "up", "worker"]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from redis.exceptions import BusyLoadingError, RedisError
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import Home
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet.connection import OLDEST, open_redis
+from remoteclaw.home import Home
 from remoteclaw.process import read_output, spawn, stop
 
 __all__ = [

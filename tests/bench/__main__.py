@@ -14,8 +14,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from remoteclaw.config import Home
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.home import Home
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
 from tests.bench.load import Figure, bench_load
 from tests.support.agents import ClaudeCli, ModelServerProcess, find_claude

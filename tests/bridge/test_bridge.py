@@ -9,8 +9,9 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd, BeforeRuntimeSpawn, SpawnOverride
-from remoteclaw.config import Home, HooksConfig
+from remoteclaw.config import HooksConfig
 from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
+from remoteclaw.home import Home
 from remoteclaw.messages import ReplyPayload, SentTarget, ToolResultEvent
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import Config, Home
+from remoteclaw.config import Config
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet import embedded as module
 from remoteclaw.fleet.connection import check_fitness, open_redis
 from remoteclaw.fleet.embedded import EmbeddedRedis, bundled_server, find_server
+from remoteclaw.home import Home
 from tests.support.stack import message
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import ChannelBridge
-from remoteclaw.config import Home
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.home import Home
 from remoteclaw.messages import AgentDeliveryResult, McpServerConfig
 from remoteclaw.runtimes import claude as claude_module
 from remoteclaw.runtimes import pipes as pipes_module

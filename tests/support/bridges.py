@@ -9,7 +9,8 @@ from typing import Any
 
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import FleetConfig, Home
+from remoteclaw.config import FleetConfig
+from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.runtimes import create_runtime
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import tomlkit
 
-from remoteclaw.config import Home
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.embedded import find_server
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.home import Home
 from remoteclaw.messages import ChannelMessage
 from remoteclaw.supervisor import worker_command
 from tests.support.processes import marked_processes
