@@ -112,5 +112,6 @@ class Answer:
             thread_id=message.thread_id,
             text=payload.text,
             is_error=payload.is_error,
+            reply_to_id=payload.reply_to_id,
             entries=entries,
         )

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -108,6 +109,9 @@ class AgentConfig(_Section):
     """The model to ask for; without it, the CLI's own choice."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables added to the agent's environment, which otherwise gets little of RemoteClaw's."""
+    timezone: str | None = None
+    """The IANA time zone of the times that the agent is told, such as Europe/Berlin, where a
+    channel doesn't know its user's. Without it, this computer's."""
     permissions: Literal["ask", "auto", "deny"] = "ask"
     """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all.
     `ask` refuses them too and says so, as long as there is nobody who can be asked."""
@@ -132,10 +136,25 @@ class AgentConfig(_Section):
             raise ValueError("must begin with /: its ~ leads nowhere") from None
         return value
 
+    @field_validator("timezone")
+    @classmethod
+    def _check_zone(cls, value: str | None) -> str | None:
+        try:
+            return value and ZoneInfo(value).key
+        except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
+            raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}") from None
+
     @field_validator("mcp_servers")
     @classmethod
     def _check_servers(cls, value: dict[str, McpServerConfig]) -> dict[str, McpServerConfig]:
         return _check_names(value)
+
+
+class ChannelConfig(_Section):
+    """One channel."""
+
+    instructions: str | None = Field(default=None, max_length=16_000)
+    """What the agent is told of this channel, in its system prompt."""
 
 
 class QueueOverride(_Section):
@@ -194,6 +213,8 @@ class Config(_Section):
     fleet: FleetConfig = FleetConfig()
     agents: dict[str, AgentConfig] = Field(default_factory=lambda: {"main": AgentConfig()})
     """The agents by name. Messages go to `main`, else to the only one there is."""
+    channels: dict[str, ChannelConfig] = Field(default_factory=dict)
+    """The channels by name, such as `console`."""
     queue: QueueConfig = QueueConfig()
     hooks: HooksConfig = HooksConfig()
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import Config, QueueConfig
+from remoteclaw.config import ChannelConfig, Config, QueueConfig
 from remoteclaw.conversation.batching import Plan, next_batch
 from remoteclaw.errors import (
     ErrorCategory,
@@ -358,10 +358,12 @@ class _SessionDrain:
             error = {"category": str(result.error_category), "detail": detail}
         # What is still being recorded was sent before the outcome; nobody has to wait for it.
         marks, self._marks = self._marks, set()
-        nothing = (ReplyPayload(NOTHING_SAID, index=answer.next_index),)
+        payloads = result.payloads
+        if not payloads and not result.is_silent:
+            payloads = (ReplyPayload(NOTHING_SAID, index=answer.next_index),)
         left = await answer.finish(
             status,
-            result.payloads or nothing,
+            payloads,
             error=error,
             agent_process=self._keeper.record(),
             steered=result.steered,
@@ -459,6 +461,8 @@ def _bridge(
         trust_workspace=settings.trust_workspace,
         mcp_servers=settings.mcp_servers,
         chunk_limit=CHUNK_LIMITS.get(lease.session.provider, DEFAULT_CHUNK_LIMIT),
+        zone=settings.timezone,
+        instructions=(config.channels.get(lease.session.provider) or ChannelConfig()).instructions,
         hooks=hooks,
     )
     return None if config.hooks.before_runtime_spawn else conversation, bridge, keeper

@@ -85,6 +85,14 @@ class ChannelMessage(BaseModel):
     user_name: str | None = None
     timezone: str | None = None
     """The sender's IANA time zone, where the channel knows it."""
+    thread_context: str | None = None
+    """What was said in the thread before, for an agent that begins a conversation in it."""
+    formatting_hints: tuple[str, ...] = ()
+    """What the channel says of how it shows messages; the same in all of its messages."""
+    authorized_senders: tuple[str, ...] = ()
+    """Who may write here, if the channel lists them; the same in all of its messages."""
+    reaction_guidance: Literal["minimal", "extensive"] | None = None
+    """How often the agent should react with an emoji; the same in all of its messages."""
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:
@@ -421,6 +429,8 @@ class ReplyPayload:
     index: int = 0
     """Its place among the turn's messages, from 0."""
     is_error: bool = False
+    reply_to_id: str | None = None
+    """The message of the chat that it is to quote, where the agent asked for that."""
     delivered: bool = False
     """True once a callback took it: whoever reads the result must not send it again."""
 
@@ -457,6 +467,8 @@ class AgentDeliveryResult:
     error_category: ErrorCategory | None = None
     steered: tuple[str, ...] = ()
     """The ids of the entries that came during the turn and that the agent took up."""
+    is_silent: bool = False
+    """Whether the agent chose to say nothing."""
 
 
 class McpServerConfig(BaseModel):

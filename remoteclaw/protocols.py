@@ -223,6 +223,10 @@ class Deliverable(Protocol):
         """Whether it reports a failure."""
 
     @property
+    def reply_to_id(self) -> str | None:
+        """The message of the chat to quote."""
+
+    @property
     def entries(self) -> tuple[str, ...]:
         """With a turn's last message, the entries that the turn answers."""
 

@@ -471,3 +471,18 @@ async def test_a_drain_without_redis_gives_up_and_another_one_goes_on(stack: Sta
         return outcome is not None and outcome.status == "stopped"
 
     await eventually(is_over)
+
+
+async def test_an_agent_that_chooses_to_say_nothing_is_heard_as_such(
+    stack: Stack, directory: Path
+) -> None:
+    body = "while True:\n turn()\n say(type='text', text='NO_REPLY')\n say(type='done')\n"
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+    accepted = await stack.append("fyi")
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert (outcome.status, outcome.reply) == ("done", ())
+    (reply,) = await published(stack)
+    assert (reply.text, reply.entries) == ("", (accepted.entry_id,))

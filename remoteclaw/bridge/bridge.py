@@ -69,7 +69,11 @@ class _Run:
     started: float
     workspace: str
     env: Mapping[str, str]
+    messages: dict[str, ChannelMessage]
+    """What the agent was shown, by entry."""
     session_id: str | None = None
+    is_new: bool = False
+    """Whether the agent begins a conversation with this turn."""
     system_prompt: str = ""
     mcp_servers: Mapping[str, McpServerConfig] | None = None
     side_effects: SideEffectsReader | None = None
@@ -81,6 +85,7 @@ class _Run:
     """Whether the agent is being ended because it did not stop."""
     newcomers: Newcomers | None = None
     steered: tuple[str, ...] = ()
+    is_silent: bool = False
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
 
 
@@ -105,8 +110,14 @@ class ChannelBridge:
         trust_workspace: bool = False,
         mcp_servers: Mapping[str, McpServerConfig] | None = None,
         chunk_limit: int = DEFAULT_CHUNK_LIMIT,
+        zone: str | None = None,
+        instructions: str | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        """`zone` is the agent's IANA time zone; `instructions` are the operator's for the channel.
+
+        `chunk_limit` is how long a message of the answer may be, in characters.
+        """
         self._runtime = runtime
         self._agents = agents
         self._session_map = session_map
@@ -119,6 +130,8 @@ class ChannelBridge:
         self._trust_workspace = trust_workspace
         self._mcp_servers = dict(mcp_servers or {})
         self._chunk_limit = chunk_limit
+        self._zone = zone
+        self._instructions = instructions
         self._hooks = hooks or Hooks()
 
     async def handle(
@@ -138,11 +151,17 @@ class ChannelBridge:
         delivered.
         """
         callbacks = callbacks or BridgeCallbacks()
+        turn = message if isinstance(message, Turn) else _turn_of(message)
+        messages = {entry.id: entry.message for entry in (*turn.left_out, *turn.entries)}
         run = _Run(
-            turn=message if isinstance(message, Turn) else _turn_of(message),
+            turn=turn,
             delivery=DeliveryAdapter(
-                chunk_limit=self._chunk_limit, callbacks=callbacks, first_index=first_index
+                chunk_limit=self._chunk_limit,
+                callbacks=callbacks,
+                first_index=first_index,
+                messages=messages,
             ),
+            messages=messages,
             callbacks=callbacks,
             abort=abort or asyncio.Event(),
             started=time.monotonic(),
@@ -166,6 +185,7 @@ class ChannelBridge:
             error=run.error.detail if run.error else None,
             error_category=run.error.category if run.error else None,
             steered=run.steered,
+            is_silent=run.is_silent,
         )
 
     async def _run_agent(self, run: _Run) -> None:
@@ -191,6 +211,7 @@ class ChannelBridge:
 
     async def _look_up_session(self, run: _Run) -> None:
         run.session_id = await self._session_map.get(self._map_name(run))
+        run.is_new = run.session_id is None
 
     def _map_name(self, run: _Run) -> str:
         return conversation_name(self._runtime.name, run.workspace)
@@ -199,7 +220,12 @@ class ChannelBridge:
 
     def _build_system_prompt(self, run: _Run) -> None:
         run.system_prompt = build_system_prompt(
-            run.turn.session, workspace=run.workspace, runtime=self._runtime.name
+            run.turn.session,
+            workspace=run.workspace,
+            runtime=self._runtime.name,
+            zone=self._zone,
+            message=run.turn.entries[-1].message,
+            instructions=self._instructions,
         )
 
     # -- 3: MCP servers and run directory ------------------------------------------------------
@@ -286,7 +312,8 @@ class ChannelBridge:
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
         steering = asyncio.create_task(self._steer(run, agent))
         try:
-            async with contextlib.aclosing(agent.turn(build_turn_prompt(run.turn))) as events:
+            prompt = build_turn_prompt(run.turn, zone=self._zone, is_new=run.is_new)
+            async with contextlib.aclosing(agent.turn(prompt)) as events:
                 delivered = await run.delivery.process(events)
         finally:
             if not run.is_ending:
@@ -294,7 +321,7 @@ class ChannelBridge:
             steering.cancel()
             await asyncio.wait((watch, steering))
         run.run, run.error, run.has_ended = delivered.run, delivered.error, delivered.has_ended
-        run.steered = delivered.steered
+        run.steered, run.is_silent = delivered.steered, delivered.is_silent
         if not steering.cancelled():
             steering.result()
         if not delivered.has_ended and run.error is None:
@@ -307,8 +334,9 @@ class ChannelBridge:
             return
         async with contextlib.aclosing(run.newcomers()) as entries:
             async for entry in entries:
+                run.messages[entry.id] = entry.message
                 alone = Turn(run.turn.session, (entry,))
-                await agent.steer(build_turn_prompt(alone), entry.id)
+                await agent.steer(build_turn_prompt(alone, zone=self._zone), entry.id)
 
     async def _stop_when_asked(self, run: _Run, agent: AgentProcess) -> None:
         """Interrupt the agent once the turn is to stop, and end it if it does not."""

@@ -8,14 +8,16 @@ characters alone.
 """
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from remoteclaw.bridge.directives import Directives
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
     AnswerEndEvent,
+    ChannelMessage,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
@@ -247,14 +249,27 @@ class Delivered:
     """False when the stream stopped without saying so."""
     steered: tuple[str, ...]
     """What the agent took up of the messages that it was given meanwhile."""
+    is_silent: bool
+    """Whether the agent chose to say nothing."""
 
 
 class DeliveryAdapter:
     """Turns a stream of events into payloads and calls back on the way, in the events' order."""
 
-    def __init__(self, *, chunk_limit: int, callbacks: BridgeCallbacks, first_index: int) -> None:
+    def __init__(
+        self,
+        *,
+        chunk_limit: int,
+        callbacks: BridgeCallbacks,
+        first_index: int,
+        messages: Mapping[str, ChannelMessage],
+    ) -> None:
+        """`messages` are those that the agent may quote, by entry, the last one is answered."""
         self._chunk_limit = chunk_limit
         self._chunker = Chunker(chunk_limit)
+        self._directives = Directives()
+        self._messages = messages
+        self._answered = list(messages.values())[-1]
         self._callbacks = callbacks
         self._payloads: list[ReplyPayload] = []
         self._next_index = first_index
@@ -276,7 +291,7 @@ class DeliveryAdapter:
                     await self._text(text)
                 case TextResetEvent(chars):
                     length -= chars
-                    self._chunker.withdraw(chars)
+                    self._chunker.withdraw(self._directives.withdraw(chars))
                 case ThinkingEvent(text):
                     if self._callbacks.on_thinking:
                         self._callbacks.on_thinking(text)
@@ -287,6 +302,7 @@ class DeliveryAdapter:
                         await self._callbacks.on_tool_result(event)
                 case SteeredEvent(key):
                     steered.append(key)
+                    self._answered = self._messages[key]
                 case AnswerEndEvent():
                     await self._end_answer()
                 case NoticeEvent(message):
@@ -297,17 +313,22 @@ class DeliveryAdapter:
                 case DoneEvent(run):
                     has_ended = True
         await self.flush()
-        return Delivered(tuple(self._payloads), run, error, has_ended, tuple(steered))
+        is_silent = self._directives.is_silent and not self._payloads
+        return Delivered(tuple(self._payloads), run, error, has_ended, tuple(steered), is_silent)
 
     async def _end_answer(self) -> None:
-        if last := self._chunker.finish():
-            await self._deliver(last, self._callbacks.on_partial_reply)
+        await self._finish(self._callbacks.on_partial_reply)
         self._chunker = Chunker(self._chunk_limit)
+        self._directives = Directives()
 
     async def flush(self) -> None:
         """Deliver what was said and is in no message yet."""
+        await self._finish(self._callbacks.on_block_reply)
+
+    async def _finish(self, callback: Callable[[ReplyPayload], Awaitable[None]] | None) -> None:
+        await self._feed(self._directives.finish())
         if last := self._chunker.finish():
-            await self._deliver(last, self._callbacks.on_block_reply)
+            await self._deliver(last, callback)
 
     async def say(self, payload: ReplyPayload) -> None:
         """Deliver a message that isn't the agent's, behind all that the agent said."""
@@ -322,10 +343,22 @@ class DeliveryAdapter:
     async def _text(self, text: str) -> None:
         if text.strip():
             await self._reach("output", "")
-        for chunk in self._chunker.feed(text):
-            await self._deliver(chunk, self._callbacks.on_partial_reply)
+        await self._feed(self._directives.feed(text))
         if self._callbacks.on_live_text and (pending := self._chunker.pending):
             self._callbacks.on_live_text(self._next_index, pending)
+
+    async def _feed(self, text: str) -> None:
+        for chunk in self._chunker.feed(text):
+            await self._deliver(chunk, self._callbacks.on_partial_reply)
+
+    @property
+    def _reply_to_id(self) -> str | None:
+        """The message to quote: one that the agent was shown, or none."""
+        wanted = self._directives.reply_to
+        if wanted == "":
+            return self._answered.id
+        shown = (id_ for m in self._messages.values() for id_ in (m.id, m.reply_to_id))
+        return wanted if wanted in shown else None
 
     async def _reach(self, phase: str, detail: str) -> None:
         if phase not in self._phases and self._callbacks.on_phase:
@@ -335,7 +368,8 @@ class DeliveryAdapter:
     async def _deliver(
         self, text: str, callback: Callable[[ReplyPayload], Awaitable[None]] | None
     ) -> None:
-        await self._deliver_payload(ReplyPayload(text, index=self._next_index), callback)
+        payload = ReplyPayload(text, index=self._next_index, reply_to_id=self._reply_to_id)
+        await self._deliver_payload(payload, callback)
 
     async def _deliver_payload(
         self,

@@ -30,6 +30,8 @@ from remoteclaw.terminal import login_name, printable
 __all__ = ["Console"]
 
 PROVIDER = "console"
+#: What the agent is told of how its answers are shown here.
+FORMAT = "The user reads in a terminal, which shows Markdown as it is written: use little of it."
 CHANNEL_ID = "console"
 #: How much of an unfinished line stands above the prompt, in characters: the screen is not higher.
 MOST_UNFINISHED = 600
@@ -194,6 +196,7 @@ class Console:
                 provider=PROVIDER,
                 account=self._account,
                 timestamp=int(time.time() * 1000),
+                formatting_hints=(FORMAT,),
             )
             accepted = await self._fleet.inbound.append(message, agent=self._agent)
         except (MessageRefused, RedisRefused, RedisUnavailable) as error:

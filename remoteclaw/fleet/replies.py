@@ -42,6 +42,7 @@ class Reply:
     thread_id: str | None
     text: str
     is_error: bool
+    reply_to_id: str | None
     is_final: bool
     """True for the last one of its turn."""
     entries: tuple[str, ...]
@@ -136,6 +137,7 @@ def reply_payload(
     thread_id: str | None,
     text: str,
     is_error: bool = False,
+    reply_to_id: str | None = None,
     entries: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return a reply as it stands on the stream; `entries` only for the last one of a turn."""
@@ -149,6 +151,7 @@ def reply_payload(
         "thread_id": thread_id,
         "text": text,
         "is_error": is_error,
+        "reply_to_id": reply_to_id,
         "entries": list(entries),
     }
 
@@ -164,6 +167,7 @@ def _reply(reply_id: str, data: dict[str, Any]) -> Reply:
         thread_id=data["thread_id"],
         text=data["text"],
         is_error=data["is_error"],
+        reply_to_id=data.get("reply_to_id"),
         is_final=bool(data["entries"]),
         entries=tuple(data["entries"]),
     )

@@ -409,3 +409,47 @@ async def test_an_answer_without_an_end_is_stopped(home: Home, directory: Path) 
         assert "longer than a million characters" in result.payloads[-1].text
         assert sum(len(payload.text) for payload in result.payloads) < 1_100_000
         assert keeper.record() is None  # it is gone
+
+
+# -- what agents write for RemoteClaw alone -------------------------------------------------------
+
+#: An agent that answers with what it was told, a character at a time.
+PARROT = """
+while True:
+    text = turn()['prompt'].split('\\n\\n', 1)[1]
+    for character in text:
+        say(type='text', text=character)
+    say(type='done')
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "quoted"),
+    [
+        ("[[reply_to_current]]", "m1"),
+        ("[[reply_to:m0]]", "m0"),
+        ("[[reply_to:m1]]", "m1"),
+        ("[[reply_to:another-chats]]", None),
+        ("", None),
+    ],
+)
+async def test_a_reply_quotes_only_what_the_agent_was_shown(
+    home: Home, directory: Path, tag: str, quoted: str | None
+) -> None:
+    async with demo_bridge(home, command=script(directory, PARROT)) as (bridge, _, _):
+        result = await bridge.handle(message(f"{tag} Hello.", id="m1", reply_to_id="m0"))
+
+    (payload,) = result.payloads
+    assert (payload.text.strip(), payload.reply_to_id) == ("Hello.", quoted)
+
+
+async def test_an_agent_may_say_nothing(home: Home, directory: Path) -> None:
+    shown: list[str] = []
+    callbacks = BridgeCallbacks(on_live_text=lambda _index, text: shown.append(text))
+    async with demo_bridge(home, command=script(directory, PARROT)) as (bridge, _, _):
+        silent = await bridge.handle(message("NO_REPLY"), callbacks)
+        answer = await bridge.handle(message("All is done.\n\nNO_REPLY"))
+
+    assert (silent.payloads, silent.is_silent, shown) == ((), True, [])
+    assert [payload.text for payload in answer.payloads] == ["All is done."]
+    assert not answer.is_silent

@@ -1,0 +1,149 @@
+"""What agents write for RemoteClaw alone: taken out of the answer, however the stream is cut."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN, Directives
+
+PIECES = st.sampled_from(
+    [
+        *(
+            "[[reply_to_current]]",
+            "[[ Reply_To_Current ]]",
+            "[[reply_to:42]]",
+            "[[reply_to: a b ]]",
+        ),
+        *(
+            "[[reply_to:",
+            "[[",
+            "[",
+            "]]",
+            "]",
+            "[[other]]",
+            "[[reply_to_",
+            "[[reply_to_currently]]",
+        ),
+        *("NO_REPLY", "no_reply", "NO_", "NO", "N", "_REPLY", "**NO_REPLY**", "NO_REPLY."),
+        *('{"action": "NO_REPLY"}', '{"action"', "{", "}", '"'),
+        *(" ", "  ", "\n", "\n\n", "\t", "*", "`", "hello", "Hi there.", "a", "é", "0"),
+    ]
+)
+TEXTS = st.lists(PIECES, max_size=12).map("".join)
+
+
+def read(*deltas: str) -> tuple[str, Directives]:
+    directives = Directives()
+    text = "".join(map(directives.feed, deltas))
+    return text + directives.finish(), directives
+
+
+@given(TEXTS, st.lists(st.integers(1, 7), max_size=40))
+def test_how_the_stream_is_cut_makes_no_difference(text: str, sizes: list[int]) -> None:
+    deltas, position = [], 0
+    for size in sizes:
+        deltas.append(text[position : position + size])
+        position += size
+    whole, of_whole = read(text)
+    cut, of_cut = read(*deltas, text[position:])
+
+    assert cut == whole
+    assert (of_cut.reply_to, of_cut.is_silent) == (of_whole.reply_to, of_whole.is_silent)
+
+
+@given(TEXTS, TEXTS, TEXTS)
+def test_what_is_withdrawn_might_never_have_been_said(kept: str, gone: str, after: str) -> None:
+    directives = Directives()
+    shown = directives.feed(kept) + directives.feed(gone)
+    withdrawn = directives.withdraw(len(gone))
+    shown = shown[: len(shown) - withdrawn]
+    shown += directives.feed(after) + directives.finish()
+
+    assert shown == read(kept + after)[0]
+
+
+@given(TEXTS)
+def test_nothing_is_invented_and_nothing_else_is_lost(text: str) -> None:
+    clean, directives = read(text)
+
+    letters = iter(text)
+    assert all(c in letters for c in clean if not c.isspace())  # a subsequence
+    assert "[[reply_to_current]]" not in clean.lower()
+    if SILENT_REPLY_TOKEN.lower() not in text.lower() and "[[" not in text:
+        assert clean.strip() == text.strip()
+        assert not directives.is_silent
+
+
+@pytest.mark.parametrize(
+    ("text", "clean", "reply_to"),
+    [
+        ("[[reply_to_current]] Hello", "Hello", ""),
+        ("[[reply_to:42]]\nHello", "Hello", "42"),
+        ("[[ reply_to : 42 ]] Hello", "[[ reply_to : 42 ]] Hello", None),
+        ("[[REPLY_TO_CURRENT]]Hello", "Hello", ""),
+        ("Hello [[reply_to:42]] world", "Hello world", "42"),
+        ("Hello[[reply_to:42]]world", "Hello world", "42"),
+        ("Hello [[reply_to:42]]", "Hello ", "42"),
+        ("[[reply_to:1]][[reply_to:2]] x", "x", "2"),
+        ("[[reply_to:1]][[reply_to_current]] x", "x", "1"),
+        ("[[reply_to:]] x", "x", None),
+        ("if [[ -f x ]]; then", "if [[ -f x ]]; then", None),
+        ("[[[reply_to_current]]]", "[ ]", ""),
+        ("[[reply_to:" + "9" * 700 + "]]", "[[reply_to:" + "9" * 700 + "]]", None),
+    ],
+)
+def test_tags(text: str, clean: str, reply_to: str | None) -> None:
+    found, directives = read(text)
+
+    assert (found, directives.reply_to) == (clean, reply_to)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(
+            "NO_REPLY",
+            " no_reply\n",
+            "**NO_REPLY**",
+            "`NO_REPLY`",
+            "NO_REPLY.",
+            "NO_REPLY NO_REPLY",
+        ),
+        *('{"action": "NO_REPLY"}', '{ "action":"no_reply" }\n', "[[reply_to_current]] NO_REPLY"),
+    ],
+)
+def test_silence(text: str) -> None:
+    clean, directives = read(text)
+
+    assert clean.strip() == ""
+    assert directives.is_silent
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("All is done.\n\nNO_REPLY", "All is done."),
+        ("All is done. **NO_REPLY**", "All is done."),
+        ("NO_REPLYHello", "Hello"),
+        ("NO_REPLY: that is the word", "NO_REPLY: that is the word"),
+        ("Say NO_REPLY to be silent", "Say NO_REPLY to be silent"),
+        ("NOTHING", "NOTHING"),
+        ("NO", "NO"),
+        ("mail noreply@example.org or no_reply", "mail noreply@example.org or no_reply"),
+        ("THE_NO_REPLY", "THE_NO_REPLY"),
+        ('{"action": "NO_REPLY", "why": 1}', '{"action": "NO_REPLY", "why": 1}'),
+        ("", ""),
+    ],
+)
+def test_an_answer_is_no_silence(text: str, clean: str) -> None:
+    found, directives = read(text)
+
+    assert found.rstrip(" *\n") == clean
+    assert not directives.is_silent
+
+
+def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
+    directives = Directives()
+
+    assert [directives.feed(c) for c in "[[reply_to:42]]"] == [""] * 15
+    assert [directives.feed(c) for c in "NO_REPLY"] == [""] * 8
