@@ -198,12 +198,21 @@ class QueueConfig(_Section):
 class HooksConfig(_Section):
     """Python functions, as "module:function", to call at moments of a turn."""
 
+    message_received: tuple[str, ...] = ()
+    """An agent is about to be given a message."""
     before_runtime_spawn: tuple[str, ...] = ()
     """Before each turn; may return another working directory and more environment."""
+    session_resumed: tuple[str, ...] = ()
+    """A new agent process goes on with a conversation of an earlier one."""
     after_runtime_exit: tuple[str, ...] = ()
     """After each turn, with its bounded output and side effects."""
     agent_end: tuple[str, ...] = ()
     """After each turn, with its id, success and duration."""
+    message_sending: tuple[str, ...] = ()
+    """Before a message is delivered to a chat; may change or cancel it. While there is such a hook,
+    answers are not shown before they are complete."""
+    message_sent: tuple[str, ...] = ()
+    """After a message was delivered to a chat, or could not be."""
 
 
 class Config(_Section):

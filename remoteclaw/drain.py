@@ -119,6 +119,7 @@ class Drain:
                 conversation=conversation,
                 queue=self._config.queue.of(lease.session.provider, lease.queue),
                 linger_s=self._config.fleet.linger_s,
+                shows_live=not self._hooks.has("message_sending"),
                 is_leaving=functools.partial(self._fleet.workers.is_leaving, self._worker),
             ).run()
         except* (LeaseLost, RedisUnavailable) as lost:
@@ -138,8 +139,10 @@ class _SessionDrain:
         conversation: str | None,
         queue: QueueConfig,
         linger_s: float,
+        shows_live: bool,
         is_leaving: Callable[[], Awaitable[bool]],
     ) -> None:
+        """What a hook may change is not shown before (`shows_live`)."""
         self._lease = lease
         self._bridge = bridge
         self._keeper = keeper
@@ -147,6 +150,7 @@ class _SessionDrain:
         """Its name in the session map; None if there is no agent to have one with."""
         self._queue = queue
         self._linger_s = linger_s
+        self._shows_live = shows_live
         self._is_leaving = is_leaving
         self._unreadable: dict[str, str] = {}
         """Entries that nobody can read, each with the reason."""
@@ -333,7 +337,9 @@ class _SessionDrain:
         """Take the turn through the bridge, with live text beside it."""
         self._reached_phases.clear()
         callbacks = BridgeCallbacks(
-            on_partial_reply=answer.publish, on_live_text=answer.show, on_phase=self._reached
+            on_partial_reply=answer.publish,
+            on_live_text=answer.show if self._shows_live else None,
+            on_phase=self._reached,
         )
         async with asyncio.TaskGroup() as tasks:
             showing = tasks.create_task(answer.keep_showing())

@@ -101,6 +101,11 @@ class AgentKeeper:
         return self._holder.path.parent
 
     @property
+    def is_new(self) -> bool:
+        """Whether the agent was started for the running turn."""
+        return not self._was_warm
+
+    @property
     def description(self) -> str:
         """How the agent came, for people."""
         pid = self._holder.pid if self._holder else 0

@@ -170,6 +170,10 @@ class Agents(Protocol):
         """How the current agent came, in words for people who trace a turn."""
 
     @property
+    def is_new(self) -> bool:
+        """Whether the current agent was started by the last `obtain()`."""
+
+    @property
     def run_dir(self) -> Path:
         """The current agent's own directory, private to it and removed when it ends."""
 

@@ -406,13 +406,25 @@ def test_two_in_one_home_do_not_fight(home: Home) -> None:
         assert remoteclaw(home, "send", "hello").returncode == 0
 
 
-def test_a_worker_that_cannot_start_is_explained(home: Home) -> None:
+def test_a_hook_that_is_not_there_is_named_before_anything_starts(home: Home) -> None:
     (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['nowhere:f']")
 
     result = remoteclaw(home, "up", "--no-console")
 
     assert result.returncode == 1
-    assert "A worker ended at its start: [hooks] agent_end names 'nowhere:f'" in result.stderr
+    assert result.stderr.startswith("remoteclaw: [hooks] agent_end names 'nowhere:f'")
+
+
+def test_a_worker_that_cannot_start_is_explained(home: Home, directory: Path) -> None:
+    (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['picky:f']")
+    (directory / "picky.py").write_text(
+        "import sys\nif 'workers.settings' not in sys.modules: f = print\n"
+    )
+
+    result = remoteclaw(home, "up", "--no-console", PYTHONPATH=str(directory))
+
+    assert result.returncode == 1
+    assert "A worker ended at its start: [hooks] agent_end names 'picky:f'" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -15,6 +15,8 @@ from remoteclaw.bridge.hooks import (
     AgentEnd,
     BeforeRuntimeSpawn,
     Hooks,
+    MessageReceived,
+    SessionResumed,
     SpawnOverride,
 )
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
@@ -169,6 +171,7 @@ class ChannelBridge:
             env=self._env,
             newcomers=newcomers,
         )
+        await self._tell_of_messages(run, turn.entries)
         await self._look_up_session(run)
         await self._run_before_spawn_hooks(run)
         self._build_system_prompt(run)
@@ -206,6 +209,11 @@ class ChannelBridge:
             await run.delivery.flush()
         if run.error and run.error.ends_agent:
             await self._agents.discard()
+
+    async def _tell_of_messages(self, run: _Run, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            event = MessageReceived(run.turn.session, entry.message, run.turn.attempt)
+            await self._hooks.run("message_received", event)
 
     # -- 1: session lookup ---------------------------------------------------------------------
 
@@ -294,6 +302,9 @@ class ChannelBridge:
             mcp_servers=run.mcp_servers or {},
         )
         agent = await self._agents.obtain(spec, session_id=run.session_id)
+        if run.session_id and self._agents.is_new:
+            resumed = SessionResumed(run.turn.session, self._runtime.name, run.session_id)
+            await self._hooks.run("session_resumed", resumed)
         run.side_effects = SideEffectsReader(self._agents.run_dir)
         if agent.session_id and agent.session_id != run.session_id:
             await self._session_map.set(self._map_name(run), agent.session_id)
@@ -334,6 +345,7 @@ class ChannelBridge:
             return
         async with contextlib.aclosing(run.newcomers()) as entries:
             async for entry in entries:
+                await self._tell_of_messages(run, (entry,))
                 run.messages[entry.id] = entry.message
                 alone = Turn(run.turn.session, (entry,))
                 await agent.steer(build_turn_prompt(alone, zone=self._zone), entry.id)

@@ -1,6 +1,6 @@
-"""Functions of the operator's that are called at moments of a turn.
+"""Functions of the operator's that are called at moments of a turn and of a message.
 
-They run in the order in which they were registered.
+Those of installed packages come first, by name, then those of the configuration, in its order.
 Each has a deadline, and one that fails or is late is logged and changes nothing.
 """
 
@@ -11,19 +11,88 @@ import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from typing import Any
 
 from remoteclaw.config import HooksConfig
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import McpSideEffects, SessionKey
+from remoteclaw.messages import ChannelMessage, McpSideEffects, SessionKey
 
-__all__ = ["AfterRuntimeExit", "AgentEnd", "BeforeRuntimeSpawn", "Hooks", "SpawnOverride"]
+__all__ = [
+    "AfterRuntimeExit",
+    "AgentEnd",
+    "BeforeRuntimeSpawn",
+    "Hooks",
+    "MessageReceived",
+    "MessageSending",
+    "MessageSent",
+    "SendingOverride",
+    "SessionResumed",
+    "SpawnOverride",
+]
+
+#: Packages name their hooks in this group of entry points: `agent_end.NAME = "module:function"`.
+ENTRY_POINTS = "remoteclaw.hooks"
 
 #: How long one hook may take, in seconds: the person waits for those before the turn.
 DEADLINE_S = 5.0
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MessageReceived:
+    """An agent is about to be given a message."""
+
+    session: SessionKey
+    message: ChannelMessage
+    attempt: int
+    """1 for the first time; more when the turn is repeated after a crash."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSending:
+    """A message is about to be delivered to a chat."""
+
+    sid: str
+    """The session's id, as in logs."""
+    turn: str
+    channel_id: str
+    thread_id: str | None
+    text: str
+    is_error: bool
+    """Whether it tells of a failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendingOverride:
+    """What a `message_sending` hook may return."""
+
+    text: str | None = None
+    """What is sent instead."""
+    cancel: bool = False
+    """Whether nothing is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSent:
+    """A message was delivered to a chat, or could not be."""
+
+    message: MessageSending
+    success: bool
+    error: str | None = None
+    """The kind of failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResumed:
+    """A new agent process goes on with a conversation of an earlier one."""
+
+    session: SessionKey
+    runtime: str
+    session_id: str
+    """The CLI's own id of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +141,21 @@ class Hooks:
 
     @classmethod
     def load(cls, config: HooksConfig) -> "Hooks":
-        """Import the configured functions; raises `ConfigError` for one that isn't there."""
+        """Import the functions of packages and of the configuration.
+
+        Raises `ConfigError` for one that isn't there.
+        """
         hooks = cls()
-        for moment in type(config).model_fields:
+        moments = type(config).model_fields
+        for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
+            moment = point.name.partition(".")[0]
+            if moment not in moments:
+                raise ConfigError(
+                    f"The installed package {point.dist and point.dist.name} has a hook for "
+                    f"{moment!r}, which is no moment: there are {', '.join(moments)}."
+                )
+            hooks.register(moment, _imported(moment, point.value))
+        for moment in moments:
             for reference in getattr(config, moment):
                 hooks.register(moment, _imported(moment, reference))
         return hooks
@@ -83,24 +164,43 @@ class Hooks:
         """Add a function, which may be asynchronous, to a moment of `HooksConfig`."""
         self._hooks.setdefault(moment, []).append(function)
 
+    def has(self, moment: str) -> bool:
+        """Whether somebody hears of a moment."""
+        return moment in self._hooks
+
     async def run(self, moment: str, event: Any) -> list[Any]:
         """Call every hook of a moment; return what those gave back that didn't fail."""
-        results = []
-        for function in self._hooks.get(moment, ()):
-            try:
-                async with asyncio.timeout(DEADLINE_S):
-                    if inspect.iscoroutinefunction(function):
-                        result = await function(event)
-                    else:
-                        result = await _in_daemon(function, event)
-            except TimeoutError:
-                log.error("hook %s took more than %d s and was left", _name(function), DEADLINE_S)
-            except Exception:
-                log.exception("hook %s failed", _name(function))
-            else:
-                if result is not None:
-                    results.append(result)
-        return results
+        results = [await _call(function, event) for function in self._hooks.get(moment, ())]
+        return [result for result in results if result is not None]
+
+    async def sending(self, event: MessageSending) -> MessageSending | None:
+        """Call the `message_sending` hooks, each with what the one before made of the message.
+
+        Return what is to be sent; None if that is nothing.
+        """
+        for function in self._hooks.get("message_sending", ()):
+            result = await _call(function, event)
+            if isinstance(result, SendingOverride):
+                if result.cancel:
+                    return None
+                event = replace(event, text=event.text if result.text is None else result.text)
+            elif result is not None:
+                log.error("hook %s returned %s", _name(function), type(result).__name__)
+        return event
+
+
+async def _call(function: Callable[[Any], Any], event: Any) -> Any:
+    """Return what a hook gives back; None if it fails or is late."""
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            if inspect.iscoroutinefunction(function):
+                return await function(event)
+            return await _in_daemon(function, event)
+    except TimeoutError:
+        log.error("hook %s took more than %d s and was left", _name(function), DEADLINE_S)
+    except Exception:
+        log.exception("hook %s failed", _name(function))
+    return None
 
 
 async def _in_daemon(function: Callable[[Any], Any], event: Any) -> Any:

@@ -17,6 +17,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from remoteclaw.bridge.hooks import Hooks
 from remoteclaw.channels.editor import PROMPT, Editor, Interrupts, PlainEditor
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.transcript import Transcript
@@ -99,11 +100,12 @@ class PromptEditor:
 class Console:
     """A person at this terminal, talking to one agent."""
 
-    def __init__(self, fleet: Fleet, *, agent: str, account: str) -> None:
+    def __init__(self, fleet: Fleet, *, agent: str, account: str, hooks: Hooks) -> None:
         """`account` tells the consoles of several installations on one Redis apart."""
         self._fleet = fleet
         self._agent = agent
         self._account = account
+        self._hooks = hooks
         self._user = login_name()
         self._session = SessionKey(agent, PROVIDER, account, CHANNEL_ID, self._user)
         self._lines: list[str] = []
@@ -140,7 +142,7 @@ class Console:
         reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
         async with asyncio.TaskGroup() as tasks:
             duties = [
-                tasks.create_task(relay(reader, self)),
+                tasks.create_task(relay(reader, self, self._hooks)),
                 tasks.create_task(self._follow()),
                 tasks.create_task(self._watch_redis()),
             ]

@@ -14,6 +14,7 @@ from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.errors import ConfigError, RemoteClawError
 
 if TYPE_CHECKING:
+    from remoteclaw.channels.console import Console
     from remoteclaw.config import Config
     from remoteclaw.fleet import Fleet
     from remoteclaw.home import Home
@@ -43,9 +44,11 @@ def up(no_console: bool) -> None:
 
 
 async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
+    from remoteclaw.bridge.hooks import Hooks
     from remoteclaw.doctor import agent_problem
     from remoteclaw.supervisor import Supervisor
 
+    hooks = Hooks.load(config.hooks)  # workers do so as well, and would end one after the other
     supervisor = Supervisor(home, config)
     leave = _leave()
     async with supervisor.running() as ready:
@@ -59,24 +62,25 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
                 click.echo(f"  problem  {name} can't work: {problem}")
         click.echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
-            await _chat(supervisor.fleet, agent, home.host_id, leave)
+            from remoteclaw.channels.console import Console
+
+            console = Console(supervisor.fleet, agent=agent, account=home.host_id, hooks=hooks)
+            await _chat(console, leave)
         else:
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
             click.echo(await _farewell(supervisor.fleet))
 
 
-async def _chat(fleet: "Fleet", agent: str, account: str, leave: asyncio.Event) -> None:
-    from remoteclaw.channels.console import Console
-
+async def _chat(console: "Console", leave: asyncio.Event) -> None:
     click.echo("Type a message. Ctrl-C stops the answer, twice leaves.\n")
-    console = asyncio.create_task(Console(fleet, agent=agent, account=account).run())
+    chatting = asyncio.create_task(console.run())
     leaving = asyncio.create_task(leave.wait())
-    await asyncio.wait((console, leaving), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((chatting, leaving), return_when=asyncio.FIRST_COMPLETED)
     leaving.cancel()
-    console.cancel()
+    chatting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        await console
+        await chatting
     # The console took it for itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
 
