@@ -34,6 +34,9 @@ __all__ = [
 
 _T = TypeVar("_T")
 
+#: What differs for channels where the file says nothing: a terminal has no limit, but memory has.
+_CHANNELS: dict[str, dict[str, Any]] = {"console": {"chunk_limit": 1_000_000}}
+
 QueueMode = Literal["collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
 DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
@@ -155,6 +158,11 @@ class ChannelConfig(_Section):
 
     instructions: str | None = Field(default=None, max_length=16_000)
     """What the agent is told of this channel, in its system prompt."""
+    chunk_limit: int = Field(default=4000, ge=80)
+    """How long one message of an answer may be; a longer answer comes in several."""
+    chunk_unit: Literal["characters", "utf16", "bytes"] = "characters"
+    """What `chunk_limit` counts: characters (code points), units of UTF-16 as Telegram does, or
+    bytes of UTF-8."""
 
 
 class QueueOverride(_Section):
@@ -233,6 +241,11 @@ class Config(_Section):
         if not value:
             raise ValueError("is empty: leave it out, or name an agent")
         return _check_names(value)
+
+    def channel(self, name: str) -> ChannelConfig:
+        """Return a channel's configuration, whether it is in the file or not."""
+        named = self.channels.get(name, ChannelConfig()).model_dump(exclude_unset=True)
+        return ChannelConfig(**{**_CHANNELS.get(name, {}), **named})
 
     def agent(self, name: str | None) -> tuple[str, AgentConfig]:
         """Return an agent's name and configuration; `None` asks for the default one.

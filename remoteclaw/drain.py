@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import ChannelConfig, Config, QueueConfig
+from remoteclaw.config import Config, QueueConfig
 from remoteclaw.conversation.batching import Plan, next_batch
 from remoteclaw.errors import (
     ErrorCategory,
@@ -53,10 +53,6 @@ MOST_ATTEMPTS = 3
 MOST_TURNS, MOST_SECONDS = 8, 60.0
 #: After so many seconds it is tried again whether a worker is new enough for a message.
 NEWER_S = 30.0
-#: Characters per message, where the channel takes more or less than the default: a terminal has no
-#: limit, but memory has.
-CHUNK_LIMITS = {"console": 1_000_000}
-DEFAULT_CHUNK_LIMIT = 4000
 #: How much of a CLI's own words an outcome keeps for operators, in characters.
 DETAIL = 500
 
@@ -454,6 +450,7 @@ def _bridge(
     workspace = str(home.workspace(agent, settings))
     conversation = conversation_name(runtime.name, workspace)
     keeper = _keeper(lease, config, home, warm_s=settings.warm_s)
+    channel = config.channel(lease.session.provider)
     bridge = ChannelBridge(
         runtime=runtime,
         agents=keeper,
@@ -466,9 +463,10 @@ def _bridge(
         inherit_mcp=settings.inherit_mcp,
         trust_workspace=settings.trust_workspace,
         mcp_servers=settings.mcp_servers,
-        chunk_limit=CHUNK_LIMITS.get(lease.session.provider, DEFAULT_CHUNK_LIMIT),
+        chunk_limit=channel.chunk_limit,
+        chunk_unit=channel.chunk_unit,
         zone=settings.timezone,
-        instructions=(config.channels.get(lease.session.provider) or ChannelConfig()).instructions,
+        instructions=channel.instructions,
         hooks=hooks,
     )
     return None if config.hooks.before_runtime_spawn else conversation, bridge, keeper

@@ -269,3 +269,13 @@ def test_a_long_path_still_leaves_room_for_sockets(directory: Path) -> None:
 
 def test_the_host_id_stays(home: Home) -> None:
     assert home.host_id == home.host_id
+
+
+def test_a_channel_keeps_its_usual_limit_whatever_else_is_said_of_it(home: Home) -> None:
+    home.config_file.write_text('[channels.console]\ninstructions = "Be brief."')
+
+    config = load_config(home.config_file, {})
+
+    assert config.channel("console").chunk_limit == 1_000_000
+    assert config.channel("console").instructions == "Be brief."
+    assert config.channel("telegram").chunk_limit == 4000

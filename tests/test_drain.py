@@ -486,3 +486,16 @@ async def test_an_agent_that_chooses_to_say_nothing_is_heard_as_such(
     assert (outcome.status, outcome.reply) == ("done", ())
     (reply,) = await published(stack)
     assert (reply.text, reply.entries) == ("", (accepted.entry_id,))
+
+
+async def test_messages_are_as_long_as_their_channel_takes(stack: Stack, directory: Path) -> None:
+    body = "while True:\n turn()\n say(type='text', text='\U0001f600' * 300)\n say(type='done')\n"
+    agent = {"runtime": "demo", "command": list(script(directory, body))}
+    stack.configure(agent, channels={"test": {"chunk_limit": 200, "chunk_unit": "utf16"}})
+
+    outcome_of = await stack.append("hello")
+    await drain(stack, outcome_of)
+
+    texts = [reply.text for reply in await published(stack)]
+    assert "".join(texts) == "\U0001f600" * 300
+    assert all(160 < len(text.encode("utf-16-le")) / 2 <= 200 for text in texts[:-1])

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from remoteclaw.bridge.chunks import Unit
 from remoteclaw.bridge.delivery import DeliveryAdapter
 from remoteclaw.bridge.hooks import (
     AfterRuntimeExit,
@@ -112,13 +113,14 @@ class ChannelBridge:
         trust_workspace: bool = False,
         mcp_servers: Mapping[str, McpServerConfig] | None = None,
         chunk_limit: int = DEFAULT_CHUNK_LIMIT,
+        chunk_unit: Unit = "characters",
         zone: str | None = None,
         instructions: str | None = None,
         hooks: Hooks | None = None,
     ) -> None:
         """`zone` is the agent's IANA time zone; `instructions` are the operator's for the channel.
 
-        `chunk_limit` is how long a message of the answer may be, in characters.
+        `chunk_limit` is how long a message of the answer may be, in `chunk_unit`.
         """
         self._runtime = runtime
         self._agents = agents
@@ -132,6 +134,7 @@ class ChannelBridge:
         self._trust_workspace = trust_workspace
         self._mcp_servers = dict(mcp_servers or {})
         self._chunk_limit = chunk_limit
+        self._chunk_unit = chunk_unit
         self._zone = zone
         self._instructions = instructions
         self._hooks = hooks or Hooks()
@@ -159,6 +162,7 @@ class ChannelBridge:
             turn=turn,
             delivery=DeliveryAdapter(
                 chunk_limit=self._chunk_limit,
+                chunk_unit=self._chunk_unit,
                 callbacks=callbacks,
                 first_index=first_index,
                 messages=messages,

@@ -6,7 +6,7 @@ into deltas makes no difference.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["SILENT_REPLY_TOKEN", "Directives"]
 
@@ -45,7 +45,7 @@ class Directives:
     """The id of the message that the last tag names; empty for the one that is being answered."""
     is_silent: bool = False
     """Whether the answer, now complete, was the token for silence and nothing else."""
-    _raw: str = ""
+    _raw: list[str] = field(default_factory=list)
     _clean: int = 0
     """How much was passed on, in characters."""
     _held: str = ""
@@ -62,17 +62,17 @@ class Directives:
 
     def feed(self, text: str) -> str:
         """Take more of the answer; return what of it is for the person and can be passed on."""
-        self._raw += text
+        self._raw.append(text)
         clean = self._without_token(self._without_tags(text))
         self._clean += len(clean)
         return clean
 
     def withdraw(self, characters: int) -> int:
         """Take back the end of what was fed; return how many characters of what was passed on."""
-        raw, passed_on = self._raw[: max(0, len(self._raw) - characters)], self._clean
+        raw, passed_on = "".join(self._raw), self._clean
         # What is passed on depends on what was fed alone, so the shorter text tells where we were.
         self.__init__()  # type: ignore[misc]
-        self.feed(raw)
+        self.feed(raw[: max(0, len(raw) - characters)])
         return passed_on - self._clean
 
     def finish(self) -> str:

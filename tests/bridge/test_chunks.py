@@ -5,8 +5,9 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wcwidth import iter_graphemes
 
-from remoteclaw.bridge.delivery import ANEW, SMALLEST_LIMIT, Chunker
+from remoteclaw.bridge.chunks import ANEW, SMALLEST_LIMIT, Chunker, Unit
 
 WORDS = st.text(st.sampled_from("ab c\n"), max_size=30)
 FENCED = st.builds(
@@ -19,8 +20,10 @@ MARKDOWN = st.lists(WORDS | FENCED | st.just("\n\n") | st.just("w" * 300), max_s
 LIMITS = st.integers(SMALLEST_LIMIT, 300)
 
 
-def chunks_of(text: str, limit: int, sizes: list[int] | None = None) -> list[str]:
-    chunker = Chunker(limit)
+def chunks_of(
+    text: str, limit: int, sizes: list[int] | None = None, unit: Unit = "characters"
+) -> list[str]:
+    chunker = Chunker(limit, unit)
     chunks, position = [], 0
     for size in sizes or []:
         chunks += chunker.feed(text[position : position + size])
@@ -38,6 +41,107 @@ def visible(text: str) -> str:
 @given(MARKDOWN, LIMITS)
 def test_no_chunk_is_longer_than_the_limit(text: str, limit: int) -> None:
     assert all(len(chunk) <= limit for chunk in chunks_of(text, limit))
+
+
+UNITS = st.sampled_from(["characters", "utf16", "bytes"])
+#: Text of which people see fewer characters than it has code points.
+GLYPHS = st.sampled_from(
+    [
+        *("a", " ", "é", "e\u0301", "漢", "\U00020000", "\n", "\n\n"),
+        *(
+            "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+            "\U0001f1e9\U0001f1ea",
+            "\U0001f44d\U0001f3fd",
+        ),
+        *("\u0915\u094d\u0937", "한", "\u1112\u1161\u11ab"),
+    ]
+)
+WORLD = st.lists(GLYPHS, max_size=200).map("".join)
+
+
+def size(text: str, unit: Unit) -> int:
+    encoded = {"characters": "utf-32-le", "utf16": "utf-16-le", "bytes": "utf-8"}[unit]
+    return len(text.encode(encoded)) // {"characters": 4, "utf16": 2, "bytes": 1}[unit]
+
+
+@given(WORLD | MARKDOWN, LIMITS, UNITS)
+def test_a_limit_is_meant_in_the_platforms_unit(text: str, limit: int, unit: Unit) -> None:
+    chunks = chunks_of(text, limit, unit=unit)
+
+    assert all(size(chunk, unit) <= limit for chunk in chunks)
+    assert "".join(visible(chunk) for chunk in chunks) == visible(text)
+
+
+@given(WORLD, LIMITS, UNITS, st.lists(st.integers(1, 40), max_size=60))
+def test_how_text_of_the_world_is_cut_into_deltas_makes_no_difference(
+    text: str, limit: int, unit: Unit, sizes: list[int]
+) -> None:
+    assert chunks_of(text, limit, sizes, unit) == chunks_of(text, limit, unit=unit)
+
+
+@given(WORLD, LIMITS, UNITS)
+def test_no_character_that_people_see_is_cut(text: str, limit: int, unit: Unit) -> None:
+    seen = [g for g in iter_graphemes(text) if not g.isspace()]
+
+    cut = [g for chunk in chunks_of(text, limit, unit=unit) for g in iter_graphemes(chunk)]
+
+    assert [g for g in cut if not g.isspace()] == seen
+
+
+@pytest.mark.parametrize("unit", ["characters", "utf16", "bytes"])
+def test_a_character_without_end_is_cut_all_the_same(unit: Unit) -> None:
+    text = "a" + "\u0301" * 10_000
+
+    chunks = chunks_of(text, 100, unit=unit)
+
+    assert "".join(chunks) == text
+    assert all(size(chunk, unit) <= 100 for chunk in chunks)
+
+
+def table(rows: int) -> str:
+    lines = ["| name | size |", "|:-----|-----:|", *(f"| row {n} | {n * n} |" for n in range(rows))]
+    return "\n".join(lines)
+
+
+def test_a_table_that_begins_late_is_kept_together() -> None:
+    chunks = chunks_of("words\n" * 12 + table(3) + "\n\nThe end.", 150)
+
+    assert chunks[0] == ("words\n" * 12).strip()
+    assert chunks[1].startswith(table(3))
+
+
+def test_a_table_that_is_too_long_has_its_header_repeated() -> None:
+    chunks = chunks_of("Look:\n\n" + table(40) + "\n\nThe end.", 200)
+
+    header, delimiter, *rows = table(40).split("\n")
+    assert len(chunks) > 3
+    assert all(chunk.startswith(f"{header}\n{delimiter}\n| row") for chunk in chunks[1:])
+    assert [row for chunk in chunks for row in chunk.split("\n") if "row" in row] == rows
+    assert chunks[-1].endswith("|\n\nThe end.")
+
+
+def test_a_header_that_is_too_long_is_not_repeated() -> None:
+    wide = "|" + "wide |" * 10 + "\n|" + "---|" * 10 + "\n"
+
+    chunks = chunks_of(wide + "| row |\n" * 40, 100)
+
+    assert "".join(chunks).count("wide |") == 10
+
+
+TABLES = st.lists(
+    st.integers(0, 30).map(table) | st.just("| no table |\n") | WORDS | FENCED | st.just("\n\n"),
+    max_size=8,
+).map("\n".join)
+
+
+@given(TABLES, LIMITS, UNITS, st.lists(st.integers(1, 40), max_size=60))
+def test_tables_keep_their_rows(text: str, limit: int, unit: Unit, sizes: list[int]) -> None:
+    chunks = chunks_of(text, limit, sizes, unit)
+
+    assert chunks == chunks_of(text, limit, unit=unit)
+    assert all(size(chunk, unit) <= limit for chunk in chunks)
+    rows = [line.strip() for chunk in chunks for line in chunk.split("\n") if "| row" in line]
+    assert rows == [line.strip() for line in text.split("\n") if "| row" in line]
 
 
 @given(MARKDOWN, LIMITS)
