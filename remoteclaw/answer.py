@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet.lease import Finished, Lease
+from remoteclaw.fleet.lease import Finished, Lease, Record
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import ReplyPayload, Turn
 
@@ -73,6 +73,7 @@ class Answer:
         error: dict[str, Any] | None,
         agent_process: dict[str, Any] | None,
         steered: Sequence[str],
+        record: Record | None,
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 
@@ -87,6 +88,7 @@ class Answer:
             first_index=self.next_index,
             payloads=self._rest(payloads, steered),
             steered=steered,
+            record=record,
         )
 
     def _rest(

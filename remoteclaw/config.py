@@ -203,6 +203,20 @@ class QueueConfig(_Section):
         return self.model_copy(update=changes)
 
 
+class RecordConfig(_Section):
+    """RemoteClaw's own record of each conversation: an agent that has lost its goes on from it."""
+
+    keep_days: int = Field(default=30, ge=0, le=3650)
+    """Days for which it is kept after the last message; 0 for no record."""
+    max_kb: int = Field(default=256, ge=8, le=16_384)
+    """Kilobytes that one conversation's record may have: beyond that its beginning goes."""
+
+    @property
+    def keep_ms(self) -> int:
+        """The same in milliseconds."""
+        return self.keep_days * 24 * 3600 * 1000
+
+
 class HooksConfig(_Section):
     """Python functions, as "module:function", to call at moments of a turn."""
 
@@ -233,6 +247,7 @@ class Config(_Section):
     channels: dict[str, ChannelConfig] = Field(default_factory=dict)
     """The channels by name, such as `console`."""
     queue: QueueConfig = QueueConfig()
+    record: RecordConfig = RecordConfig()
     hooks: HooksConfig = HooksConfig()
 
     @field_validator("agents")

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -15,8 +16,9 @@ from typing import Any, Protocol
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import Config, QueueConfig
+from remoteclaw.config import Config, QueueConfig, RecordConfig
 from remoteclaw.conversation.batching import Plan, next_batch
+from remoteclaw.conversation.record import digest, lines_of
 from remoteclaw.errors import (
     ErrorCategory,
     LeaseLost,
@@ -26,7 +28,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
-from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease
+from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease, Record
 from remoteclaw.fleet.sessions import LeasedSessionMap
 from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
@@ -41,7 +43,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.process import identity
-from remoteclaw.protocols import BridgeCallbacks, Newcomers, conversation_name
+from remoteclaw.protocols import BridgeCallbacks, History, Newcomers, conversation_name
 from remoteclaw.runtimes import create_runtime, detect_runtime
 from remoteclaw.steering import Steering
 
@@ -58,6 +60,7 @@ DETAIL = 500
 
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
 CONTEXT_LOST = "(I no longer have our earlier conversation, so I start without it.)"
+GOES_ON_FROM_NOTES = "(I no longer have our earlier conversation itself, but notes of it.)"
 NOTHING_SAID = "(The agent finished without saying anything.)"
 
 TOO_MANY = (
@@ -114,6 +117,7 @@ class Drain:
                 keeper,
                 conversation=conversation,
                 queue=self._config.queue.of(lease.session.provider, lease.queue),
+                record=self._config.record,
                 linger_s=self._config.fleet.linger_s,
                 shows_live=not self._hooks.has("message_sending"),
                 is_leaving=functools.partial(self._fleet.workers.is_leaving, self._worker),
@@ -134,6 +138,7 @@ class _SessionDrain:
         *,
         conversation: str | None,
         queue: QueueConfig,
+        record: RecordConfig,
         linger_s: float,
         shows_live: bool,
         is_leaving: Callable[[], Awaitable[bool]],
@@ -145,6 +150,7 @@ class _SessionDrain:
         self._conversation = conversation
         """Its name in the session map; None if there is no agent to have one with."""
         self._queue = queue
+        self._record = record
         self._linger_s = linger_s
         self._shows_live = shows_live
         self._is_leaving = is_leaving
@@ -312,7 +318,7 @@ class _SessionDrain:
         if turn.was_interrupted:
             await answer.say(SECOND_TRY)
         if self._conversation and self._lease.has_lost(self._conversation):
-            await answer.say(CONTEXT_LOST)
+            await answer.say(await self._what_is_lost())
         result = await self._ask(answer)
         again = {ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED}
         while result.error_category in again and not self._reached_phases & {"output", "tool"}:
@@ -323,11 +329,14 @@ class _SessionDrain:
                 result.error_category is ErrorCategory.SESSION_EXPIRED
                 and self._keeper.finished_turn
             ):
-                await answer.say(CONTEXT_LOST)
+                await answer.say(await self._what_is_lost())
             result = await self._ask(answer)
         if self._is_overtaken and result.error_category is ErrorCategory.ABORTED:
             result = _superseded(result, answer.turn)
         return await self._finish(answer, result)
+
+    async def _what_is_lost(self) -> str:
+        return GOES_ON_FROM_NOTES if await self._history() else CONTEXT_LOST
 
     async def _ask(self, answer: Answer) -> AgentDeliveryResult:
         """Take the turn through the bridge, with live text beside it."""
@@ -346,6 +355,7 @@ class _SessionDrain:
                     self._abort,
                     first_index=answer.next_index,
                     newcomers=self._steering.entries if self._steering else None,
+                    history=self._history,
                 )
             finally:
                 showing.cancel()
@@ -369,10 +379,25 @@ class _SessionDrain:
             error=error,
             agent_process=self._keeper.record(),
             steered=result.steered,
+            record=self._to_record(answer.turn, result),
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)
         return left
+
+    # -- the record ----------------------------------------------------------------------------
+
+    def _to_record(self, turn: Turn, result: AgentDeliveryResult) -> Record | None:
+        if not self._record.keep_days:
+            return None
+        joined = self._steering.taken(result.steered) if self._steering else ()
+        lines = lines_of(turn, joined, result, at_ms=_now_ms())
+        return Record(lines, self._record.max_kb * 1024, self._record.keep_ms)
+
+    async def _history(self) -> str:
+        """Return what a new agent process has to know of the conversation."""
+        recorded = await self._lease.recorded()
+        return digest(recorded, since_ms=_now_ms() - self._record.keep_ms)
 
     # -- phases, stops and renewals ------------------------------------------------------------
 
@@ -415,6 +440,7 @@ class _Handler(Protocol):
         *,
         first_index: int,
         newcomers: Newcomers | None,
+        history: History,
     ) -> AgentDeliveryResult:
         """Run one turn to its end."""
 
@@ -433,6 +459,7 @@ class _Unusable:
         *,
         first_index: int,
         newcomers: Newcomers | None,
+        history: History,
     ) -> AgentDeliveryResult:
         """Tell the person that this agent can't be started."""
         return _failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)
@@ -527,6 +554,10 @@ def _in_place_of(entry_id: str, session: SessionKey) -> Entry:
         timestamp=int(entry_id.partition("-")[0]),
     )
     return Entry(id=entry_id, message=message)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _first(group: BaseExceptionGroup[Exception]) -> BaseException:

@@ -36,6 +36,7 @@ __all__ = [
     "TextEvent",
     "TextResetEvent",
     "ThinkingEvent",
+    "ToolCall",
     "ToolResultEvent",
     "ToolUseEvent",
     "Turn",
@@ -436,6 +437,18 @@ class ReplyPayload:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool that the agent used in a turn, in short."""
+
+    name: str
+    input: str
+    """Its arguments as JSON, the first 300 characters."""
+    output: str = ""
+    """What came back, the first 300 characters."""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SentTarget:
     """Where a messaging tool sent something during a turn."""
 
@@ -469,6 +482,8 @@ class AgentDeliveryResult:
     """The ids of the entries that came during the turn and that the agent took up."""
     is_silent: bool = False
     """Whether the agent chose to say nothing."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that it used, in their order, the last 200."""
 
 
 class McpServerConfig(BaseModel):

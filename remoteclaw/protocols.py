@@ -23,6 +23,7 @@ __all__ = [
     "Agents",
     "BridgeCallbacks",
     "ChannelAdapter",
+    "History",
     "Launch",
     "Newcomers",
     "Runtime",
@@ -244,6 +245,8 @@ class ChannelAdapter(Protocol):
 
 #: The entries that arrive while a turn runs and that its agent is to hear of at once.
 Newcomers = Callable[[], AsyncGenerator[Entry, None]]
+#: What is known of a conversation that the agent itself knows nothing of.
+History = Callable[[], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)

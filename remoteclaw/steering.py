@@ -1,7 +1,7 @@
 """What arrives for a session while its turn runs, on its way to the turn's agent."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.fleet.lease import Lease
@@ -29,6 +29,10 @@ class Steering:
     def announce(self) -> None:
         """Take notice that there may be more."""
         self._has_news.set()
+
+    def taken(self, ids: Sequence[str]) -> tuple[Entry, ...]:
+        """Return those of the newcomers that have these ids."""
+        return tuple(entry for entry in self._taken if entry.id in ids)
 
     async def entries(self) -> AsyncGenerator[Entry, None]:
         """Yield what arrives, until cancelled; a second agent hears of all that the first did."""

@@ -8,7 +8,7 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
-from remoteclaw.drain import CONTEXT_LOST, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
+from remoteclaw.drain import GOES_ON_FROM_NOTES, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
 from tests.support.bridges import script
@@ -184,7 +184,7 @@ async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack)
 
     outcome = await stack.outcome(second)
     assert outcome.status == "done"
-    assert [part["text"] for part in outcome.reply] == [CONTEXT_LOST, "You said before:\n\n-"]
+    assert [part["text"] for part in outcome.reply] == [GOES_ON_FROM_NOTES, "You said before:\n\n-"]
 
 
 async def forget_everything(stack: Stack, accepted: Accepted) -> None:
@@ -271,7 +271,7 @@ while True:
 
     await drain(stack, first)
 
-    assert said(await stack.outcome(second)) == f"{CONTEXT_LOST}\n\nhello"
+    assert said(await stack.outcome(second)) == f"{GOES_ON_FROM_NOTES}\n\nhello"
 
 
 async def test_a_line_that_is_no_message_is_skipped(stack: Stack, directory: Path) -> None:

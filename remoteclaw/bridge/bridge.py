@@ -33,6 +33,7 @@ from remoteclaw.messages import (
     McpSideEffects,
     ReplyPayload,
     SessionKey,
+    ToolCall,
     Turn,
 )
 from remoteclaw.protocols import (
@@ -40,6 +41,7 @@ from remoteclaw.protocols import (
     Agents,
     AgentSpec,
     BridgeCallbacks,
+    History,
     Newcomers,
     Runtime,
     SessionMap,
@@ -87,8 +89,10 @@ class _Run:
     is_ending: bool = False
     """Whether the agent is being ended because it did not stop."""
     newcomers: Newcomers | None = None
+    history: History | None = None
     steered: tuple[str, ...] = ()
     is_silent: bool = False
+    tool_calls: tuple[ToolCall, ...] = ()
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
 
 
@@ -147,10 +151,12 @@ class ChannelBridge:
         *,
         first_index: int = 0,
         newcomers: Newcomers | None = None,
+        history: History | None = None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
-        Setting `abort` stops it. What `newcomers` yields is given to the agent while it works; the
+        Setting `abort` stops it. An agent without a conversation is told what `history` returns.
+        What `newcomers` yields is given to the agent while it works; the
         result names those that it took up.
         The payloads are numbered from `first_index`; those that a callback took are marked
         delivered.
@@ -174,6 +180,7 @@ class ChannelBridge:
             workspace=self._workspace,
             env=self._env,
             newcomers=newcomers,
+            history=history,
         )
         await self._tell_of_messages(run, turn.entries)
         await self._look_up_session(run)
@@ -193,6 +200,7 @@ class ChannelBridge:
             error_category=run.error.category if run.error else None,
             steered=run.steered,
             is_silent=run.is_silent,
+            tool_calls=run.tool_calls,
         )
 
     async def _run_agent(self, run: _Run) -> None:
@@ -327,7 +335,10 @@ class ChannelBridge:
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
         steering = asyncio.create_task(self._steer(run, agent))
         try:
-            prompt = build_turn_prompt(run.turn, zone=self._zone, is_new=run.is_new)
+            history = await run.history() if run.history and run.is_new else ""
+            prompt = build_turn_prompt(
+                run.turn, zone=self._zone, is_new=run.is_new, history=history
+            )
             async with contextlib.aclosing(agent.turn(prompt)) as events:
                 delivered = await run.delivery.process(events)
         finally:
@@ -337,6 +348,7 @@ class ChannelBridge:
             await asyncio.wait((watch, steering))
         run.run, run.error, run.has_ended = delivered.run, delivered.error, delivered.has_ended
         run.steered, run.is_silent = delivered.steered, delivered.is_silent
+        run.tool_calls = delivered.tool_calls
         if not steering.cancelled():
             steering.result()
         if not delivered.has_ended and run.error is None:

@@ -4,6 +4,8 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 
+import orjson
+
 from remoteclaw.bridge.chunks import Chunker, Unit
 from remoteclaw.bridge.directives import Directives
 from remoteclaw.errors import ErrorCategory
@@ -20,6 +22,7 @@ from remoteclaw.messages import (
     TextEvent,
     TextResetEvent,
     ThinkingEvent,
+    ToolCall,
     ToolResultEvent,
     ToolUseEvent,
 )
@@ -29,6 +32,8 @@ __all__ = ["Delivered", "DeliveryAdapter"]
 
 #: How long an answer may become, in characters: an agent that runs wild must not fill Redis.
 MOST_ANSWER = 1_000_000
+#: How many of a turn's tool calls are kept, and how much of arguments and result, in characters.
+MOST_CALLS, MOST_SHOWN = 200, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class Delivered:
     """What the agent took up of the messages that it was given meanwhile."""
     is_silent: bool
     """Whether the agent chose to say nothing."""
+    tool_calls: tuple[ToolCall, ...]
 
 
 class DeliveryAdapter:
@@ -69,6 +75,8 @@ class DeliveryAdapter:
         self._payloads: list[ReplyPayload] = []
         self._next_index = first_index
         self._phases: set[str] = set()
+        self._calls: dict[str, ToolCall] = {}
+        """The tools that were used, by the CLI's id of the call."""
 
     async def process(self, events: AsyncIterator[AgentEvent]) -> Delivered:
         """Consume a turn's events; a stream that breaks off still delivers what it said."""
@@ -91,8 +99,12 @@ class DeliveryAdapter:
                     if self._callbacks.on_thinking:
                         self._callbacks.on_thinking(text)
                 case ToolUseEvent():
+                    self._note(event)
                     await self._reach("tool", event.tool_name)
-                case ToolResultEvent():
+                case ToolResultEvent(tool_id, output, is_error):
+                    if call := self._calls.get(tool_id):
+                        shown = output[:MOST_SHOWN]
+                        self._calls[tool_id] = replace(call, output=shown, is_error=is_error)
                     if self._callbacks.on_tool_result:
                         await self._callbacks.on_tool_result(event)
                 case SteeredEvent(key):
@@ -109,7 +121,21 @@ class DeliveryAdapter:
                     has_ended = True
         await self.flush()
         is_silent = self._directives.is_silent and not self._payloads
-        return Delivered(tuple(self._payloads), run, error, has_ended, tuple(steered), is_silent)
+        return Delivered(
+            tuple(self._payloads),
+            run,
+            error,
+            has_ended,
+            tuple(steered),
+            is_silent,
+            tuple(self._calls.values()),
+        )
+
+    def _note(self, event: ToolUseEvent) -> None:
+        if len(self._calls) >= MOST_CALLS:
+            del self._calls[next(iter(self._calls))]
+        arguments = orjson.dumps(event.input, default=str).decode()
+        self._calls[event.tool_id] = ToolCall(event.tool_name, arguments[:MOST_SHOWN])
 
     async def _end_answer(self) -> None:
         await self._finish(self._callbacks.on_partial_reply)

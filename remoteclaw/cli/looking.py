@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
+from remoteclaw.cli.edge import complain
 from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
 from remoteclaw.terminal import one_line
 
@@ -92,6 +93,24 @@ def show_session(session: str) -> None:
         width = max(len(name) for name, _ in shown)
         for name, value in shown:
             click.echo(f"{name:<{width}}  {value}")
+
+    on_fleet(run)
+
+
+@sessions.command("export")
+@click.argument("session")
+def export_session(session: str) -> None:
+    """Print what was said in a session, as JSON.
+
+    One object a line, oldest first: `at` in milliseconds since 1970, `role`, and what it said.
+    SESSION is its key or the start of its id.
+    """
+
+    async def run(fleet: "Fleet") -> None:
+        recorded = await fleet.sessions.record(await fleet.sessions.find(session))
+        if not recorded:
+            complain("Nothing is recorded of this conversation.")
+        sys.stdout.buffer.write(recorded)
 
     on_fleet(run)
 

@@ -95,6 +95,11 @@ def session_map(sid: str) -> str:
     return f"rc:map:{{{sid}}}"
 
 
+def record(sid: str) -> str:
+    """String: the conversation so far, as lines of JSON."""
+    return f"rc:rec:{{{sid}}}"
+
+
 def live(sid: str) -> str:
     """String: the answer as far as it has come; also the channel that announces it."""
     return f"rc:live:{{{sid}}}"

@@ -26,7 +26,7 @@ from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
-__all__ = ["Batch", "Finished", "Lease", "Leases", "Phase"]
+__all__ = ["Batch", "Finished", "Lease", "Leases", "Phase", "Record"]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
 #: The owner must have stopped before the agent's holder acts, both before anybody can take over.
@@ -79,6 +79,16 @@ class Batch:
     def entry_ids(self) -> frozenset[bytes]:
         """The ids of its entries."""
         return frozenset(entry_id for entry_id, _ in self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a turn adds to the record of its conversation."""
+
+    lines: bytes
+    most_bytes: int
+    """How large the whole record may become; then its beginning goes."""
+    keep_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +160,12 @@ class Lease:
         Its id has expired, or another host or CLI has it.
         """
         return "remembers" in self.state and name not in self.session_ids
+
+    async def recorded(self) -> bytes:
+        """Return the record of the conversation; nothing if there is none."""
+        client = self._scripts.client
+        read = functools.partial(client.get, keys.record(self.sid))
+        return await self._scripts.call(read, deadline=self.fence) or b""
 
     @property
     def parked_agent(self) -> dict[str, Any] | None:
@@ -265,6 +281,7 @@ class Lease:
         first_index: int = 0,
         payloads: Sequence[dict[str, Any]] = (),
         steered: Sequence[str] = (),
+        record: "Record | None" = None,
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
 
@@ -280,6 +297,7 @@ class Lease:
                 keys.inbound(self.sid),
                 self._reply_stream,
                 keys.DEAD_LETTERS,
+                keys.record(self.sid),
                 *keys.competing(self.lane, self.host),
             ],
             [
@@ -295,6 +313,7 @@ class Lease:
                 self.sid,
                 first_index,
                 ",".join(steered),
+                *((record.lines, record.most_bytes, record.keep_ms) if record else ("", 0, 0)),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )

@@ -89,6 +89,12 @@ class Sessions:
             queue=QueueOverride.model_validate_json(state["queue"]) if "queue" in state else None,
         )
 
+    async def record(self, sid: str) -> bytes:
+        """Return what is recorded of the conversation, as lines of JSON (`conversation.record`)."""
+        client = self._scripts.client
+        read = functools.partial(client.get, keys.record(sid))
+        return await self._scripts.call(read, deadline=boottime() + LOOK_S) or b""
+
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names: its key, or the start of its id.
 

@@ -85,6 +85,7 @@ class Stack:
         redis_url: str = "",
         queue: dict[str, Any] | None = None,
         channels: dict[str, Any] | None = None,
+        record: dict[str, Any] | None = None,
         **fleet: Any,
     ) -> None:
         """Write the configuration; workers that are started later read it.
@@ -95,6 +96,7 @@ class Stack:
             "redis": {"url": redis_url or self.redis.url},
             "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
             "channels": channels or {},
+            "record": record or {},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
             "agents": {"main": agent or self.agent},
         }

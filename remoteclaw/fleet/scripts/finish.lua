@@ -1,7 +1,8 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- KEYS state, inbound, reply stream, dead letters, RQ queue …
+-- KEYS state, inbound, reply stream, dead letters, record, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
---      parked agent (JSON, or nothing), sid, first index, entries that the agent took up, payload …
+--      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
+--      lines for the record, its size at most, how long it is kept ms, payload …
 -- → entries left, hints that wait, the time
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
@@ -9,7 +10,7 @@ local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'fini
   'key', 'steered', 'lane')
 local turn, batch, published, finished, mentioned, key, steered, lane = unpack(running)
 local waiting, now = 0, now_ms()
-for position = 5, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
+for position = 6, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
   if finished == ARGV[2] then return {redis.call('XLEN', KEYS[2]), waiting, now} end  -- said before
   return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
@@ -46,10 +47,18 @@ for _, id in ipairs(ending) do
   redis.call('PUBLISH', ARGV[7], id)
 end
 local first = tonumber(ARGV[12])
-for position = 14, #ARGV do
-  if first + position - 14 >= tonumber(published) then
+for position = 17, #ARGV do
+  if first + position - 17 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
+end
+if ARGV[14] ~= '' then
+  local size, most = redis.call('APPEND', KEYS[5], ARGV[14]), tonumber(ARGV[15])
+  if size > most then  -- a quarter goes at once, so that it isn't copied with each turn
+    local rest = redis.call('GETRANGE', KEYS[5], -math.floor(most * 0.75), -1)
+    redis.call('SET', KEYS[5], string.sub(rest, (string.find(rest, '\n', 1, true) or #rest) + 1))
+  end
+  redis.call('PEXPIRE', KEYS[5], ARGV[16])
 end
 forget_turn(KEYS[1])
 redis.call('HSET', KEYS[1], 'finished', turn)
