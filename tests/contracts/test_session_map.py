@@ -1,0 +1,167 @@
+"""What every session map does, in Redis and in a file alike; then what the file alone can do."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge.session_map import FILE_NAME, FileSessionMap
+from remoteclaw.fleet.sessions import LeasedSessionMap
+from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import SessionMap
+from tests.support.stack import Stack, message
+
+ALICE = SessionKey("main", "test", "default", "chat-1", "alice")
+BOB = SessionKey("main", "test", "default", "chat-1", "bob")
+DAY_MS = 24 * 3600 * 1000
+
+#: A way to open the map of a session, and one to let days pass.
+Store = tuple[Callable[[SessionKey], Awaitable[SessionMap]], Callable[[float], Awaitable[None]]]
+
+
+@pytest.fixture(params=["file", "redis"])
+async def store(
+    request: pytest.FixtureRequest, directory: Path, stack: Stack
+) -> AsyncIterator[Store]:
+    if request.param == "file":
+        clock = [1_795_000_000_000]
+
+        async def open_file(session: SessionKey) -> SessionMap:
+            return FileSessionMap(directory, session, now_ms=lambda: clock[0])
+
+        async def pass_days(days: float) -> None:
+            clock[0] += int(days * DAY_MS)
+
+        yield open_file, pass_days
+        return
+    client = stack.fleet.scripts.client
+
+    async def open_redis(session: SessionKey) -> SessionMap:
+        """As a drain does for each conversation: it takes the lease."""
+        sent = message("hi", from_=session.user)
+        accepted = await stack.fleet.inbound.append(sent, agent="main")
+        name = f"rc:st:{{{accepted.session.sid}}}"
+        if await client.hget(name, "state") == b"running":
+            await client.hset(name, "expires", 1)
+        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="t", host="here")
+        assert lease is not None
+        return LeasedSessionMap(lease)
+
+    async def age(days: float) -> None:
+        async for key in client.scan_iter("rc:map:*"):
+            left = await client.pttl(key) - int(days * DAY_MS)
+            await client.pexpire(key, max(left, 1))
+        await asyncio.sleep(0.01)  # for Redis to see it
+
+    yield open_redis, age
+
+
+async def test_an_id_is_kept_and_can_be_forgotten(store: Store) -> None:
+    open_map, _ = store
+    sessions = await open_map(ALICE)
+    assert await sessions.get("claude|/w") is None
+
+    await sessions.set("claude|/w", "one")
+    await sessions.set("claude|/w", "two")
+    assert await sessions.get("claude|/w") == "two"
+
+    await sessions.delete("claude|/w")
+    await sessions.delete("claude|/w")
+    assert await sessions.get("claude|/w") is None
+
+
+async def test_each_runtime_workspace_and_session_has_its_own(store: Store) -> None:
+    open_map, _ = store
+    alice, bob = await open_map(ALICE), await open_map(BOB)
+    await alice.set("claude|/w", "a")
+    await alice.set("demo|/w", "b")
+    await bob.set("claude|/w", "c")
+
+    assert await alice.get("claude|/w") == "a"
+    assert await alice.get("demo|/w") == "b"
+    assert await alice.get("claude|/x") is None
+    assert await bob.get("claude|/w") == "c"
+
+
+async def test_whoever_comes_next_finds_it(store: Store) -> None:
+    open_map, _ = store
+    await (await open_map(ALICE)).set("claude|/w", "a")
+
+    assert await (await open_map(ALICE)).get("claude|/w") == "a"
+
+
+async def test_it_lasts_seven_days_from_its_last_use(store: Store) -> None:
+    open_map, pass_days = store
+    await (await open_map(ALICE)).set("claude|/w", "a")
+
+    for _ in range(3):
+        await pass_days(6)
+        assert await (await open_map(ALICE)).get("claude|/w") == "a"
+    await pass_days(7.1)
+    assert await (await open_map(ALICE)).get("claude|/w") is None
+
+
+# -- the file -------------------------------------------------------------------------------------
+
+
+async def test_a_damaged_file_is_set_aside(
+    directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (directory / FILE_NAME).write_text('{"half": ')
+    sessions = FileSessionMap(directory, ALICE)
+
+    await sessions.set("claude|/w", "a")
+
+    assert await sessions.get("claude|/w") == "a"
+    assert (directory / "remoteclaw-sessions.damaged").read_text() == '{"half": '
+    assert "is set aside" in caplog.text
+
+
+async def test_many_processes_lose_nothing_of_each_other(directory: Path) -> None:
+    code = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from remoteclaw.bridge.session_map import FileSessionMap\n"
+        "from remoteclaw.messages import SessionKey\n"
+        "async def main():\n"
+        "    for n in range(20):\n"
+        "        key = SessionKey('main', 'test', 'default', 'c', f'{sys.argv[2]}-{n}')\n"
+        "        await FileSessionMap(Path(sys.argv[1]), key).set('claude|/w', 'x')\n"
+        "asyncio.run(main())\n"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code, str(directory), str(number)])
+        for number in range(4)
+    ]
+    assert [writer.wait(60) for writer in writers] == [0] * 4
+
+    assert len(json.loads((directory / FILE_NAME).read_text())) == 80
+    assert not list(directory.glob(f".{FILE_NAME}-*"))
+
+
+async def test_the_file_is_for_its_user_alone(directory: Path) -> None:
+    await FileSessionMap(directory, ALICE).set("claude|/w", "a")
+
+    assert (directory / FILE_NAME).stat().st_mode & 0o077 == 0
+
+
+def test_a_program_of_ones_own_goes_on_with_its_conversation(directory: Path) -> None:
+    """The example of the documentation, twice."""
+    page = Path(__file__).parents[2] / "docs" / "bridge.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (directory / "ask.py").write_text(code)
+    env = {**os.environ, "REMOTECLAW_HOME": str(directory / "home")}
+
+    def ask(text: str) -> str:
+        argv = [sys.executable, "ask.py", text]
+        return subprocess.run(
+            argv, cwd=directory, env=env, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert "demo agent" in ask("hello")
+    assert "- hello" in ask("memory")
