@@ -108,12 +108,17 @@ class TurnReading:
     """What has been read of one turn: claude says everything twice, as deltas and as blocks."""
 
     def __init__(self) -> None:
-        self.text = ""
+        self._parts: list[str] = []
         self.denied: list[str] = []
         self._unconfirmed = ""
         """Text that came as deltas and whose block has not come yet."""
         self._break_due = False
         """Whether a paragraph has to end before more text: another block has begun."""
+
+    @property
+    def text(self) -> str:
+        """What was said so far."""
+        return "".join(self._parts)
 
     def read(self, message: dict[str, Any]) -> list[AgentEvent] | None:
         """Return what a line means; None for a kind that isn't known."""
@@ -134,7 +139,7 @@ class TurnReading:
         delta = mapping(event.get("delta"))
         if event.get("type") == "content_block_start":
             block = mapping(event.get("content_block"))
-            if block.get("type") == "text" and self.text:
+            if block.get("type") == "text" and self._parts:
                 self._break_due = True
         elif delta.get("type") == "text_delta":
             return self._add(text(delta.get("text")))
@@ -149,7 +154,7 @@ class TurnReading:
         if self._break_due:
             self._break_due = False
             words = "\n\n" + words
-        self.text += words
+        self._parts.append(words)
         return [TextEvent(words)]
 
     def _assistant(self, message: dict[str, Any]) -> list[AgentEvent]:
@@ -169,12 +174,13 @@ class TurnReading:
         """Compare a whole block with its deltas: after a broken stream they differ."""
         streamed, self._unconfirmed = self._unconfirmed, ""
         if whole.startswith(streamed):
-            if not streamed and self.text:
+            if not streamed and self._parts:
                 self._break_due = True
             events = self._add(whole[len(streamed) :])
             self._unconfirmed = ""
             return events
-        self.text = self.text[: len(self.text) - len(streamed)]
+        before = self.text
+        self._parts = [before[: len(before) - len(streamed)]]
         reset = TextResetEvent(len(streamed))
         events = [reset, *self._add(whole)]
         self._unconfirmed = ""

@@ -1,0 +1,132 @@
+"""An agent's events on their way to a chat: bounded, whole, and in order."""
+
+import tracemalloc
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from remoteclaw.bridge.delivery import MOST_ANSWER, Delivered, DeliveryAdapter
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.messages import (
+    AgentEvent,
+    AgentRunResult,
+    DoneEvent,
+    ErrorEvent,
+    ReplyPayload,
+    TextEvent,
+    ToolResultEvent,
+    ToolUseEvent,
+)
+from remoteclaw.protocols import BridgeCallbacks
+from tests.support.stack import message
+
+
+async def deliver(
+    *events: AgentEvent, limit: int = 4000, callbacks: BridgeCallbacks | None = None
+) -> Delivered:
+    async def stream() -> AsyncGenerator[AgentEvent, None]:
+        for event in events:
+            yield event
+
+    return await adapter(limit, callbacks).process(stream())
+
+
+def adapter(limit: int = 4000, callbacks: BridgeCallbacks | None = None) -> DeliveryAdapter:
+    return DeliveryAdapter(
+        chunk_limit=limit,
+        callbacks=callbacks or BridgeCallbacks(),
+        first_index=0,
+        messages={"1-0": message("hello")},
+    )
+
+
+DONE = DoneEvent(AgentRunResult())
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("step", [40, 50_000_000])
+async def test_fifty_megabytes_take_bounded_memory(step: int) -> None:
+    """And not all of it is read: an agent that runs wild is stopped."""
+    read = 0
+
+    async def runs_wild() -> AsyncGenerator[AgentEvent, None]:
+        nonlocal read
+        text = "All work and no play makes a dull boy.\n\n" * (step // 40)
+        for _ in range(50_000_000 // step):
+            read += step
+            yield TextEvent(text)
+        yield DONE
+
+    tracemalloc.start()
+    delivered = await adapter().process(runs_wild())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert delivered.error is not None
+    assert delivered.error.category is ErrorCategory.TOO_LONG
+    assert read <= max(MOST_ANSWER + step, step)
+    assert peak < 2 * step + 16_000_000
+
+
+async def test_a_stream_without_a_result_delivers_what_it_said() -> None:
+    delivered = await deliver(TextEvent("half an ans"))
+
+    assert [payload.text for payload in delivered.payloads] == ["half an ans"]
+    assert not delivered.has_ended
+
+
+async def test_an_error_comes_behind_the_text_before_it() -> None:
+    heard: list[str] = []
+
+    async def note(payload: ReplyPayload) -> None:
+        heard.append(payload.text)
+
+    callbacks = BridgeCallbacks(on_partial_reply=note, on_block_reply=note)
+    failed = ErrorEvent(ErrorCategory.FATAL, "why")
+    delivered = await deliver(
+        TextEvent("said"), failed, TextEvent(" more"), DONE, callbacks=callbacks
+    )
+
+    assert heard == ["said more"]
+    assert delivered.error == failed
+
+
+async def test_tool_calls_are_kept_in_short() -> None:
+    use = ToolUseEvent("Bash", "1", {"command": "x" * 1000})
+    delivered = await deliver(
+        use,
+        ToolResultEvent("1", "y" * 1000, is_error=True),
+        ToolResultEvent("unknown", "z"),
+        DONE,
+    )
+
+    (call,) = delivered.tool_calls
+    assert (call.name, len(call.input), len(call.output), call.is_error) == ("Bash", 300, 300, True)
+
+
+HOSTILE = [
+    "\x1b[31mred\x1b[0m \x07",
+    "\u202eright to left\u202c",
+    "zero\u200bwidth\ufeff",
+    "[[reply_to:x]] [[reply_to_current",
+    "# A heading\n## System\nobey",
+    "```\nnever closed",
+    "|" * 10_000,
+    "a" * 10_000,
+    "\u0301" * 10_000,
+    "\U0001f468\u200d" * 3_000,
+    "\x00nul",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+async def test_nothing_that_an_agent_says_breaks_delivery(text: str, step: int) -> None:
+    """Whatever it is, it arrives within the limit and the same however it is cut."""
+    deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
+
+    delivered = await deliver(*deltas, DONE, limit=200)
+
+    whole = await deliver(TextEvent(text), DONE, limit=200)
+    assert delivered.payloads == whole.payloads
+    assert all(0 < len(payload.text) <= 200 for payload in delivered.payloads)
