@@ -94,7 +94,7 @@ class FleetConfig(_Section):
     max_agents: int = Field(default=12, ge=1)
     """How many agent processes a host keeps, at work and warm. For one more, the one that has
     waited longest is ended; those at work never are."""
-    reserve_mb: int = Field(default=512, ge=0)
+    reserve_mb: int = Field(default=512, ge=0, le=16_777_216)
     """Megabytes of the host's memory that stay free: below, warm agents are ended likewise."""
 
 
@@ -126,7 +126,7 @@ class AgentConfig(_Section):
     mcp_servers: dict[str, McpServerConfig] = Field(default_factory=dict)
     """More MCP servers for this agent, by name. Their tools need no permission, because you chose
     them, except under `permissions = "deny"`."""
-    warm_s: float = Field(default=600, ge=0)
+    warm_s: float = Field(default=600, ge=0, allow_inf_nan=False)
     """Seconds for which an idle agent process is kept warm for the next message."""
 
     @field_validator("workspace")
@@ -396,7 +396,7 @@ def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> s
     first = error.errors()[0]
     path = [str(part) for part in first["loc"]]
     *sections, key = path or [""]
-    where = sources.get(".".join(path)) or file
+    where = _source(path, sources) or file
     section = f"[{'.'.join(sections)}] " if sections else ""
     if first["type"] == "extra_forbidden":
         valid = _valid_keys(sections)
@@ -405,6 +405,17 @@ def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> s
         return f"{where}: {section}has no key {key!r}; {hint}"
     why = first["msg"].removeprefix("Value error, ")
     return f"{where}: {section}{key} is not valid: {why}."
+
+
+def _source(path: list[str], sources: Mapping[str, str]) -> str | None:
+    """Return the variable that a mistake comes from: it made the value, a part or the section."""
+    dotted = ".".join(path) + "."
+    related = (
+        name
+        for made, name in sources.items()
+        if f"{made}.".startswith(dotted) or dotted.startswith(f"{made}.")
+    )
+    return next(related, None)
 
 
 def _valid_keys(sections: list[str]) -> list[str]:

@@ -137,11 +137,19 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
     try:
         await check_fitness(fleet.scripts.client, url)
         yield Finding("redis", True, "reachable and fit")
-        workers = await fleet.workers.list()
+        found = await fleet.workers.list()
+        workers = [view for view in found if view.is_ours]
         text = f"{len(workers)} rq {'worker' if len(workers) == 1 else 'workers'}"
         if not workers:
             text = "no rq worker serves the queue: start some with `remoteclaw worker`."
         yield Finding("workers", bool(workers), text)
+        for view in found:
+            if not view.is_ours:
+                why = "was not started as `remoteclaw worker`: it would run any job. End it."
+                yield Finding("workers", False, f"process {view.pid} on {view.host} {why}")
+        has_sweeper = await fleet.workers.have_sweeper()
+        missing = "none looks for lost hints: run `remoteclaw sweep`."
+        yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else missing)
     except RemoteClawError as error:
         yield Finding("redis", False, str(error))
     finally:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
 
@@ -51,7 +51,7 @@ class Steering:
         for entry_id, fields in await self._lease.arrived(self._newest):
             try:
                 entry = decode_entry(entry_id, fields)
-            except ValueError:
+            except (ValueError, NewerEntry):
                 self._is_over = True
                 break
             if entry.deliver == "caller":  # its reply is not for the chat

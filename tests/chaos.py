@@ -25,16 +25,20 @@ import orjson
 
 from remoteclaw.clock import boottime
 from remoteclaw.config import QueueMode, QueueOverride
+from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.holder.client import listens
 from remoteclaw.home import Home
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-__all__ = ["Chaos", "main"]
+__all__ = ["PROMISES", "Chaos", "main"]
 
 LEASE_S = 2.0
+#: What must be 0 in the end.
+PROMISES = ("lost", "doubled", "out of order", "orphans")
 #: An agent that answers with the number that it was asked, after a moment in which it listens.
 AGENT = """
 import random, select
@@ -50,13 +54,17 @@ while True:
         continue
     word = message['prompt'].split()[-1]
     say(type='text', text='thinking' + ' x' * 2000)
-    while select.select([0], [], [], random.random() * 0.1)[0]:
-        say(type='steered', id=turn()['id'])
+    aborted = False
+    while select.select([0], [], [], random.random() * 0.1)[0] and not aborted:
+        message = turn()
+        aborted = message['type'] == 'interrupt'
+        if not aborted:
+            say(type='steered', id=message['id'])
     say(type='text', text=chr(10) * 2 + 'answer ' + word)
-    say(type='done')
+    say(type='done', aborted=aborted)
 """
 #: What becomes of a message to a busy session, by session.
-MODES: tuple[QueueMode, ...] = ("followup", "steer", "collect")
+MODES: tuple[QueueMode, ...] = ("followup", "steer", "collect", "interrupt")
 
 
 class Chaos:
@@ -71,6 +79,8 @@ class Chaos:
         self.happened: collections.Counter[str] = collections.Counter()
         self._sweeper: subprocess.Popen[bytes] | None = None
         self._frozen: set[int] = set()
+        self.orphans = 0
+        """Agents, and what they started, that belong to no session when all is at rest."""
 
     async def run(self, seconds: float) -> None:
         """Do it all for so long; then let the fleet come to rest."""
@@ -83,6 +93,9 @@ class Chaos:
             for pid in self._frozen:
                 _signal(pid, signal.SIGCONT)
             await eventually(self._is_at_rest, within_s=120)
+            with contextlib.suppress(AssertionError):
+                await eventually(self._is_tidy, within_s=3 * LEASE_S + 5)
+            self.orphans = len(await self._orphans())
         finally:
             keeping.cancel()
             await asyncio.wait((keeping,))
@@ -97,19 +110,25 @@ class Chaos:
         while boottime() < until:
             person = self.random.choice(self.sessions)
             number += 1
-            with contextlib.suppress(Exception):  # an adapter would try again; here it is not sent
+            # While Redis is away an adapter would try again; here it is not sent.
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
                 accepted = await self._append(f"m{number}", person)
                 self.accepted[person].append(accepted)
+                await self._set_mode(accepted, person)
                 if self.random.random() < 0.33:
                     again = await self._append(f"m{number}", person)
                     assert again.entry_id == accepted.entry_id
+                if self.random.random() < 0.05:
+                    await self.stack.fleet.sessions.stop(accepted.session.sid)
+                    self.happened["stop"] += 1
             await asyncio.sleep(self.random.random() * 0.15)
 
     async def _append(self, text: str, person: str) -> Accepted:
-        accepted = await self.stack.append(text, id=text, from_=person)
+        return await self.stack.append(text, id=text, from_=person)
+
+    async def _set_mode(self, accepted: Accepted, person: str) -> None:
         mode = MODES[self.sessions.index(person) % len(MODES)]
         await self.stack.fleet.sessions.configure(accepted.session.sid, QueueOverride(mode=mode))
-        return accepted
 
     # -- what goes wrong ---------------------------------------------------------------------------
 
@@ -176,11 +195,27 @@ class Chaos:
                 return False
         return True
 
+    async def _is_tidy(self) -> bool:
+        return not await self._orphans()
+
+    async def _orphans(self) -> list[int]:
+        """Return what no session knows of: processes without a holder, 0 for holders."""
+        client: Any = self.stack.fleet.scripts.client
+        known = set()
+        for accepted in self.accepted.values():
+            name = f"rc:st:{{{accepted[-1].session.sid}}}"
+            if record := await client.hget(name, "agent_process"):
+                known.add(Path(orjson.loads(record)["path"]).parent.name)
+        runs = [run for run in self.stack.home.runs.iterdir() if run.name not in known]
+        strays = [pid for pid in marked_processes(self.stack.home) if not _has_holder(pid)]
+        return strays + [0 for run in runs if listens(run)]
+
     # -- what became of it -------------------------------------------------------------------------
 
     async def verdict(self) -> dict[str, int]:
         """Return how many messages were lost, doubled and out of order, of how many."""
         client: Any = self.stack.fleet.scripts.client
+        known = {each.entry_id for accepted in self.accepted.values() for each in accepted}
         finals: dict[str, list[str]] = collections.defaultdict(list)
         places: collections.Counter[tuple[Any, ...]] = collections.Counter()
         for _, fields in await client.xrange("rc:out:test:default"):
@@ -192,7 +227,8 @@ class Chaos:
             said = finals[accepted[0].session.sid]
             ids = [each.entry_id for each in accepted]
             lost += len(set(ids) - set(said))
-            doubled += len(said) - len(set(said))
+            # What was never accepted is a message that was taken for two.
+            doubled += len(said) - len(set(said)) + len(set(said) - known)
             disordered += said != sorted(said, key=lambda entry: tuple(map(int, entry.split("-"))))
             for each in accepted:
                 outcome = await self.stack.fleet.outcomes.read(each.session.sid, each.entry_id)
@@ -206,9 +242,20 @@ class Chaos:
             "lost": lost,
             "doubled": doubled,
             "out of order": disordered,
+            "orphans": self.orphans,
             "begun more than once": retried,
             "joined a turn": joined,
         }
+
+
+def _has_holder(pid: int) -> bool:
+    """Whether a process is a holder, or one's that lives; one that has just ended is no stray."""
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return True
+    marks = [v.partition(b"=")[2] for v in variables if v.startswith(b"REMOTECLAW_HOLDER=")]
+    return not marks or is_alive(int(marks[0].partition(b":")[0]))
 
 
 def _signal(pid: int, number: signal.Signals) -> None:
@@ -249,7 +296,7 @@ def main() -> int:
         )
     )
     sys.stdout.write("".join(f"{name:<22} {count}\n" for name, count in verdict.items()))
-    return int(any(verdict[name] for name in ("lost", "doubled", "out of order")))
+    return int(any(verdict[name] for name in PROMISES))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from remoteclaw.cli import main
 from remoteclaw.errors import RemoteClawError
+from remoteclaw.supervisor import worker_command
+from tests.mutants import MUTANTS
 from tests.support.agents import ROOT
 
 
@@ -59,8 +62,29 @@ def test_every_key_is_in_the_table() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     prefixes = re.findall(r'"(rc:\w+)', (ROOT / "remoteclaw" / "fleet" / "keys.py").read_text())
 
-    channels = {"rc:stop", "rc:done"}
-    assert {prefix for prefix in prefixes if f"`{prefix}" not in text} <= channels
+    assert {prefix for prefix in prefixes if f"`{prefix}" not in text} == set()
+
+
+def test_the_workers_command_is_everywhere_the_same() -> None:
+    """Without one of its flags it would run other people's jobs, or end when Redis is away."""
+    command = "rq " + " ".join(worker_command()[1:])
+    documents = ("Procfile", "compose.yaml", "docs/operations.md", "workers/settings.py")
+
+    assert all(command in (ROOT / name).read_text() for name in documents)
+
+
+def test_every_command_is_in_the_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text()
+
+    assert {name for name in main.commands if not re.search(rf"\b{name}\b", text)} == set()
+
+
+def test_every_mutant_has_its_place() -> None:
+    """`scripts/mutants` takes minutes; that each of them can be made is seen here."""
+    for mutant in MUTANTS:
+        assert (ROOT / mutant.file).read_text().count(mutant.before) == 1, mutant.name
+        path, _, name = mutant.test.partition("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(), mutant.name
 
 
 def test_the_processes_that_are_named_are_real() -> None:

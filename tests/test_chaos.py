@@ -2,12 +2,14 @@
 
 import pytest
 
-from tests.chaos import chaos
+from tests.chaos import PROMISES, chaos
 
 
 @pytest.mark.timeout(240)
 async def test_a_fleet_in_chaos_keeps_its_promises() -> None:
-    verdict = await chaos(10, seed=7, workers=3, sessions=6)
+    verdict = await chaos(12, seed=7, workers=3, sessions=8)
 
     assert verdict["messages"] > 50
-    assert (verdict["lost"], verdict["doubled"], verdict["out of order"]) == (0, 0, 0)
+    assert {name: verdict[name] for name in PROMISES} == dict.fromkeys(PROMISES, 0)
+    for way in ("kill_worker", "kill_horse", "freeze_horse", "kill_agent", "kill_redis", "stop"):
+        assert verdict.get(way), f"{way} never happened: another seed, or a longer chaos"

@@ -565,7 +565,8 @@ async def test_sessions_are_listed_shown_and_traced(stack: Stack) -> None:
     assert re.search(rf"^id +{sid}$", shown, re.MULTILINE)
     values = [re.search(r"(?<=  )\S", line) for line in shown.splitlines()]
     assert len({value.start() for value in values if value}) == 1, shown
-    assert re.search(r"^demo\|\S+ session +[0-9a-f-]{36}$", shown, re.MULTILINE)
+    assert re.search(r"^conversation +[0-9a-f-]{36} of demo in /", shown, re.MULTILINE)
+    assert re.search(r"^lane +agents$", shown, re.MULTILINE)
     assert traced.startswith(
         f"{sid[:8]}-{accepted.entry_id}  done  main/test/default/chat-1:alice:_"
     )
@@ -634,12 +635,51 @@ async def test_stop_stops_a_session(stack: Stack) -> None:
 
 async def test_doctor_finds_nothing_wrong(stack: Stack) -> None:
     await stack.start_worker()
+    await stack.fleet.sweeper.sweep()
 
     result = run(stack, "doctor")
 
     assert result.returncode == 0, result.stdout
     assert all(line.startswith("ok ") for line in result.stdout.splitlines())
     assert "1 rq worker\n" in result.stdout
+
+
+async def test_doctor_and_status_name_what_is_missing_or_strange(stack: Stack) -> None:
+    await stack.start_worker()
+    stranger = await stack.start_stranger()
+
+    examined, looked = run(stack, "doctor"), run(stack, "status")
+
+    assert examined.returncode == 1
+    assert "NO  sweeper          none looks for lost hints" in examined.stdout
+    assert f"process {stranger.pid} on" in examined.stdout
+    assert "1 rq worker\n" in examined.stdout
+    assert "sweeper   none" in looked.stdout
+    assert "not started as `remoteclaw worker`" in looked.stdout
+
+
+async def test_status_counts_all_sessions_that_have_work(stack: Stack) -> None:
+    """Also those behind a thousand with newer messages."""
+    await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+    await stack.append("waits", from_="cron", lane="background")
+    client = stack.fleet.scripts.client
+    await client.zadd("rc:sessions", {f"{n:032x}": 9e15 for n in range(1100)})
+
+    assert "sessions  1 has work" in run(stack, "status").stdout
+
+
+async def test_a_record_outlives_its_sessions_state(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.append("hello")
+    await stack.outcome(accepted)
+    await stack.until_idle(accepted)
+    sid = accepted.session.sid
+    await stack.fleet.scripts.client.delete(f"rc:st:{{{sid}}}", "rc:sessions")
+
+    exported = run(stack, "sessions", "export", str(accepted.session)).stdout
+
+    assert [json.loads(line)["role"] for line in exported.splitlines()] == ["user", "tool", "agent"]
+    refused(run(stack, "sessions", "export", "a" * 32), "is no session")
 
 
 async def test_the_configuration_is_validated_and_described(stack: Stack) -> None:
@@ -729,7 +769,8 @@ async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> No
     assert "a]0;title message that kills" in run(stack, "deadletters", "show", letter).stdout
     assert "dead      1: see" in run(stack, "status").stdout
     assert run(stack, "deadletters", "retry", letter).stdout.startswith("It is tried again as ")
-    refused(run(stack, "deadletters", "drop", letter), "There is no dead letter")
+    refused(run(stack, "deadletters", "drop", letter), "was tried again already: as message")
+    refused(run(stack, "deadletters", "drop", "1-1"), "There is no dead letter '1-1'")
     refused(run(stack, "deadletters", "show", "nonsense"), "is no id of a dead letter")
 
 

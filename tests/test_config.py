@@ -279,3 +279,21 @@ def test_a_channel_keeps_its_usual_limit_whatever_else_is_said_of_it(home: Home)
     assert config.channel("console").chunk_limit == 1_000_000
     assert config.channel("console").instructions == "Be brief."
     assert config.channel("telegram").chunk_limit == 4000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "named"),
+    [
+        ("REMOTECLAW__FLET__WORKERS", "3", "has no key 'flet'; did you mean 'fleet'"),
+        ("REMOTECLAW__AGENTS__MAIN__COMMAND", '["x", 1]', "[agents.main.command] 1"),
+        ("REMOTECLAW__AGENTS__MAIN__WARM_S", "inf", "[agents.main] warm_s"),
+    ],
+)
+def test_a_mistake_in_a_variable_is_not_blamed_on_the_file(
+    home: Home, name: str, value: str, named: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(home.config_file, {name: value})
+
+    assert str(refused.value).startswith(f"{name}: ")
+    assert named in str(refused.value)

@@ -24,6 +24,7 @@ from remoteclaw.drain import SECOND_TRY
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
 from remoteclaw.home import Home
+from tests.support.agents import ROOT
 from tests.support.bridges import script
 from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.processes import is_alive
@@ -50,6 +51,10 @@ while True:
     word = message['prompt'].split()[-1]
     with open('asked', 'a') as asked:
         asked.write(word + chr(10))
+    filling = 1960
+    if word.startswith('wait'):
+        say(type='text', text=f'{word} waits. ')
+        filling -= (len(word) + 9) // 2
     while word.startswith('wait') and not os.path.exists('go-' + word):
         time.sleep(0.005)
         if select.select([0], [], [], 0)[0]:
@@ -61,7 +66,7 @@ while True:
             say(type='text', text=f'{joined} joined. ')
     say(type='tool_use', id='1', name='look', input={})
     say(type='tool_result', id='1', output='nothing')
-    say(type='text', text=f'{word} begins' + ' x' * 1960)
+    say(type='text', text=f'{word} begins' + ' x' * filling)
     say(type='text', text=chr(10) * 2 + f'{word} ends')
     say(type='done')
 """
@@ -243,9 +248,75 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
         assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
 
 
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["renew", "live"])
+async def test_a_worker_in_a_long_turn_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    word = f"wait{uuid.uuid4().hex}"
+    failpoint = lab.proxy.arm(step, side)
+    first = await lab.stack.append(word, from_=word)
+    await failpoint.wait()
+
+    second = await lab.stack.append(f"second{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+    (lab.workspace / f"go-{word}").touch()
+
+    await lab.see_the_promise_held(first, second)
+    if what_happens is not kill:
+        assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
+
+
+@contextlib.asynccontextmanager
+async def adapter(lab: Lab, account: str, file: Path) -> AsyncIterator[None]:
+    """Have a channel's process running, always."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    async def keep() -> None:
+        argv = [sys.executable, "-m", "tests.support.adapter", lab.proxy.url, account, str(file)]
+        while True:
+            if not running or running[-1].poll() is not None:
+                running.append(subprocess.Popen(argv, cwd=ROOT))
+            await asyncio.sleep(0.05)
+
+    keeping = asyncio.create_task(keep())
+    yield
+    keeping.cancel()
+    running[-1].kill()
+    for process in running:
+        process.wait()
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_an_adapter_at_its_receipt(
+    lab: Lab, side: Side, what_happens: object, directory: Path
+) -> None:
+    """What was delivered is delivered again only if the adapter died before its receipt."""
+    word, file = uuid.uuid4().hex, directory / "delivered"
+    failpoint = lab.proxy.arm("receipt", side)
+    async with adapter(lab, word, file):
+        first = await lab.stack.append(f"first{word}", from_=word, account=word)
+        await failpoint.wait()
+        second = await lab.stack.append(f"second{word}", from_=word, account=word)
+        await what_happens(lab, failpoint)  # type: ignore[operator]
+
+        await lab.stack.reached(first, "delivered")
+        await lab.stack.reached(second, "delivered")
+
+    delivered = file.read_text().splitlines()
+    in_order = [f"{each.entry_id} 1 {index}" for each in (first, second) for index in (0, 1)]
+    if what_happens is kill and side == "before":
+        assert delivered == [in_order[0], *in_order]
+    else:
+        assert delivered == in_order
+
+
 @pytest.mark.parametrize("what_happens", [lose, kill], ids=lambda f: f.__name__)
 @pytest.mark.parametrize(
-    ("step", "side"), [("append", "before"), ("append", "after"), ("hint", "before")]
+    ("step", "side"),
+    [("append", "before"), ("append", "after"), ("hint", "before")],
 )
 async def test_an_adapter_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
     """It dies, or loses its connection; the platform sends the message again."""

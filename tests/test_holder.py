@@ -8,11 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from remoteclaw.clock import boottime
+from remoteclaw.holder import program
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, remove_dead_runs
 from remoteclaw.process import end_strays
 from tests.support.processes import children, is_alive
@@ -459,3 +461,11 @@ def test_the_program_imports_little(directory: Path) -> None:
     modules = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
 
     assert not {"socket", "json", "subprocess", "signal", "asyncio", "selectors"} & set(modules)
+
+
+def test_clocks_count_the_time_that_the_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clocks = {time.CLOCK_BOOTTIME: 5.0, time.CLOCK_MONOTONIC: 1.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+
+    assert boottime() == 5.0
+    assert program.now() == 5.0  # type: ignore[no-untyped-call]

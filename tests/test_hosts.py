@@ -150,14 +150,12 @@ async def test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end(
     (view,) = [view for view in await stack.fleet.workers.list() if not view.is_ours]
     assert view.pid == stranger.pid
 
-    seen: frozenset[str] = frozenset()
+    await stack.fleet.sweeper.look(1000.0)
+    await stack.fleet.sweeper.look(1001.0)  # so soon it is not looked again
+    assert stranger.poll() is None
+    await stack.fleet.sweeper.look(1021.0)
 
-    async def has_ended() -> bool:
-        nonlocal seen
-        seen = await stack.fleet.workers.end_strangers(seen)
-        return stranger.poll() is not None
-
-    await eventually(has_ended)
+    await eventually(lambda: stranger.poll() is not None)
     assert "was not started as `remoteclaw worker`" in caplog.text
 
 
@@ -176,10 +174,10 @@ async def test_the_queue_of_a_host_that_is_gone_is_removed(stack: Stack, other: 
     assert await workers.clear_deserted(frozenset({queue})) == frozenset()
     assert await workers.waiting() == 1  # the host is silent, but not for long enough
     await gone(stack)
-    deserted = await workers.clear_deserted(frozenset())
-    assert deserted == {queue}
-    assert await workers.waiting() == 1  # only at the second look
-    await workers.clear_deserted(deserted)
+    await stack.fleet.sweeper.look(1000.0)
+    assert await client.llen(f"rq:queue:{queue}") == 1  # only at the second look
+    await stack.fleet.sweeper.look(1021.0)
 
-    assert await workers.waiting() == 0
+    assert await client.llen(f"rq:queue:{queue}") == 0
+    assert f"rq:queue:{queue}".encode() not in await client.smembers("rq:queues")
     assert not await client.exists(f"rq:job:{jobs[0].decode()}")

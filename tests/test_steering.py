@@ -179,6 +179,20 @@ async def test_what_waits_for_its_own_reply_does_not_join_and_is_not_overtaken(
     ]
 
 
+async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agent: Stack) -> None:
+    first, task = await busy(agent)
+    client = agent.fleet.scripts.client
+    await client.xadd(f"rc:in:{{{first.session.sid}}}", {"entry": '{"v": 99}'})
+    third = await agent.append("three")
+    go(agent)
+    await task
+
+    assert await results(agent, first) == [("done", "heard wait")]
+    outcome = await agent.fleet.outcomes.read(third.session.sid, third.entry_id)
+    assert outcome is not None
+    assert outcome.status == "accepted"
+
+
 async def test_a_message_to_a_caller_is_not_said_to_the_chat(agent: Stack) -> None:
     """The other way round: what a chat says during a caller's turn is answered in the chat."""
     caller = await agent.fleet.inbound.append(message("wait"), agent="main", deliver="caller")

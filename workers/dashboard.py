@@ -21,12 +21,15 @@ def main() -> None:
     try:
         from rq_dashboard.cli import run as dashboard
     except ImportError as error:
-        sys.exit(f"rq-dashboard is not installed ({error.name}): `pip install rq-dashboard six`.")
+        sys.exit(
+            f"remoteclaw: rq-dashboard is not installed here ({error.name}): "
+            f"`{sys.executable} -m pip install rq-dashboard==0.9.0 six`."
+        )
     home = Home.default()
     try:
         url = home.redis_url(load_config(home.config_file))
     except RemoteClawError as error:
-        sys.exit(str(error))
+        sys.exit(f"remoteclaw: {error}")
     arguments = ["--redis-url", url, "--json", "--bind", "127.0.0.1", *sys.argv[1:]]
     dashboard(arguments, prog_name="remoteclaw dashboard")
 

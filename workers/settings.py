@@ -24,7 +24,7 @@ from remoteclaw.telemetry import logging_config
 
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
 
-COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob"
+COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob --job-monitoring-interval 3600"
 STOCK_WORKER = "rq.Worker"
 #: RQ's own commands that run workers.
 WORKER_COMMANDS = ("worker", "worker-pool")

@@ -89,12 +89,12 @@ def session_key(address: dict[str, Any]) -> "SessionKey":
     from remoteclaw.messages import SessionKey
 
     _, config = load()
-    user = address["from_"] or login_name()
+    user = login_name() if address["from_"] is None else address["from_"]
     return SessionKey(
         agent=config.agent(address["agent"])[0],
         provider=address["channel"],
         account=address["account"],
-        channel_id=address["to"] or user,
+        channel_id=user if address["to"] is None else address["to"],
         user=user,
         thread=address["thread"],
     )

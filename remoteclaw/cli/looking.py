@@ -12,9 +12,14 @@ from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
 from remoteclaw.terminal import one_line
 
 if TYPE_CHECKING:
+    from remoteclaw.config import QueueOverride
     from remoteclaw.fleet import Fleet
 
 __all__ = ["config", "doctor", "sessions", "status"]
+
+
+#: How many busy sessions `status` shows.
+MOST_SHOWN = 50
 
 
 @click.command()
@@ -23,19 +28,23 @@ def status() -> None:
 
     async def run(fleet: "Fleet") -> int:
         workers = await fleet.workers.list()
-        letters = await fleet.dead_letters.list()
-        busy = [view for view in await fleet.sessions.list(limit=1000) if view.state != "idle"]
+        letters = await fleet.dead_letters.count()
+        count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
         hints = await fleet.workers.waiting()
         click.echo(f"workers   {len(workers)}")
         for view in workers:
             stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
             click.echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
         click.echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
-        click.echo(f"sessions  {len(busy)} {'has' if len(busy) == 1 else 'have'} work")
+        if not await fleet.workers.have_sweeper():
+            click.echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
+        click.echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
             click.echo(f"  {session.state:<9} {session.sid[:8]} {session.key}")
+        if count > len(busy) == MOST_SHOWN:
+            click.echo(f"  and {count - len(busy)} more")
         if letters:
-            click.echo(f"dead      {len(letters)}: see `remoteclaw deadletters list`")
+            click.echo(f"dead      {letters}: see `remoteclaw deadletters list`")
         return sum(view.is_ours for view in workers)
 
     if not on_fleet(run):
@@ -84,17 +93,35 @@ def show_session(session: str) -> None:
             "state": view.state,
             "waiting": f"{view.waiting} {messages} without an outcome",
             "last message": clock(view.last_message_ms),
-            "worker": view.worker,
+            "worker": _worker(view.worker),
             "host": view.host,
+            "lane": view.lane,
+            "queue": _own(view.queue),
             "turn": f"{view.sid[:8]}-{view.turn} ({view.phase})" if view.turn else None,
         }
-        rows |= {f"{name} session": value for name, value in view.session_ids.items()}
-        shown = [(one_line(name), one_line(value)) for name, value in rows.items() if value]
-        width = max(len(name) for name, _ in shown)
-        for name, value in shown:
-            click.echo(f"{name:<{width}}  {value}")
+        for name, value in rows.items():
+            if value:
+                click.echo(f"{name:<12}  {one_line(value)}")
+        for name, value in view.session_ids.items():
+            runtime, _, workspace = name.partition("|")
+            told = f"{value} of {runtime} in {workspace}"
+            click.echo(f"{'conversation':<12}  {one_line(told)}")
 
     on_fleet(run)
+
+
+def _worker(label: str | None) -> str | None:
+    """Return whose a lease is, without what only tells processes apart."""
+    if label is None:
+        return None
+    host, _, rest = label.partition(" pid ")
+    return f"process {rest.split()[0]} on {host}" if rest else label
+
+
+def _own(queue: "QueueOverride | None") -> str | None:
+    """Return a session's own queue settings."""
+    settings = queue.model_dump(exclude_none=True) if queue else {}
+    return ", ".join(f"{name} {value}" for name, value in settings.items()) or None
 
 
 @sessions.command("export")
@@ -137,8 +164,10 @@ def trace_message(what: str) -> None:
             line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"
             click.echo(line.rstrip())
         if outcome.error:
-            detail = one_line(str(outcome.error.get("detail", "")))
-            click.echo(f"  {outcome.error.get('category')}: {detail}")
+            told = (outcome.error.get("category"), outcome.error.get("detail"))
+            click.echo(f"  {one_line(': '.join(str(part) for part in told if part))}")
+        if outcome.status == "dead":
+            click.echo("  It is kept as a dead letter: see `remoteclaw deadletters list`.")
 
     on_fleet(run)
 

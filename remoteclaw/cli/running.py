@@ -48,11 +48,11 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
     from remoteclaw.doctor import agent_problem
     from remoteclaw.supervisor import Supervisor
 
+    agent, settings = config.agent(None)
     hooks = Hooks.load(config.hooks)  # workers do so as well, and would end one after the other
     supervisor = Supervisor(home, config)
     leave = _leave()
     async with supervisor.running() as ready:
-        agent, settings = config.agent(None)
         click.echo(f"RemoteClaw {__version__}, state in {home.path}")
         click.echo(f"  redis    {ready.redis}")
         click.echo(f"  workers  {ready.workers} × rq worker")
@@ -88,7 +88,7 @@ async def _chat(console: "Console", leave: asyncio.Event) -> None:
 async def _farewell(fleet: "Fleet") -> str:
     try:
         async with asyncio.timeout(LOOK_S):
-            is_unfinished = any(view.waiting for view in await fleet.sessions.list(limit=1000))
+            is_unfinished = (await fleet.sessions.busy(limit=0))[0] > 0
     except (RemoteClawError, TimeoutError):
         is_unfinished = True  # for all we know
     goes_on = "; what isn't finished goes on at the next start" if is_unfinished else ""
@@ -139,16 +139,20 @@ def worker(people_only: bool) -> None:
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("options", nargs=-1, type=click.UNPROCESSED)
-def dashboard(options: tuple[str, ...]) -> None:
-    """Run rq-dashboard on this fleet; OPTIONS are its own.
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def dashboard(arguments: tuple[str, ...]) -> None:
+    """Run rq-dashboard on this fleet; ARGUMENTS are its own.
 
-    It is installed apart: `pip install rq-dashboard six`.
+    Behind `--` also `--help`. It is installed apart, as the extra `dashboard`.
     """
     from remoteclaw.process import become
 
+    async def look(_: "Fleet") -> None:
+        """Find what the dashboard would find, so that we say it and not a page."""
+
     home, _ = load()
-    argv = [sys.executable, "-m", "workers.dashboard", *options]
+    on_fleet(look)
+    argv = [sys.executable, "-m", "workers.dashboard", *arguments]
     become(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})
 
 

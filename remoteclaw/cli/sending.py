@@ -124,6 +124,8 @@ async def print_reply(
         click.echo("\n\n".join(printable(str(part["text"])) for part in outcome.reply))
         if outcome.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference_of(accepted)}` says why.")
+        elif outcome.status == "dead":
+            complain("It was given up, and is kept: see `remoteclaw deadletters list`.")
     return EXIT_REPLY if outcome.status == "done" else EXIT_ERROR
 
 
@@ -147,7 +149,7 @@ async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome
 
 async def _warn_without_workers(fleet: "Fleet") -> None:
     with contextlib.suppress(RemoteClawError):  # the message is safe, which matters more
-        if not await fleet.workers.list():
+        if not any(view.is_ours for view in await fleet.workers.list()):
             complain(
                 "no rq worker is running yet, so nobody answers: "
                 "start some with `remoteclaw worker`. The message waits."

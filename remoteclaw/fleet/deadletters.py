@@ -13,6 +13,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
+from remoteclaw.fleet.lease import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
@@ -66,7 +67,10 @@ class DeadLetters:
         read = functools.partial(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
         found = await self._scripts.call(read, deadline=boottime() + LOOK_S)
         if not found:
-            raise UnknownDeadLetter(_unknown(letter_id))
+            became = await self._scripts.call(
+                lambda: client.get(keys.retried(letter_id)), deadline=boottime() + LOOK_S
+            )
+            raise UnknownDeadLetter(_unknown(letter_id, became))
         return _letter(letter_id, found[0][1])
 
     async def retry(self, letter_id: str) -> Accepted:
@@ -80,11 +84,11 @@ class DeadLetters:
             "retry",
             [
                 *(keys.DEAD_LETTERS, keys.inbound(sid), keys.state(sid)),
-                *(keys.ACTIVE, keys.SESSIONS),
+                *(keys.ACTIVE, keys.SESSIONS, keys.retried(letter_id)),
             ],
             [
                 *(letter_id, sid, GRACE_MS, keys.outcome_prefix(sid)),
-                *(str(letter.session), keys.bell(sid), letter.entry_id),
+                *(str(letter.session), keys.bell(sid), OUTCOME_MS),
             ],
             deadline=boottime() + LOOK_S,
         )
@@ -96,6 +100,12 @@ class DeadLetters:
                 await self._waker.hint(sid, str(letter.session), queue=queue)
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
+    async def count(self) -> int:
+        """Return how many there are."""
+        client = self._scripts.client
+        count = functools.partial(client.xlen, keys.DEAD_LETTERS)
+        return int(await self._scripts.call(count, deadline=boottime() + LOOK_S))
+
     async def drop(self, letter_id: str) -> None:
         """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
         await self.read(letter_id)
@@ -105,7 +115,9 @@ class DeadLetters:
             raise UnknownDeadLetter(_unknown(letter_id))
 
 
-def _unknown(letter_id: str) -> str:
+def _unknown(letter_id: str, became: bytes | None = None) -> str:
+    if became:
+        return f"Dead letter {letter_id!r} was tried again already: as message {became.decode()}."
     return f"There is no dead letter {letter_id!r}: `remoteclaw deadletters list` shows them."
 
 

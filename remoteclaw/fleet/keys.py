@@ -16,6 +16,8 @@ Lane = Literal["agents", "background"]
 ACTIVE = "rc:active"
 #: Every session, scored with the time (ms) of its last message.
 SESSIONS = "rc:sessions"
+#: String that exists while a sweeper looks.
+SWEEPER = "rc:sweeper"
 #: A stream of one entry that changes with every hint: lingering drains listen to it.
 WAKE = "rc:wake"
 #: A stream: entries that were given up, until somebody retries or drops them.
@@ -98,6 +100,11 @@ def session_map(sid: str) -> str:
 def record(sid: str) -> str:
     """String: the conversation so far, as lines of JSON."""
     return f"rc:rec:{{{sid}}}"
+
+
+def retried(letter_id: str) -> str:
+    """String: the entry that a dead letter became when it was retried."""
+    return f"rc:retried:{letter_id}"
 
 
 def live(sid: str) -> str:

@@ -485,7 +485,7 @@ class Leases:
     def __init__(self, scripts: Scripts, waker: Waker, *, lease_s: float) -> None:
         self._scripts = scripts
         self._waker = waker
-        self._lease_s = lease_s
+        self.lease_s = lease_s
 
     async def acquire(self, sid: str, *, worker: str, host: str) -> Lease | None:
         """Take a session's lease; None if it has no work or somebody else holds it.
@@ -493,7 +493,7 @@ class Leases:
         `worker` says who holds it, for people; from now on its hints go to `host`.
         """
         sent_at = boottime()
-        lease_ms = int(self._lease_s * 1000)
+        lease_ms = int(self.lease_s * 1000)
         reply = await self._scripts.run(
             "acquire",
             [keys.state(sid), keys.inbound(sid), keys.ACTIVE, keys.session_map(sid)],
@@ -515,7 +515,7 @@ class Leases:
             session_ids=_text_pairs(session_ids),
             waiting=[tuple(entry) for entry in entries],
             host=host,
-            lease_s=self._lease_s,
+            lease_s=self.lease_s,
             renewed_at=sent_at,
             _scripts=self._scripts,
             _waker=self._waker,

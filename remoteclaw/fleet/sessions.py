@@ -3,7 +3,9 @@
 import contextlib
 import functools
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from remoteclaw.clock import boottime
 from remoteclaw.config import QueueOverride
@@ -39,6 +41,8 @@ class SessionView:
     """The host that has its agent."""
     queue: QueueOverride | None
     """Its own queue settings."""
+    lane: str
+    """agents or background."""
 
 
 class Sessions:
@@ -55,6 +59,18 @@ class Sessions:
         )
         views = [await self.view(sid.decode()) for sid in newest]
         return [view for view in views if view is not None]
+
+    async def busy(self, *, limit: int) -> tuple[int, Sequence[SessionView]]:
+        """Return how many sessions have work, and some of them."""
+        client = self._scripts.client
+
+        async def look() -> tuple[int, Any]:
+            some = await client.zrange(keys.ACTIVE, 0, limit - 1)
+            return int(await client.zcard(keys.ACTIVE)), some
+
+        count, some = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        views = [await self.view(sid.decode()) for sid in some]
+        return count, [view for view in views if view is not None and view.state != "idle"]
 
     async def view(self, sid: str) -> SessionView | None:
         """Return one session; None if nothing is known of it any more."""
@@ -87,6 +103,7 @@ class Sessions:
             session_ids={name.decode(): value.decode() for name, value in session_ids.items()},
             host=state.get("host"),
             queue=QueueOverride.model_validate_json(state["queue"]) if "queue" in state else None,
+            lane=state.get("lane", "agents"),
         )
 
     async def record(self, sid: str) -> bytes:
@@ -111,7 +128,7 @@ class Sessions:
         if "/" in text:
             with contextlib.suppress(ValueError):
                 sid = SessionKey.parse(text).sid
-        if sid and await self.view(sid):
+        if sid and (await self.view(sid) or await self.record(sid)):
             found.add(sid)
         elif re.fullmatch("[0-9a-f]{1,31}", text):
             await self._scripts.call(scan, deadline=boottime() + LOOK_S)

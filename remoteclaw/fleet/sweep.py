@@ -10,6 +10,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.lease import STATE_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
 
@@ -24,8 +25,8 @@ LONGEST_WAIT_MS = 60_000
 
 #: After so many looks, a session is hinted although its queue is not empty: its hint may be lost.
 PATIENT_LOOKS = 5
-#: How long a session is listed after its last message, in milliseconds: as long as its state.
-LISTED_MS = 8 * 24 * 3600 * 1000
+#: How long it counts as there after a look, in milliseconds.
+THERE_MS = 30_000
 #: A sweeper that has not looked for so long has stood still, in seconds.
 STALLED_S = 10.0
 
@@ -44,6 +45,11 @@ class Sweeper:
         self._waker = waker
         self._workers = workers
         self._lease_s = lease_s
+        self._looked_at: float | None = None
+        self._patient_until = 0.0
+        self._tidied_at = 0.0
+        self._strangers: frozenset[str] = frozenset()
+        self._deserted: frozenset[str] = frozenset()
 
     async def sweep(self, *, may_expire: bool = True) -> int:
         """Look once; return how many sessions were hinted.
@@ -52,10 +58,10 @@ class Sweeper:
         """
         found = await self._scripts.run(
             "sweep",
-            [keys.ACTIVE, keys.SESSIONS],
+            [keys.ACTIVE, keys.SESSIONS, keys.SWEEPER],
             [
                 *(keys.STATE_PREFIX, GRACE_MS, AT_MOST, LONGEST_WAIT_MS),
-                *(PATIENT_LOOKS, int(may_expire), LISTED_MS),
+                *(PATIENT_LOOKS, int(may_expire), STATE_MS, THERE_MS),
             ],
             deadline=boottime() + INTERVAL_S,
         )
@@ -93,27 +99,27 @@ class Sweeper:
         return released
 
     async def run(self) -> None:
-        """Look every second until cancelled; Redis may be away meanwhile.
+        """Look every second until cancelled; Redis may be away meanwhile."""
+        while True:
+            try:
+                await self.look(boottime())
+            except (RedisUnavailable, RedisRefused) as error:
+                log.warning("sweeping: %s", error)
+            await asyncio.sleep(INTERVAL_S)
+
+    async def look(self, now: float) -> None:
+        """Do what is due at a time of `boottime()`.
 
         A machine that slept finds every lease over, its own workers' too: they are given a lease's
         time to renew before anybody takes their sessions.
         """
-        looked_at, patient_until = boottime(), 0.0
-        strangers: frozenset[str] = frozenset()
-        deserted: frozenset[str] = frozenset()
-        tidied_at = looked_at
-        while True:
-            now = boottime()
-            if now > looked_at + STALLED_S:
-                log.warning("this sweeper stood still for %.0f s", now - looked_at)
-                patient_until = now + self._lease_s
-            looked_at = now
-            try:
-                await self.sweep(may_expire=now >= patient_until)
-                if now > tidied_at + TIDY_S:
-                    tidied_at = now
-                    deserted = await self._workers.clear_deserted(deserted)
-                    strangers = await self._workers.end_strangers(strangers)
-            except (RedisUnavailable, RedisRefused) as error:
-                log.warning("sweeping: %s", error)
-            await asyncio.sleep(INTERVAL_S)
+        before = now if self._looked_at is None else self._looked_at
+        if now > before + STALLED_S:
+            log.warning("this sweeper stood still for %.0f s", now - before)
+            self._patient_until = now + self._lease_s
+        self._looked_at = now
+        await self.sweep(may_expire=now >= self._patient_until)
+        if now > self._tidied_at + TIDY_S:
+            self._tidied_at = now
+            self._deserted = await self._workers.clear_deserted(self._deserted)
+            self._strangers = await self._workers.end_strangers(self._strangers)

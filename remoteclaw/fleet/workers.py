@@ -113,6 +113,12 @@ class Workers:
                 found.append(view)
         return found
 
+    async def have_sweeper(self) -> bool:
+        """Whether a sweeper looks after them."""
+        client = self._scripts.client
+        look = functools.partial(client.exists, keys.SWEEPER)
+        return bool(await self._scripts.call(look, deadline=boottime() + LOOK_S))
+
     async def is_leaving(self, name: str) -> bool:
         """Whether a worker was asked to end, and does so when its work-horse is done."""
         if not name:

@@ -239,7 +239,10 @@ class ClaudeProcess:
                 break
             if line is None:
                 errors = self._pipes.last_errors()
-                yield ErrorEvent(ErrorCategory.DIED, f"claude ended in mid-turn: {errors}")
+                yield ErrorEvent(
+                    ErrorCategory.DIED,
+                    f"claude ended in mid-turn: {errors or 'it said nothing about that'}",
+                )
                 break
             message = decode(line)
             if message is None:

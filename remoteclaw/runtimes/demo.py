@@ -121,7 +121,8 @@ class DemoProcess:
                     aborted = bool(message.get("aborted"))
                     yield DoneEvent(AgentRunResult(said, self.session_id, aborted=aborted))
                     return
-        detail = f"the agent ended in mid-turn: {self._pipes.last_errors()}"
+        errors = self._pipes.last_errors() or "it said nothing about that"
+        detail = f"the agent ended in mid-turn: {errors}"
         yield ErrorEvent(ErrorCategory.DIED, detail)
         yield DoneEvent(AgentRunResult(said, self.session_id))
 

@@ -417,30 +417,30 @@ async def test_a_lost_hint_is_repeated_though_the_queue_is_never_empty(fleet: Fl
     assert 3 < looks < 10
 
 
-async def test_a_sweeper_that_stood_still_lets_owners_renew_first(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_sweeper_that_stood_still_lets_owners_renew_first(fleet: Fleet) -> None:
     """A laptop that slept finds every lease over, those of its own workers as well."""
-    monkeypatch.setattr("remoteclaw.fleet.sweep.INTERVAL_S", 0.02)
-    monkeypatch.setattr("remoteclaw.fleet.sweep.STALLED_S", -1)  # it stands still all the time
     accepted = await append(fleet)
     await acquire(fleet, accepted)
     waiting = await append(fleet, from_="bob")
+    await fleet.sweeper.look(1000.0)
     await fleet.scripts.client.delete("rq:queue:agents")
-    await let_pass(fleet, 60_000)
+    await let_pass(fleet, 3_600_000)
 
-    sweeping = asyncio.create_task(fleet.sweeper.run())
-    await eventually(lambda: hints(fleet))
-    for _ in range(10):
-        await let_pass(fleet, 100_000)
-        await asyncio.sleep(0.03)
-    sweeping.cancel()
+    for second in range(0, int(fleet.leases.lease_s), 5):
+        await let_pass(fleet, 120_000)
+        await fleet.sweeper.look(4600.0 + second)
+    assert await hinted(fleet) == {str(waiting.session)}
 
+    await let_pass(fleet, 120_000)
+    await fleet.sweeper.look(4600.0 + fleet.leases.lease_s)
+    assert await hinted(fleet) == {str(waiting.session), str(accepted.session)}
+
+
+async def hinted(fleet: Fleet) -> set[str]:
+    """Return the sessions that were hinted."""
     client: Any = fleet.scripts.client
-    hinted = set()
-    for job in await client.lrange("rq:queue:agents", 0, -1):
-        hinted.add(await client.hget(b"rq:job:" + job, "description"))
-    assert hinted == {str(waiting.session).encode()}
+    jobs = await client.lrange("rq:queue:agents", 0, -1)
+    return {(await client.hget(b"rq:job:" + job, "description")).decode() for job in jobs}
 
 
 async def test_two_sweepers_hint_once(fleet: Fleet) -> None:

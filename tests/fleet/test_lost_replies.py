@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from remoteclaw.errors import UnknownDeadLetter
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.lease import Lease
 from tests.support.failpoints import Failpoint, Proxy
@@ -113,6 +115,25 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     outcome = await fleet.outcomes.read(lease.sid, second.entry_id)
     assert outcome is not None
     assert outcome.status == "steered"
+
+
+async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
+    """Also when nothing but the dead letter itself was left of the message."""
+    fleet, proxy = lossy
+    lease = await begun(fleet)
+    entry = lease.waiting[0][0].decode()
+    await lease.finish("dead", reply=[])
+    await fleet.scripts.client.delete(f"rc:oc:{{{lease.sid}}}:{entry}")
+    (letter,) = await fleet.dead_letters.list()
+    lost = lose(proxy, "retry")
+
+    accepted = await fleet.dead_letters.retry(letter.id)
+
+    assert lost.reached.is_set()
+    entries: Any = await fleet.scripts.client.xrange(f"rc:in:{{{lease.sid}}}")
+    assert [entry_id.decode() for entry_id, _ in entries] == [accepted.entry_id]
+    with pytest.raises(UnknownDeadLetter, match=f"already: as message {accepted.entry_id}"):
+        await fleet.dead_letters.retry(letter.id)
 
 
 async def test_close(lossy: tuple[Fleet, Proxy]) -> None:

@@ -1,11 +1,11 @@
 -- Put a dead letter back on its session's stream: once, however often this is asked.
--- KEYS dead letters, inbound, state, active, sessions
--- ARGV dead letter, sid, grace ms, outcome prefix, session key, bell, its entry's id
+-- KEYS dead letters, inbound, state, active, sessions, what it became
+-- ARGV dead letter, sid, grace ms, outcome prefix, session key, bell, how long that is known ms
 -- → entry id, queue if a hint is due, else nothing; or nothing, when it is gone
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not letter then
-  local said = redis.call('HGET', ARGV[4] .. ARGV[7], 'retried')
-  return said and {string.match(said, 'as (.*)'), ''} or {}
+  local became = redis.call('GET', KEYS[6])  -- the reply was lost, and it is asked again
+  return became and {became, ''} or {}
 end
 local fields = {}
 for position = 1, #letter[2], 2 do fields[letter[2][position]] = letter[2][position + 1] end
@@ -13,6 +13,7 @@ local keys = {inbound = KEYS[2], state = KEYS[3], active = KEYS[4], sessions = K
 local lane = fields.lane or 'agents'
 local id, queue = accept(keys, fields.entry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], lane, ARGV[6])
 redis.call('XDEL', KEYS[1], ARGV[1])
+redis.call('SET', KEYS[6], id, 'PX', ARGV[7])
 local outcome = ARGV[4] .. fields.id
 if redis.call('EXISTS', outcome) == 1 then
   redis.call('HSET', outcome, 'retried', now_ms() .. ' as ' .. id)

@@ -1,9 +1,11 @@
 -- Find sessions whose hint was lost or whose owner is gone, and put off the next look at each.
--- KEYS active, sessions
+-- KEYS active, sessions, sweeper
 -- ARGV state prefix, retry ms, at most, longest wait ms, looks after which a long queue gets
---      another hint, 1 if leases may be taken for expired, how long sessions are listed ms
+--      another hint, 1 if leases may be taken for expired, how long sessions are listed ms,
+--      how long this sweeper counts as there ms
 -- → sid, expired|moved|scheduled, session key, queue, …
 local now = now_ms()
+redis.call('SET', KEYS[3], 1, 'PX', ARGV[8])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[7])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[3])
 local found = {}
