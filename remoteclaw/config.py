@@ -94,7 +94,7 @@ class FleetConfig(_Section):
     max_agents: int = Field(default=12, ge=1)
     """How many agent processes a host keeps, at work and warm. For one more, the one that has
     waited longest is ended; those at work never are."""
-    reserve_mb: int = Field(default=512, ge=0, le=16_777_216)
+    reserve_mb: int = Field(default=512, ge=0, le=1_000_000_000)
     """Megabytes of the host's memory that stay free: below, warm agents are ended likewise."""
 
 

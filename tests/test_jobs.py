@@ -173,7 +173,8 @@ async def test_a_worker_without_the_job_class_does_not_start(stack: Stack) -> No
     assert code == 1
     assert why == (
         "This worker would run any job that is put on its queue (rq.job.Job). Start it as "
-        "`remoteclaw worker`, which is `rq worker -c workers.settings -j workers.jobs.DrainJob`."
+        "`remoteclaw worker`, which is `rq worker -c workers.settings -j workers.jobs.DrainJob "
+        "--job-monitoring-interval 3600`."
     )
 
 

@@ -88,7 +88,8 @@ async def _chat(console: "Console", leave: asyncio.Event) -> None:
 async def _farewell(fleet: "Fleet") -> str:
     try:
         async with asyncio.timeout(LOOK_S):
-            is_unfinished = (await fleet.sessions.busy(limit=0))[0] > 0
+            _, busy = await fleet.sessions.busy(limit=1000)
+            is_unfinished = any(view.waiting for view in busy)
     except (RemoteClawError, TimeoutError):
         is_unfinished = True  # for all we know
     goes_on = "; what isn't finished goes on at the next start" if is_unfinished else ""
