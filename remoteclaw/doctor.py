@@ -17,7 +17,7 @@ from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import find_server
 from remoteclaw.home import Home
 from remoteclaw.process import read_output
-from remoteclaw.runtimes import create_runtime, detect_runtime
+from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.supervisor import running_pid
 from remoteclaw.terminal import one_line
 
@@ -97,7 +97,7 @@ def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
 
 def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str, str]]:
     """Return an agent's program and environment, as the bridge has them."""
-    runtime = create_runtime(runtime_name)
+    runtime = create_cli_runtime(runtime_name)
     command = settings.command or runtime.command
     return command[0], {**runtime.environment(os.environ), **settings.env}
 

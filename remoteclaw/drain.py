@@ -44,7 +44,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.process import identity
 from remoteclaw.protocols import BridgeCallbacks, History, Newcomers, conversation_name
-from remoteclaw.runtimes import create_runtime, detect_runtime
+from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.steering import Steering
 
 __all__ = ["Drain"]
@@ -473,7 +473,7 @@ def _bridge(
     The name is None where a hook may decide it. Raises RemoteClawError if there can't be a bridge.
     """
     agent, settings = config.agent(lease.session.agent)
-    runtime = create_runtime(settings.runtime or detect_runtime()[0])
+    runtime = create_cli_runtime(settings.runtime or detect_runtime()[0])
     workspace = str(home.workspace(agent, settings))
     conversation = conversation_name(runtime.name, workspace)
     keeper = _keeper(lease, config, home, warm_s=settings.warm_s)

@@ -23,7 +23,7 @@ from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
 from remoteclaw.home import Home, private_directory
 from remoteclaw.process import end_strays
 from remoteclaw.protocols import AgentProcess, AgentSpec
-from remoteclaw.runtimes import create_runtime
+from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
 
 __all__ = ["LIFELINE", "UP_PREFIX", "AgentKeeper"]
@@ -203,7 +203,7 @@ class AgentKeeper:
                 "configuration.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
-        launch = create_runtime(spec.runtime).launch(spec, session_id=session_id)
+        launch = create_cli_runtime(spec.runtime).launch(spec, session_id=session_id)
         lifeline = os.environ.get(LIFELINE, "")
         name = (UP_PREFIX if lifeline else "") + secrets.token_hex(7)
         try:
@@ -252,7 +252,7 @@ class AgentKeeper:
         self._pipes = LinePipes(self._holder.take_pipes(), unread=self._holder.output)
         self._watch = asyncio.create_task(self._watch_holder(self._holder, self._pipes))
         self._runtime_name = spec.runtime
-        self._agent = await create_runtime(spec.runtime).connect(
+        self._agent = await create_cli_runtime(spec.runtime).connect(
             self._pipes,
             spec,
             session_id=session_id,

@@ -1,6 +1,19 @@
 """The channel bridge: one turn from message to result, in ten steps. No Redis, no processes."""
 
 from remoteclaw.bridge.bridge import ChannelBridge
+from remoteclaw.bridge.delivery import DeliveryAdapter
+from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.bridge.hooks import Hooks
+from remoteclaw.bridge.prompt import build_system_prompt
+from remoteclaw.bridge.session_map import FileSessionMap
+from remoteclaw.bridge.side_effects import read_mcp_side_effects
 
-__all__ = ["ChannelBridge", "Hooks"]
+__all__ = [
+    "SILENT_REPLY_TOKEN",
+    "ChannelBridge",
+    "DeliveryAdapter",
+    "FileSessionMap",
+    "Hooks",
+    "build_system_prompt",
+    "read_mcp_side_effects",
+]

@@ -8,7 +8,7 @@ import orjson
 
 from remoteclaw.messages import McpSideEffects, SentTarget
 
-__all__ = ["FILE_NAME", "SideEffectsReader"]
+__all__ = ["FILE_NAME", "SideEffectsReader", "read_mcp_side_effects"]
 
 FILE_NAME = "side-effects.ndjson"
 #: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
@@ -34,25 +34,31 @@ class SideEffectsReader:
             self._offset = 0
 
     def read(self) -> McpSideEffects:
-        """Return what was written since; unfinished and foreign lines are skipped."""
+        """Return what was written since."""
+        return read_mcp_side_effects(self._file, offset=self._offset)
+
+
+def read_mcp_side_effects(file: Path, *, offset: int = 0) -> McpSideEffects:
+    """Return what tools wrote into a file behind `offset`, in bytes.
+
+    Unfinished and foreign lines are skipped; a file that can't be read has nothing in it.
+    """
+    try:
+        with file.open("rb") as opened:
+            opened.seek(offset)
+            data = opened.read(MOST_BYTES)
+    except OSError:
+        return McpSideEffects()
+    complete, _, _unfinished = data.rpartition(b"\n")
+    seen = _Seen()
+    for line in complete.split(b"\n"):
         try:
-            with self._file.open("rb") as file:
-                file.seek(self._offset)
-                data = file.read(MOST_BYTES)
-        except OSError:
-            return McpSideEffects()
-        complete, _, _unfinished = data.rpartition(b"\n")
-        seen = _Seen()
-        for line in complete.split(b"\n"):
-            try:
-                record = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue
-            if isinstance(record, dict):
-                _collect(record, seen)
-        return McpSideEffects(
-            tuple(seen.texts), tuple(seen.media), tuple(seen.targets), seen.cron_adds
-        )
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(record, dict):
+            _collect(record, seen)
+    return McpSideEffects(tuple(seen.texts), tuple(seen.media), tuple(seen.targets), seen.cron_adds)
 
 
 def _collect(record: dict[str, Any], seen: _Seen) -> None:

@@ -10,13 +10,13 @@ from remoteclaw.protocols import Runtime
 from remoteclaw.runtimes.claude import ClaudeRuntime
 from remoteclaw.runtimes.demo import DemoRuntime
 
-__all__ = ["RUNTIMES", "create_runtime", "detect_runtime"]
+__all__ = ["RUNTIMES", "create_cli_runtime", "detect_runtime"]
 
 #: Every runtime by the name it has in the configuration, in the order in which they are looked for.
 RUNTIMES: Mapping[str, Callable[[], Runtime]] = {"claude": ClaudeRuntime, "demo": DemoRuntime}
 
 
-def create_runtime(name: str) -> Runtime:
+def create_cli_runtime(name: str) -> Runtime:
     """Return the runtime of that name; the configuration allows no other names."""
     return RUNTIMES[name]()
 
@@ -28,6 +28,6 @@ def detect_runtime(path: str | None = None) -> tuple[str, str]:
     """
     clis = [name for name in RUNTIMES if name != "demo"]
     for name in clis:
-        if found := shutil.which(create_runtime(name).command[0], path=path):
+        if found := shutil.which(create_cli_runtime(name).command[0], path=path):
             return name, f"the first agent CLI found: {found}"
     return "demo", f"no agent CLI was found on PATH (looked for {', '.join(clis)})"

@@ -12,7 +12,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.config import FleetConfig
 from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
-from remoteclaw.runtimes import create_runtime
+from remoteclaw.runtimes import create_cli_runtime
 
 __all__ = ["MemorySessionMap", "agent_bridge", "claude_script", "demo_bridge", "script"]
 
@@ -48,7 +48,7 @@ async def agent_bridge(
     home: Home, name: str, *, hooks: Hooks | None = None, **options: Any
 ) -> AsyncIterator[Bridge]:
     """Have a bridge to an agent of a runtime; its agent is gone afterwards."""
-    runtime = create_runtime(name)
+    runtime = create_cli_runtime(name)
     keeper = AgentKeeper(
         home,
         epoch=1,
