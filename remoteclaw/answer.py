@@ -73,11 +73,13 @@ class Answer:
         error: dict[str, Any] | None,
         agent_process: dict[str, Any] | None,
         steered: Sequence[str],
+        answered: Sequence[str],
         record: Record | None,
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 
-        `steered` are the entries that came during the turn and were answered with it.
+        `steered` are the entries that came during the turn and were answered with it, `answered`
+        those that were before it failed.
         """
         everything = [*self._said, *payloads]
         return await self._lease.finish(
@@ -88,6 +90,7 @@ class Answer:
             first_index=self.next_index,
             payloads=self._rest(payloads, steered),
             steered=steered,
+            answered=answered,
             record=record,
         )
 

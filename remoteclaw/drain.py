@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import Config, QueueConfig, RecordConfig
+from remoteclaw.config import Config, QueueConfig, QueueOverride, RecordConfig
 from remoteclaw.conversation.batching import Plan, next_batch
 from remoteclaw.conversation.record import digest, lines_of
 from remoteclaw.errors import (
@@ -53,6 +53,8 @@ __all__ = ["Drain"]
 MOST_ATTEMPTS = 3
 #: After so many turns, or so many seconds, a session lets others go first if any wait.
 MOST_TURNS, MOST_SECONDS = 8, 60.0
+#: How often a drain that waits for the next message asks whether its worker is leaving, in seconds.
+LINGER_STEP_S = 1.0
 #: After so many seconds it is tried again whether a worker is new enough for a message.
 NEWER_S = 30.0
 #: How much of a CLI's own words an outcome keeps for operators, in characters.
@@ -116,7 +118,7 @@ class Drain:
                 bridge,
                 keeper,
                 conversation=conversation,
-                queue=self._config.queue.of(lease.session.provider, lease.queue),
+                queue_of=functools.partial(self._config.queue.of, lease.session.provider),
                 record=self._config.record,
                 linger_s=self._config.fleet.linger_s,
                 shows_live=not self._hooks.has("message_sending"),
@@ -137,7 +139,7 @@ class _SessionDrain:
         keeper: AgentKeeper,
         *,
         conversation: str | None,
-        queue: QueueConfig,
+        queue_of: Callable[[QueueOverride | None], QueueConfig],
         record: RecordConfig,
         linger_s: float,
         shows_live: bool,
@@ -149,7 +151,9 @@ class _SessionDrain:
         self._keeper = keeper
         self._conversation = conversation
         """Its name in the session map; None if there is no agent to have one with."""
-        self._queue = queue
+        self._queue_of = queue_of
+        self._queue_known: tuple[str | None, QueueConfig] | None = None
+        """The session's own settings as text, and what they come to."""
         self._record = record
         self._linger_s = linger_s
         self._shows_live = shows_live
@@ -168,6 +172,14 @@ class _SessionDrain:
         self._reached_phases: set[str] = set()
         self._recorded: str | None = None
         """The agent that was recorded as asked when the turn began."""
+
+    @property
+    def _queue(self) -> QueueConfig:
+        """What becomes of messages to the busy session, as it was last read."""
+        own = self._lease.state.get("queue")
+        if self._queue_known is None or self._queue_known[0] != own:
+            self._queue_known = (own, self._queue_of(self._lease.queue))
+        return self._queue_known[1]
 
     async def run(self) -> None:
         """Serve the session while the lease is kept."""
@@ -212,8 +224,16 @@ class _SessionDrain:
                 await self._lease.release()
                 return
             if not finished.left and not finished.hints and not is_leaving:
-                await self._lease.wait(self._linger_s)
+                await self._linger()
                 finished = None  # what comes while it lingers starts at once
+
+    async def _linger(self) -> None:
+        """Wait for the next message, unless others have work or the worker is asked to end."""
+        until = boottime() + self._linger_s
+        while (left_s := until - boottime()) > 0:
+            came = await self._lease.wait(min(left_s, LINGER_STEP_S))
+            if came != "nothing" or await self._is_leaving():
+                return
 
     async def _waiting(self) -> list[Entry]:
         """Return the entries that wait, oldest first: as many as the queue's mode asks for.
@@ -379,6 +399,7 @@ class _SessionDrain:
             error=error,
             agent_process=self._keeper.record(),
             steered=result.steered,
+            answered=result.answered,
             record=self._to_record(answer.turn, result),
         )
         await asyncio.gather(*marks)
@@ -409,6 +430,12 @@ class _SessionDrain:
         elif detail != self._recorded:
             await self._lease.mark(phase, detail, agent_process=self._keeper.record())
 
+    @property
+    def _may_be_interrupted(self) -> bool:
+        """Whether a newer message stops the running turn: not if somebody waits for its reply."""
+        is_chat = self._running is not None and self._running.entries[-1].deliver == "channel"
+        return self._queue.mode == "interrupt" and is_chat
+
     def _renewed(self, stop_mark: str, newest: str) -> None:
         self._keeper.beat()
         self._told(stop_mark, newest)
@@ -420,7 +447,7 @@ class _SessionDrain:
         last = self._running.entries[-1].id
         if stop_mark and _at_most(last, stop_mark):
             self._abort.set()
-        elif newest and self._queue.mode == "interrupt" and not self._abort.is_set():
+        elif newest and self._may_be_interrupted and not self._abort.is_set():
             # What was waiting when the turn began does not interrupt it.
             self._is_overtaken = not _at_most(newest, self._newest)
             if self._is_overtaken:

@@ -402,6 +402,8 @@ class DoneEvent:
     """The turn is over: exactly one, always the last."""
 
     result: AgentRunResult
+    ends_agent: bool = False
+    """Whether the process can't be trusted with another turn, although this one is complete."""
 
 
 AgentEvent = (
@@ -480,6 +482,9 @@ class AgentDeliveryResult:
     error_category: ErrorCategory | None = None
     steered: tuple[str, ...] = ()
     """The ids of the entries that came during the turn and that the agent took up."""
+    answered: tuple[str, ...] = ()
+    """The ids of the entries whose answer was complete before another one began: an error is not
+    about them."""
     is_silent: bool = False
     """Whether the agent chose to say nothing."""
     tool_calls: tuple[ToolCall, ...] = ()

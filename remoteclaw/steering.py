@@ -48,7 +48,8 @@ class Steering:
 
     async def _take(self) -> list[Entry]:
         entries: list[Entry] = []
-        for entry_id, fields in await self._lease.arrived(self._newest):
+        room = MOST_STEERED - len(self._taken)
+        for entry_id, fields in (await self._lease.arrived(self._newest))[:room]:
             try:
                 entry = decode_entry(entry_id, fields)
             except (ValueError, NewerEntry):

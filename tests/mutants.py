@@ -65,7 +65,7 @@ MUTANTS = (
     Mutant(
         "a retry without what had joined the turn",
         f"{LUA}/begin.lua",
-        "    batch = batch .. ',' .. steered\n",
+        "    if batch then batch = batch .. ',' .. steered end\n",
         "",
         f"{STEERING}::test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it",
     ),
@@ -84,6 +84,13 @@ MUTANTS = (
         f"{STEERING}::test_nothing_joins_a_turn_that_is_being_stopped",
     ),
     Mutant(
+        "a claim that a slow platform loses",
+        "remoteclaw/fleet/replies.py",
+        "                await self.claim()\n\n        keeping",
+        "                pass\n\n        keeping",
+        "tests/test_hooks.py::test_a_slow_delivery_keeps_its_stream",
+    ),
+    Mutant(
         "a message that overtakes one that waits",
         "remoteclaw/drain.py",
         "if all(entry_id in done for entry_id, _ in self._lease.waiting):",
@@ -93,7 +100,7 @@ MUTANTS = (
     Mutant(
         "receipt without fencing",
         f"{LUA}/receipt.lua",
-        "if redis.call('GET', KEYS[1]) ~= ARGV[1] then",
+        "if token and token ~= ARGV[1] then",
         "if false then",
         f"{LEASE}::test_a_stream_has_one_reader_at_a_time",
     ),
@@ -114,13 +121,13 @@ MUTANTS = (
     Mutant(
         "finish split in two",
         "remoteclaw/fleet/lease.py",
-        '        left, hints, now = await self._run(\n            "finish",',
+        '        left, hints, now, queue = await self._run(\n            "finish",',
         "        for payload in payloads:\n"
         "            await self._scripts.client.xadd(\n"
         "                self._reply_stream, {'reply': orjson.dumps(payload)}\n"
         "            )\n"
         "        payloads = ()\n"
-        '        left, hints, now = await self._run(\n            "finish",',
+        '        left, hints, now, queue = await self._run(\n            "finish",',
         f"{FAILPOINT}::test_a_worker_at[finish-before-kill]",
     ),
     Mutant(

@@ -114,6 +114,39 @@ async def test_a_hook_cancels_a_message_and_its_turn_is_over_all_the_same(parrot
     assert sent == []
 
 
+async def test_a_slow_delivery_keeps_its_stream(parrot: Stack) -> None:
+    """Else a stand-by would deliver the same, and the receipt would be refused."""
+    accepted = await answered(parrot, "hello", Hooks())
+    client: Any = parrot.fleet.scripts.client
+    claim = "rc:reader:test:default"
+
+    class Slow(Chat):
+        async def deliver(self, reply: Deliverable) -> None:
+            await client.pexpire(claim, 4000)
+            await eventually(lambda: is_renewed(4000))
+            await super().deliver(reply)
+
+    async def is_renewed(than_ms: int) -> bool:
+        return int(await client.pttl(claim)) > than_ms
+
+    chat = Slow()
+    async with relayed(parrot, chat, Hooks()):
+        await parrot.reached(accepted, "delivered")
+    assert chat.delivered == ["hello"]
+
+
+async def test_a_claim_that_ran_out_is_no_other_adapters(parrot: Stack) -> None:
+    accepted = await answered(parrot, "hello", Hooks())
+
+    class Frozen(Chat):
+        async def deliver(self, reply: Deliverable) -> None:
+            await super().deliver(reply)
+            await parrot.fleet.scripts.client.delete("rc:reader:test:default")
+
+    async with relayed(parrot, Frozen(), Hooks()):
+        await parrot.reached(accepted, "delivered")
+
+
 async def test_a_hook_that_fails_or_returns_nonsense_changes_nothing(
     parrot: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -84,3 +84,12 @@ while True:
     await stack.start_worker()
     assert said(await stack.outcome(second)) == "heard two"
     assert (await stack.reached(second, "spawned")).startswith("warm")
+
+
+async def test_a_worker_that_lingers_leaves_when_it_is_asked_to(stack: Stack) -> None:
+    stack.configure(linger_s=30)
+    worker = await stack.start_worker()
+    await stack.ask("hello")
+    worker.terminate()
+
+    await eventually(lambda: worker.poll() is not None, within_s=10)

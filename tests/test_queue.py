@@ -407,6 +407,29 @@ async def test_a_stop_ends_what_would_only_have_been_mentioned(echo: Stack) -> N
     assert await statuses(echo, first, two, *after) == ["stopped", "stopped", "dropped", "done"]
 
 
+async def test_a_message_does_not_interrupt_somebody_who_waits_for_a_reply(echo: Stack) -> None:
+    configure(echo, mode="interrupt")
+    caller = await echo.fleet.inbound.append(message("wait"), agent="main", deliver="caller")
+    task = drain(echo, caller)
+    await echo.reached(caller, "output")
+    second = await echo.append("two")
+    go(echo)
+    await task
+
+    assert await replies(echo, caller, second) == ["heard wait", "heard two"]
+
+
+async def test_a_sessions_own_mode_holds_from_its_next_turn_on(echo: Stack) -> None:
+    configure(echo, mode="followup")
+    first, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    await echo.fleet.sessions.configure(first.session.sid, QueueOverride(mode="collect"))
+    go(echo)
+    await task
+
+    assert await replies(echo, *waiting) == ["heard two + three"] * 2
+
+
 # -- dead letters ---------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from remoteclaw.drain import Drain
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.steering import MOST_STEERED, Steering
 from tests.support.bridges import script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
@@ -348,3 +349,96 @@ async def test_a_worker_that_is_killed_in_a_steered_turn(agent: Stack) -> None:
 def horses(worker: int) -> list[int]:
     """Return the children of a worker."""
     return [int(pid) for pid in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
+
+
+async def test_a_message_is_tried_alone_as_often_as_any_other(agent: Stack) -> None:
+    """One that joined the second attempt was in one failure, not in two."""
+    one, two = await append(agent, "one", "two")
+    lease = await owner(agent, one)
+    await lease.begin([one.entry_id])
+    await expire(agent, one)
+    await crashed(agent, one, two)
+
+    lease = await owner(agent, one)
+    first = await lease.begin([one.entry_id, two.entry_id])
+    assert first is not None
+    assert (len(first.entries), first.failures) == (1, 2)
+    await lease.finish("done", reply=[])
+    second = await lease.begin([two.entry_id])
+
+    assert second is not None
+    assert second.failures == 1
+
+
+async def test_a_turn_that_an_older_worker_finished_leaves_nothing_in_the_way(
+    agent: Stack,
+) -> None:
+    """It knows nothing of messages that join, and forgets the turn without them."""
+    one = await agent.append("one")
+    await agent.fleet.scripts.client.hset(f"rc:st:{{{one.session.sid}}}", "steered", "1-1")
+
+    await drain(agent, one)
+
+    assert await results(agent, one) == [("done", "heard one")]
+
+
+async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
+    first = await agent.append("one")
+    many = await append(agent, *(f"m{number}" for number in range(MOST_STEERED + 5)))
+    lease = await owner(agent, first)
+    await lease.begin([first.entry_id])
+    steering = Steering(lease, first.entry_id)
+
+    async def taken() -> list[str]:
+        found = []
+        async for entry in steering.entries():
+            found.append(entry.id)
+            steering.announce()
+        return found
+
+    ids = [each.entry_id for each in many]
+    assert await asyncio.wait_for(taken(), 10) == ids[:MOST_STEERED]
+
+
+async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:
+    one, two, three = await append(agent, "one", "two", "three")
+    lease = await owner(agent, one)
+    await lease.begin([one.entry_id])
+    ids = [two.entry_id, three.entry_id]
+    await lease.steer(ids)
+
+    error = {"category": "died", "detail": ""}
+    answered = [one.entry_id, two.entry_id]
+    await lease.finish("failed", reply=[], error=error, steered=ids, answered=answered)
+
+    outcomes = [await agent.outcome(each) for each in (one, two, three)]
+    assert [outcome.status for outcome in outcomes] == ["done", "steered", "failed"]
+    assert [outcome.error for outcome in outcomes] == [None, None, error]
+
+
+async def test_a_hook_hears_of_a_message_once_though_it_was_given_back(agent: Stack) -> None:
+    hooks, seen = Hooks(), list[Any]()
+    hooks.register("message_received", lambda event: seen.append(event.message.text))
+    first = await agent.append("deaf")
+    config = load_config(agent.home.config_file, {})
+    task = asyncio.create_task(Drain(agent.fleet, config, agent.home, hooks).run(first.session.sid))
+    await agent.reached(first, "output")
+    second = await agent.append("two")
+    await agent.reached(second, "steered")
+    go(agent)
+    await task
+
+    assert seen == ["deaf", "two"]
+
+
+async def test_the_demo_mentions_all_that_it_has_taken_up(stack: Stack) -> None:
+    stack.configure(queue={"mode": "steer"})
+    first = await stack.append("hello")
+    task = drain(stack, first)
+    await stack.reached(first, "output")
+    await stack.append("two " + "word " * 400)
+    await heard(stack, "You wrote meanwhile")
+    third = await stack.append("THIRD")
+    await task
+
+    assert "You wrote meanwhile: THIRD" in said(await stack.outcome(third))

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from remoteclaw.bridge.chunks import Unit
@@ -20,9 +20,16 @@ from remoteclaw.bridge.hooks import (
     SessionResumed,
     SpawnOverride,
 )
-from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.prompt import as_data, build_system_prompt, build_turn_prompt
 from remoteclaw.bridge.side_effects import SideEffectsReader
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, RemoteClawError, sentence
+from remoteclaw.errors import (
+    AgentUnavailable,
+    ErrorCategory,
+    RedisRefused,
+    RedisUnavailable,
+    RemoteClawError,
+    sentence,
+)
 from remoteclaw.messages import (
     AgentDeliveryResult,
     AgentRunResult,
@@ -93,6 +100,8 @@ class _Run:
     steered: tuple[str, ...] = ()
     is_silent: bool = False
     tool_calls: tuple[ToolCall, ...] = ()
+    answered: tuple[str, ...] = ()
+    ends_agent: bool = False
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
 
 
@@ -172,6 +181,7 @@ class ChannelBridge:
                 callbacks=callbacks,
                 first_index=first_index,
                 messages=messages,
+                on_steered=lambda key: self._tell_of_message(turn, messages[key]),
             ),
             messages=messages,
             callbacks=callbacks,
@@ -182,7 +192,8 @@ class ChannelBridge:
             newcomers=newcomers,
             history=history,
         )
-        await self._tell_of_messages(run, turn.entries)
+        for entry in turn.entries:
+            await self._tell_of_message(turn, entry.message)
         await self._look_up_session(run)
         await self._run_before_spawn_hooks(run)
         self._build_system_prompt(run)
@@ -201,6 +212,7 @@ class ChannelBridge:
             steered=run.steered,
             is_silent=run.is_silent,
             tool_calls=run.tool_calls,
+            answered=run.answered,
         )
 
     async def _run_agent(self, run: _Run) -> None:
@@ -219,13 +231,12 @@ class ChannelBridge:
             log.error("turn %s: %s\n%s", run.turn.reference, kind, frames)
             run.error = ErrorEvent(ErrorCategory.FATAL, f"unforeseen: {kind}", ends_agent=True)
             await run.delivery.flush()
-        if run.error and run.error.ends_agent:
+        if run.ends_agent or (run.error and run.error.ends_agent):
             await self._agents.discard()
 
-    async def _tell_of_messages(self, run: _Run, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            event = MessageReceived(run.turn.session, entry.message, run.turn.attempt)
-            await self._hooks.run("message_received", event)
+    async def _tell_of_message(self, turn: Turn, message: ChannelMessage) -> None:
+        event = MessageReceived(turn.session, message, turn.attempt)
+        await self._hooks.run("message_received", event)
 
     # -- 1: session lookup ---------------------------------------------------------------------
 
@@ -348,7 +359,8 @@ class ChannelBridge:
             await asyncio.wait((watch, steering))
         run.run, run.error, run.has_ended = delivered.run, delivered.error, delivered.has_ended
         run.steered, run.is_silent = delivered.steered, delivered.is_silent
-        run.tool_calls = delivered.tool_calls
+        run.tool_calls, run.answered = delivered.tool_calls, delivered.answered
+        run.ends_agent = delivered.ends_agent
         if not steering.cancelled():
             steering.result()
         if not delivered.has_ended and run.error is None:
@@ -359,12 +371,17 @@ class ChannelBridge:
         """Give the agent what arrives while it works."""
         if run.newcomers is None:
             return
-        async with contextlib.aclosing(run.newcomers()) as entries:
-            async for entry in entries:
-                await self._tell_of_messages(run, (entry,))
-                run.messages[entry.id] = entry.message
-                alone = Turn(run.turn.session, (entry,))
-                await agent.steer(build_turn_prompt(alone, zone=self._zone), entry.id)
+        try:
+            async with contextlib.aclosing(run.newcomers()) as entries:
+                await self._pass_on(run, agent, entries)
+        except (RedisRefused, RedisUnavailable) as error:
+            log.warning("turn %s: nothing joins it any more: %s", run.turn.reference, error)
+
+    async def _pass_on(self, run: _Run, agent: AgentProcess, entries: AsyncIterator[Entry]) -> None:
+        async for entry in entries:
+            run.messages[entry.id] = entry.message
+            alone = Turn(run.turn.session, (entry,))
+            await agent.steer(build_turn_prompt(alone, zone=self._zone), entry.id)
 
     async def _stop_when_asked(self, run: _Run, agent: AgentProcess) -> None:
         """Interrupt the agent once the turn is to stop, and end it if it does not."""
@@ -396,6 +413,10 @@ class ChannelBridge:
         run.run = replace(run.run, error_subtype=subtype)
         agent, reference = run.turn.session.agent, run.turn.reference
         words = sentence(category, agent=agent, reference=reference)
+        if run.answered and not run.abort.is_set():
+            # The first of its messages have their answer: the failure is about the others.
+            rest = [m.text for key, m in run.messages.items() if key not in run.answered]
+            words = f"(About {as_data(rest[0], longest=60)}:) {words}" if rest else words
         # A CLI's own words may quote what people wrote: the outcome has them, no log.
         log.warning("turn %s: %s", reference, category)
         await run.delivery.say(ReplyPayload(words, is_error=category is not ErrorCategory.ABORTED))

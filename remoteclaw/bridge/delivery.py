@@ -51,6 +51,10 @@ class Delivered:
     is_silent: bool
     """Whether the agent chose to say nothing."""
     tool_calls: tuple[ToolCall, ...]
+    answered: tuple[str, ...]
+    """The entries whose answer was complete before another one began."""
+    ends_agent: bool
+    """Whether the process can't be trusted with another turn."""
 
 
 class DeliveryAdapter:
@@ -64,8 +68,15 @@ class DeliveryAdapter:
         callbacks: BridgeCallbacks,
         first_index: int,
         messages: Mapping[str, ChannelMessage],
+        on_steered: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        """`messages` are those that the agent may quote, by entry, the last one is answered."""
+        """`messages` are those that the agent may quote, by entry, the last one is answered.
+
+        `on_steered` hears of the entries that the agent takes up while it works.
+        """
+        self._on_steered = on_steered
+        self._asked = list(messages)
+        """The entries that the agent has taken up."""
         self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
         self._chunker = self._new_chunker()
         self._directives = Directives()
@@ -83,6 +94,8 @@ class DeliveryAdapter:
         run, error, has_ended = AgentRunResult(), None, False
         length = 0
         steered: list[str] = []
+        answered: tuple[str, ...] = ()
+        ends_agent = False
         async for event in events:
             match event:
                 case TextEvent(text):
@@ -109,15 +122,19 @@ class DeliveryAdapter:
                         await self._callbacks.on_tool_result(event)
                 case SteeredEvent(key):
                     steered.append(key)
+                    self._asked.append(key)
                     self._answered = self._messages[key]
+                    if self._on_steered:
+                        await self._on_steered(key)
                 case AnswerEndEvent():
                     await self._end_answer()
+                    answered = tuple(self._asked)
                 case NoticeEvent(message):
                     if self._callbacks.on_live_text:
                         self._callbacks.on_live_text(self._next_index, f"({message})")
                 case ErrorEvent():
                     error = event
-                case DoneEvent(run):
+                case DoneEvent(run, ends_agent):
                     has_ended = True
         await self.flush()
         is_silent = self._directives.is_silent and not self._payloads
@@ -129,6 +146,8 @@ class DeliveryAdapter:
             tuple(steered),
             is_silent,
             tuple(self._calls.values()),
+            answered,
+            ends_agent,
         )
 
     def _note(self, event: ToolUseEvent) -> None:

@@ -17,7 +17,8 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter, hooks: Hooks) -> N
     A message that a hook cancels has its receipt like any other.
     """
     async for reply in reader.replies():
-        sent = await _deliver(reply, adapter, hooks)
+        async with reader.held():  # a platform, or a hook, may take longer than a claim lasts
+            sent = await _deliver(reply, adapter, hooks)
         try:
             await reader.receipt(reply)
         except LeaseLost:

@@ -148,6 +148,13 @@ class Lease:
         text = self.state.get("queue")
         return QueueOverride.model_validate_json(text) if text else None
 
+    def _take_queue(self, text: bytes) -> None:
+        """Take notice of the session's own queue settings, which may change at any time."""
+        if text:
+            self.state["queue"] = text.decode()
+        else:
+            self.state.pop("queue", None)
+
     @property
     def busy_since_ms(self) -> int | None:
         """When the session's first turn since it was idle began, on Redis' clock."""
@@ -215,8 +222,9 @@ class Lease:
         if reply[0] == b"missing":
             self.waiting = []
             return None
-        verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since = reply
+        verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since, queue = reply
         self.state["busy_since"] = busy_since.decode()
+        self._take_queue(queue)
         self._turn = Batch(
             turn=turn.decode(),
             attempt=int(attempt),
@@ -281,16 +289,19 @@ class Lease:
         first_index: int = 0,
         payloads: Sequence[dict[str, Any]] = (),
         steered: Sequence[str] = (),
+        answered: Sequence[str] = (),
         record: "Record | None" = None,
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
+
+        Those that were `answered` before it failed are done.
 
         `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters.
         """
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
-        left, hints, now = await self._run(
+        left, hints, now, queue = await self._run(
             "finish",
             [
                 keys.state(self.sid),
@@ -313,11 +324,13 @@ class Lease:
                 self.sid,
                 first_index,
                 ",".join(steered),
+                ",".join(answered),
                 *((record.lines, record.most_bytes, record.keep_ms) if record else ("", 0, 0)),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )
         self._turn = None
+        self._take_queue(queue)
         self.waiting = [entry for entry in self.waiting if entry[0] not in done]
         self._is_stale = int(left) != len(self.waiting)
         return Finished(left=int(left), hints=int(hints), at_ms=int(now))

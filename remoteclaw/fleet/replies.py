@@ -70,6 +70,22 @@ class ReplyReader:
         self._claimed_at = sent_at
         return bool(mine)
 
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncGenerator[None, None]:
+        """Stay the stream's reader while something takes its time."""
+
+        async def keep() -> None:
+            while True:
+                await asyncio.sleep(CLAIM_EVERY_S)
+                await self.claim()
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.wait((keeping,))
+
     async def replies(self) -> AsyncGenerator[Reply, None]:
         """Yield replies in order, for ever; one that got no receipt comes again after a restart.
 

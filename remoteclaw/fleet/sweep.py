@@ -1,9 +1,8 @@
 """The sweeper: finds sessions that nobody works on and hints them. Any number may run."""
 
 import asyncio
-import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
@@ -82,21 +81,39 @@ class Sweeper:
         An attempt that was cut off deliberately does not count as one that failed.
         """
         client = self._scripts.client
-        deadline = boottime() + INTERVAL_S
         active = await self._scripts.call(
-            lambda: client.zrange(keys.ACTIVE, 0, -1), deadline=deadline
+            lambda: client.zrange(keys.ACTIVE, 0, -1), deadline=boottime() + INTERVAL_S
         )
         released = 0
-        for sid in (name.decode() for name in active):
-            look = functools.partial(client.hmget, keys.state(sid), "epoch", "worker")
-            epoch, worker = await self._scripts.call(look, deadline=deadline)
-            label = (worker or b"").decode()
-            if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} ")):
-                arguments = [epoch, sid, int(is_deliberate)]
-                released += await self._scripts.run(
-                    "expire", [keys.state(sid), keys.ACTIVE], arguments, deadline=deadline
-                )
+        sids = [name.decode() for name in active]
+        for start in range(0, len(sids), AT_MOST):
+            some = sids[start : start + AT_MOST]
+            for sid, epoch, label in await self._owners(some):
+                if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} ")):
+                    released += await self._scripts.run(
+                        "expire",
+                        [keys.state(sid), keys.ACTIVE],
+                        [epoch, sid, int(is_deliberate)],
+                        deadline=boottime() + INTERVAL_S,
+                    )
         return released
+
+    async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Return epoch and owner of some sessions that somebody has."""
+        client = self._scripts.client
+
+        async def look() -> list[list[bytes | None]]:
+            pipeline = client.pipeline(transaction=False)
+            for sid in sids:
+                pipeline.hmget(keys.state(sid), ["epoch", "worker"])
+            return list(await pipeline.execute())
+
+        found = await self._scripts.call(look, deadline=boottime() + INTERVAL_S)
+        return [
+            (sid, epoch.decode(), worker.decode())
+            for sid, (epoch, worker) in zip(sids, found, strict=True)
+            if epoch and worker
+        ]
 
     async def run(self) -> None:
         """Look every second until cancelled; Redis may be away meanwhile."""

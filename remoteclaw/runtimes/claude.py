@@ -43,6 +43,9 @@ MAX_RETRIES = "4"
 #: How long claude may do nothing after a turn of its own before it takes up our message, in
 #: seconds. It needs milliseconds; a claude that never does would hold its worker for good.
 CLAIM_S = 10.0
+#: How long it may do nothing before it takes up a message that it was given in mid-turn, in
+#: seconds: hooks of the user's run before, for a minute at most unless told otherwise.
+QUEUED_CLAIM_S = 120.0
 #: What stands behind every message, as a block of text of its own. Claude takes only the last
 #: block for what somebody typed: there `@/any/file` is replaced by the file, whatever the agent is
 #: allowed to read, and `/name` is a command.
@@ -229,12 +232,17 @@ class ClaudeProcess:
         exchange = await self._ask(prompt)
         self._is_asked.set()
         give_up_at: float | None = None
-        before = AgentRunResult()
+        before: AgentRunResult | None = None  # what earlier answers of this turn came to
         while True:
             # While claude does something it may take its time; only to begin it may not.
             try:
                 line = await self._read(None if self._activity.is_in_turn else give_up_at)
             except TimeoutError:
+                if before is not None:
+                    log.warning("claude did not take up a message that it was given in mid-turn")
+                    self._is_asked.clear()
+                    yield DoneEvent(before, ends_agent=True)
+                    return
                 yield _unfit("claude answered something else, and never this message")
                 break
             if line is None:
@@ -259,11 +267,15 @@ class ClaudeProcess:
                 events = exchange.read(message, is_unasked=is_unasked)
                 if events is None:
                     self.unknown_lines += 1
+                if events and (key := self._steered.pop(exchange.message_id, None)):
+                    yield SteeredEvent(key)  # it is repeated only behind what answers it
                 for event in events or ():
                     yield event
             elif exchange.is_answered_by(message, is_unasked=is_unasked):
+                if key := self._steered.pop(exchange.message_id, None):
+                    yield SteeredEvent(key)  # a hook of the user's refused it
                 said, run = self._result(message, exchange.reading)
-                run = before.followed_by(run)
+                run = before.followed_by(run) if before else run
                 is_over = not self._steered or isinstance(said, ErrorEvent)
                 if is_over:
                     self._is_asked.clear()
@@ -276,7 +288,7 @@ class ClaudeProcess:
                 # What came after the last tool gets an answer of its own, right behind this one.
                 yield AnswerEndEvent()
                 before = run
-                give_up_at = asyncio.get_running_loop().time() + CLAIM_S
+                give_up_at = asyncio.get_running_loop().time() + QUEUED_CLAIM_S
                 exchange = Exchange(next(iter(self._steered)), holds_back=self._activity.may_speak)
             else:
                 log.info("claude took a turn of its own, and what it said is dropped")
@@ -285,7 +297,7 @@ class ClaudeProcess:
                     yield event
         self._is_asked.clear()
         run = AgentRunResult(text=exchange.reading.text, session_id=self._session_id)
-        yield DoneEvent(before.followed_by(run))
+        yield DoneEvent(before.followed_by(run) if before else run)
 
     async def _ask(self, prompt: str) -> Exchange:
         """Send a message, behind everything that claude has said up to now."""

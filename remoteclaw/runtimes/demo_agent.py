@@ -65,6 +65,7 @@ class Demo:
         if self.is_unknown:
             say(type="done", error="No conversation found: the demo's file is gone")
             return
+        self.heard = []
         try:
             self.answer(self.remember(prompt).strip())
             self.mention()
@@ -137,9 +138,8 @@ class Demo:
 
     def mention(self):
         """Say what came meanwhile."""
-        heard, self.heard = self.heard, []
-        for text in heard:
-            self.stream(f"\n\nYou wrote meanwhile: {text}\n\n")
+        while self.heard:
+            self.stream(f"\n\nYou wrote meanwhile: {self.heard.pop(0)}\n\n")
 
     def receive(self, seconds):
         """Return the next message; {} when none comes in time, None at the end."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import pytest
 from remoteclaw.bridge import ChannelBridge
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.home import Home
-from remoteclaw.messages import AgentDeliveryResult, McpServerConfig
+from remoteclaw.messages import (
+    AgentDeliveryResult,
+    Entry,
+    McpServerConfig,
+    SessionKey,
+    Turn,
+)
 from remoteclaw.runtimes import claude as claude_module
 from remoteclaw.runtimes import pipes as pipes_module
 from tests.support.bridges import agent_bridge, claude_script
@@ -278,3 +285,74 @@ async def test_a_stop_while_a_server_hangs_at_the_start_is_prompt(
     assert result.error_category is ErrorCategory.ABORTED
     assert said(result) == ["Stopped."]
     assert not is_alive(int(pid_file.read_text()))
+
+
+# -- messages that are given to it while it works -------------------------------------------------
+
+
+def entry(text: str, number: int) -> Entry:
+    return Entry(f"{number}-0", message(text))
+
+
+async def steered_by(bridge: ChannelBridge, *texts: str) -> AgentDeliveryResult:
+    """Have a turn that messages join while it runs."""
+
+    async def newcomers() -> AsyncGenerator[Entry, None]:
+        for number, text in enumerate(texts, 2):
+            yield entry(text, number)
+        await asyncio.Event().wait()
+
+    first = entry("one", 1)
+    turn = Turn(SessionKey.of(first.message, agent="main"), (first,))
+    async with asyncio.timeout(15):
+        return await bridge.handle(turn, newcomers=newcomers)
+
+
+async def test_a_message_that_its_users_hook_refuses_is_answered_with_the_refusal(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "one, two = heard(), heard()\n"
+        "echo(one); delta('answer 1'); result('')\n"
+        "say(type='result', num_turns=0, result='refused')\n"
+        "heard()\n"
+    )
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        result = await steered_by(bridge, "two")
+
+    assert said(result) == ["answer 1", "refused"]
+    assert (result.error, result.steered, result.answered) == (None, ("2-0",), ("1-0",))
+
+
+async def test_a_joined_message_that_it_never_takes_up_waits_and_fails_nothing(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claude_module, "QUEUED_CLAIM_S", 0.1)
+    body = "one, two = heard(), heard(); echo(one); delta('answer 1'); result(''); time.sleep(600)"
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command) as (bridge, keeper, _):
+        result = await steered_by(bridge, "two")
+
+        assert keeper.ready is None  # it would take the message up by itself
+    assert said(result) == ["answer 1"]
+    assert (result.error, result.steered) == (None, ())
+
+
+async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "one, two = heard(), heard()\n"
+        "echo(one); delta('answer 1'); result('')\n"
+        "delta('[[reply_to_current]] half of answer'); os._exit(1)\n"
+    )
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        result = await steered_by(bridge, "two")
+
+    assert result.error_category is ErrorCategory.DIED
+    assert (result.steered, result.answered) == (("2-0",), ("1-0",))
+    assert [payload.text.strip() for payload in result.payloads[:2]] == [
+        "answer 1",
+        "half of answer",
+    ]
+    assert result.payloads[2].text.startswith('(About "two":) main stopped working')

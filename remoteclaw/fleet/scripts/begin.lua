@@ -5,7 +5,17 @@
 -- ARGV epoch, nonce, outcome prefix, entry ids (comma between), phase, detail (for people),
 --      those of them that the agent is only told of
 -- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
---   that were cut off on purpose, ids that the agent is only told of, when the session became busy
+--   that were cut off on purpose, ids that the agent is only told of, when the session became busy,
+--   its own queue settings
+-- In how many attempts an entry has been, two at most: what joined a turn late was in fewer.
+local function attempts_at(outcome)
+  local count = 0
+  for _, field in ipairs(redis.call('HKEYS', outcome)) do
+    if string.match(field, '^begun%.') or string.match(field, '^steered%.') then count = count + 1 end
+  end
+  return math.min(count, 2)
+end
+
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local recorded = redis.call('HMGET', KEYS[1], 'batch', 'attempt', 'phase', 'begun', 'before', 'stop',
@@ -19,7 +29,7 @@ if begun ~= ARGV[2] then
   before = further(before or '', phase or '')
   if steered then
     -- The attempt before may have told its agent of these, so from now on they belong to the batch.
-    batch = batch .. ',' .. steered
+    if batch then batch = batch .. ',' .. steered end
     redis.call('HDEL', KEYS[1], 'steered')
   end
   if not batch then
@@ -28,7 +38,7 @@ if begun ~= ARGV[2] then
     local head = split(batch)[1]
     if wanted ~= 'dropped' and singly then
       if id_at_most(head, singly) then
-        batch, mentioned, attempt, before = head, '', 2, 'output'
+        batch, mentioned, attempt, before = head, '', attempts_at(ARGV[3] .. head), 'output'
       else
         redis.call('HDEL', KEYS[1], 'singly')
       end
@@ -72,4 +82,4 @@ elseif id_at_most(entries[#entries][1], stop) then
   verdict = 'stopped'
 end
 return {verdict, turn, attempt, before, entries, forgiven, mentioned,
-  redis.call('HGET', KEYS[1], 'busy_since')}
+  redis.call('HGET', KEYS[1], 'busy_since'), redis.call('HGET', KEYS[1], 'queue') or ''}

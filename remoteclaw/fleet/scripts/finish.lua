@@ -2,32 +2,36 @@
 -- KEYS state, inbound, reply stream, dead letters, record, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
---      lines for the record, its size at most, how long it is kept ms, payload …
--- → entries left, hints that wait, the time
+--      those that were answered before a failure, lines for the record, its size at most, how long it is kept ms, payload …
+-- → entries left, hints that wait, the time, the session's own queue settings
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'finished', 'mentioned',
-  'key', 'steered', 'lane')
-local turn, batch, published, finished, mentioned, key, steered, lane = unpack(running)
+  'key', 'steered', 'lane', 'queue')
+local turn, batch, published, finished, mentioned, key, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
 for position = 6, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
-  if finished == ARGV[2] then return {redis.call('XLEN', KEYS[2]), waiting, now} end  -- said before
+  if finished == ARGV[2] then return {redis.call('XLEN', KEYS[2]), waiting, now, queue or ''} end  -- said before
   return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
 end
 local status = {}
 for _, id in ipairs(split(batch)) do status[id] = ARGV[4] end
 for _, id in ipairs(split(mentioned or '')) do status[id] = 'dropped' end
-local ending = split(batch)
+local ending, answered = split(batch), {}
+for _, id in ipairs(split(ARGV[14])) do
+  answered[id] = true
+  if status[id] == ARGV[4] then status[id] = 'done' end
+end
 for _, id in ipairs(split(ARGV[13])) do
   ending[#ending + 1] = id
-  status[id] = ARGV[4] == 'done' and 'steered' or ARGV[4]
+  status[id] = (answered[id] or ARGV[4] == 'done') and 'steered' or ARGV[4]
 end
 -- What was meant for this turn and did not become a part of it waits again.
 for _, id in ipairs(split(steered or '')) do
   if not status[id] then
     redis.call('HSET', ARGV[6] .. id, 'status', 'accepted')
-    redis.call('HDEL', ARGV[6] .. id, 'turn')
+    redis.call('HDEL', ARGV[6] .. id, 'turn', 'steered.' .. ARGV[3])
   end
 end
 for _, id in ipairs(ending) do
@@ -42,23 +46,23 @@ for _, id in ipairs(ending) do
   redis.call('XDEL', KEYS[2], id)
   redis.call('HSET', outcome, 'status', status[id], 'finished', now, 'attempts', ARGV[3])
   if ARGV[8] ~= '' then redis.call('HSET', outcome, 'reply', ARGV[8]) end
-  if ARGV[9] ~= '' then redis.call('HSET', outcome, 'error', ARGV[9]) end
+  if ARGV[9] ~= '' and not answered[id] then redis.call('HSET', outcome, 'error', ARGV[9]) end
   redis.call('PEXPIRE', outcome, ARGV[5])
   redis.call('PUBLISH', ARGV[7], id)
 end
 local first = tonumber(ARGV[12])
-for position = 17, #ARGV do
-  if first + position - 17 >= tonumber(published) then
+for position = 18, #ARGV do
+  if first + position - 18 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
-if ARGV[14] ~= '' then
-  local size, most = redis.call('APPEND', KEYS[5], ARGV[14]), tonumber(ARGV[15])
+if ARGV[15] ~= '' then
+  local size, most = redis.call('APPEND', KEYS[5], ARGV[15]), tonumber(ARGV[16])
   if size > most then  -- a quarter goes at once, so that it isn't copied with each turn
     local rest = redis.call('GETRANGE', KEYS[5], -math.floor(most * 0.75), -1)
     redis.call('SET', KEYS[5], string.sub(rest, (string.find(rest, '\n', 1, true) or #rest) + 1))
   end
-  redis.call('PEXPIRE', KEYS[5], ARGV[16])
+  redis.call('PEXPIRE', KEYS[5], ARGV[17])
 end
 forget_turn(KEYS[1])
 redis.call('HSET', KEYS[1], 'finished', turn)
@@ -67,4 +71,4 @@ if ARGV[10] == '' then
 else
   redis.call('HSET', KEYS[1], 'agent_process', ARGV[10])
 end
-return {redis.call('XLEN', KEYS[2]), waiting, now}
+return {redis.call('XLEN', KEYS[2]), waiting, now, queue or ''}

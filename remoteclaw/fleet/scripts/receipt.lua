@@ -1,6 +1,7 @@
 -- A reply was delivered: remove it, and note the time with every entry that it answers.
 -- KEYS reader, reply stream, outcome …; ARGV token, reply id
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then
+local token = redis.call('GET', KEYS[1])
+if token and token ~= ARGV[1] then  -- a claim that only ran out was nobody else's
   return redis.error_reply('FENCED another adapter reads this stream')
 end
 if redis.call('XDEL', KEYS[2], ARGV[2]) == 0 then return 0 end
