@@ -35,7 +35,14 @@ __all__ = [
 _T = TypeVar("_T")
 
 #: What differs for channels where the file says nothing: a terminal has no limit, but memory has.
-_CHANNELS: dict[str, dict[str, Any]] = {"console": {"chunk_limit": 1_000_000}}
+_CHANNELS: dict[str, dict[str, Any]] = {
+    "console": {
+        "chunk_limit": 1_000_000,
+        "formatting": (
+            "The user reads in a terminal, which shows Markdown as it is written: use little.",
+        ),
+    }
+}
 
 QueueMode = Literal["collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
@@ -158,6 +165,12 @@ class ChannelConfig(_Section):
 
     instructions: str | None = Field(default=None, max_length=16_000)
     """What the agent is told of this channel, in its system prompt."""
+    formatting: tuple[str, ...] = Field(default=(), max_length=20)
+    """How the channel shows messages, a sentence each, for the agent."""
+    authorized_senders: tuple[str, ...] = Field(default=(), max_length=100)
+    """Who may write there, for the agent to know; it lets nobody in and keeps nobody out."""
+    reactions: Literal["minimal", "extensive"] | None = None
+    """How often the agent should react to a message with an emoji."""
     chunk_limit: int = Field(default=4000, ge=80)
     """How long one message of an answer may be; a longer answer comes in several."""
     chunk_unit: Literal["characters", "utf16", "bytes"] = "characters"
@@ -259,6 +272,8 @@ class Config(_Section):
 
     def channel(self, name: str) -> ChannelConfig:
         """Return a channel's configuration, whether it is in the file or not."""
+        if name in self.channels and name not in _CHANNELS:
+            return self.channels[name]
         named = self.channels.get(name, ChannelConfig()).model_dump(exclude_unset=True)
         return ChannelConfig(**{**_CHANNELS.get(name, {}), **named})
 

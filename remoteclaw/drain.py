@@ -392,7 +392,7 @@ class _SessionDrain:
         marks, self._marks = self._marks, set()
         payloads = result.payloads
         if not payloads and not result.is_silent:
-            payloads = (ReplyPayload(NOTHING_SAID, index=answer.next_index),)
+            payloads = (ReplyPayload(NOTHING_SAID, index=answer.next_index, is_ours=True),)
         left = await answer.finish(
             status,
             payloads,
@@ -408,14 +408,15 @@ class _SessionDrain:
 
     # -- the record ----------------------------------------------------------------------------
 
-    def _to_record(self, turn: Turn, result: AgentDeliveryResult) -> Record | None:
+    def _to_record(self, turn: Turn, result: AgentDeliveryResult) -> Record:
         if not self._record.keep_days:
-            return None
+            return Record(b"", 0, 0)
         joined = self._steering.taken(result.steered) if self._steering else ()
-        lines = lines_of(turn, joined, result, at_ms=_now_ms())
-        return Record(lines, self._record.max_kb * 1024, self._record.keep_ms)
+        most_bytes = self._record.max_kb * 1024
+        lines = lines_of(turn, joined, result, at_ms=_now_ms(), most_bytes=most_bytes // 2)
+        return Record(lines, most_bytes, self._record.keep_ms)
 
-    async def _history(self) -> str:
+    async def _history(self) -> list[dict[str, str]]:
         """Return what a new agent process has to know of the conversation."""
         recorded = await self._lease.recorded()
         return digest(recorded, since_ms=_now_ms() - self._record.keep_ms)
@@ -520,10 +521,11 @@ def _bridge(
         chunk_limit=channel.chunk_limit,
         chunk_unit=channel.chunk_unit,
         zone=settings.timezone,
-        instructions=channel.instructions,
+        facts=channel,
         hooks=hooks,
     )
-    return None if config.hooks.before_runtime_spawn else conversation, bridge, keeper
+    # Where a hook may choose another directory, the name is not known before.
+    return None if hooks.has("before_runtime_spawn") else conversation, bridge, keeper
 
 
 def _keeper(lease: Lease, config: Config, home: Home, *, warm_s: float) -> AgentKeeper:
@@ -545,7 +547,7 @@ def _failure(
     words = sentence(category, agent=turn.session.agent, reference=turn.reference)
     is_error = category is not ErrorCategory.ABORTED
     return AgentDeliveryResult(
-        payloads=(ReplyPayload(words, index=index, is_error=is_error),),
+        payloads=(ReplyPayload(words, index=index, is_error=is_error, is_ours=True),),
         run=AgentRunResult(error_subtype=str(category)),
         mcp=McpSideEffects(),
         error=detail,
@@ -556,7 +558,7 @@ def _failure(
 def _said(words: str) -> AgentDeliveryResult:
     """Return the result of a turn in which nobody but us said something."""
     return AgentDeliveryResult(
-        payloads=(ReplyPayload(words),), run=AgentRunResult(), mcp=McpSideEffects()
+        payloads=(ReplyPayload(words, is_ours=True),), run=AgentRunResult(), mcp=McpSideEffects()
     )
 
 

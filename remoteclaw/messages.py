@@ -53,6 +53,9 @@ MAX_ID_CHARS = 512
 #: one has 32.
 MAX_NAME_CHARS, MAX_ZONE_CHARS = 512, 64
 
+#: How much is kept of what was said before in a thread, in characters: its end.
+MAX_CONTEXT_CHARS = 32_000
+
 #: The latest time that is believed, in milliseconds since 1970: the year 3000. JSON readers, Redis
 #: and Python's dates each have a limit of their own far behind it.
 MAX_TIMESTAMP_MS = 32_503_680_000_000
@@ -88,12 +91,6 @@ class ChannelMessage(BaseModel):
     """The sender's IANA time zone, where the channel knows it."""
     thread_context: str | None = None
     """What was said in the thread before, for an agent that begins a conversation in it."""
-    formatting_hints: tuple[str, ...] = ()
-    """What the channel says of how it shows messages; the same in all of its messages."""
-    authorized_senders: tuple[str, ...] = ()
-    """Who may write here, if the channel lists them; the same in all of its messages."""
-    reaction_guidance: Literal["minimal", "extensive"] | None = None
-    """How often the agent should react with an emoji; the same in all of its messages."""
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:
@@ -142,6 +139,13 @@ class ChannelMessage(BaseModel):
             return ZoneInfo(value).key
         except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
             return None
+
+    @field_validator("thread_context", mode="before")
+    @classmethod
+    def _mend_context(cls, value: Any) -> str | None:
+        if not isinstance(value, str):
+            return None
+        return value[-MAX_CONTEXT_CHARS:].encode("utf-8", "replace").decode("utf-8") or None
 
     @field_validator("timestamp")
     @classmethod
@@ -434,6 +438,8 @@ class ReplyPayload:
     is_error: bool = False
     reply_to_id: str | None = None
     """The message of the chat that it is to quote, where the agent asked for that."""
+    is_ours: bool = False
+    """Whether these are RemoteClaw's own words, and not the agent's."""
     delivered: bool = False
     """True once a callback took it: whoever reads the result must not send it again."""
 

@@ -1,7 +1,7 @@
 """The seams: what the parts expect of each other, and nothing of how it is done."""
 
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -246,7 +246,7 @@ class ChannelAdapter(Protocol):
 #: The entries that arrive while a turn runs and that its agent is to hear of at once.
 Newcomers = Callable[[], AsyncGenerator[Entry, None]]
 #: What is known of a conversation that the agent itself knows nothing of.
-History = Callable[[], Awaitable[str]]
+History = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import sys
 import tomllib
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from remoteclaw.bridge.hooks import (
     MessageSent,
     SendingOverride,
     SessionResumed,
+    SpawnOverride,
 )
 from remoteclaw.channels.relay import relay
 from remoteclaw.config import HooksConfig, load_config
@@ -26,7 +28,7 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.protocols import Deliverable
 from tests.support.bridges import demo_bridge, script
-from tests.support.stack import Stack, message
+from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
 PAGE = Path(__file__).parents[1] / "docs" / "hooks.md"
@@ -165,6 +167,59 @@ async def test_a_hook_that_fails_or_returns_nonsense_changes_nothing(
     assert chat.delivered == ["hello"]
     assert "fails failed" in caplog.text
     assert "returned str" in caplog.text
+
+
+async def test_nothing_that_a_hook_does_ends_delivery(
+    parrot: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    hooks, _, sent = sending(None)
+
+    async def is_cancelled(_event: object) -> None:
+        raise asyncio.CancelledError
+
+    def leaves(_event: object) -> None:
+        sys.exit(3)
+
+    class Wrapped:
+        async def __call__(self, _event: object) -> SendingOverride:
+            return SendingOverride(text="wrapped")
+
+    for hook in (is_cancelled, leaves, Wrapped(), lambda _: SendingOverride(text=123)):  # type: ignore[arg-type]
+        hooks.register("message_sending", hook)
+    await answered(parrot, "hello", hooks)
+    chat = Chat()
+    async with relayed(parrot, chat, hooks):
+        await eventually(lambda: sent)
+
+    assert chat.delivered == ["wrapped"]
+    assert "is_cancelled was cancelled by something in it" in caplog.text
+    assert "leaves failed" in caplog.text
+    assert "returned SendingOverride" in caplog.text
+
+
+async def test_a_packages_spawn_hook_is_no_lost_conversation(
+    stack: Stack,
+) -> None:
+    """It may choose another directory each time, so what is remembered under which is unknown."""
+    hooks = Hooks()
+    (stack.home.path / "elsewhere").mkdir()
+    place = SpawnOverride(workspace=str(stack.home.path / "elsewhere"))
+    hooks.register("before_runtime_spawn", lambda _: place)
+    await answered(stack, "hello", hooks)
+
+    second = await answered(stack, "memory", hooks)
+
+    assert said(await stack.outcome(second)) == "You said before:\n\n- hello"
+
+
+def test_a_module_that_can_not_be_imported_is_one_line(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (directory / "broken_hooks.py").write_text("1 / 0")
+    monkeypatch.syspath_prepend(str(directory))
+
+    with pytest.raises(ConfigError, match=r"broken_hooks:f.*division by zero"):
+        Hooks.load(HooksConfig(agent_end=("broken_hooks:f",)))
 
 
 async def test_a_message_that_can_not_be_sent_is_told_of(parrot: Stack) -> None:

@@ -22,6 +22,7 @@ from remoteclaw.bridge.hooks import (
 )
 from remoteclaw.bridge.prompt import as_data, build_system_prompt, build_turn_prompt
 from remoteclaw.bridge.side_effects import SideEffectsReader
+from remoteclaw.config import ChannelConfig
 from remoteclaw.errors import (
     AgentUnavailable,
     ErrorCategory,
@@ -128,10 +129,10 @@ class ChannelBridge:
         chunk_limit: int = DEFAULT_CHUNK_LIMIT,
         chunk_unit: Unit = "characters",
         zone: str | None = None,
-        instructions: str | None = None,
+        facts: ChannelConfig | None = None,
         hooks: Hooks | None = None,
     ) -> None:
-        """`zone` is the agent's IANA time zone; `instructions` are the operator's for the channel.
+        """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
         `chunk_limit` is how long a message of the answer may be, in `chunk_unit`.
         """
@@ -149,7 +150,7 @@ class ChannelBridge:
         self._chunk_limit = chunk_limit
         self._chunk_unit = chunk_unit
         self._zone = zone
-        self._instructions = instructions
+        self._facts = facts
         self._hooks = hooks or Hooks()
 
     async def handle(
@@ -255,8 +256,7 @@ class ChannelBridge:
             workspace=run.workspace,
             runtime=self._runtime.name,
             zone=self._zone,
-            message=run.turn.entries[-1].message,
-            instructions=self._instructions,
+            facts=self._facts,
         )
 
     # -- 3: MCP servers and run directory ------------------------------------------------------
@@ -346,7 +346,7 @@ class ChannelBridge:
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
         steering = asyncio.create_task(self._steer(run, agent))
         try:
-            history = await run.history() if run.history and run.is_new else ""
+            history = await run.history() if run.history and run.is_new else ()
             prompt = build_turn_prompt(
                 run.turn, zone=self._zone, is_new=run.is_new, history=history
             )
@@ -419,7 +419,8 @@ class ChannelBridge:
             words = f"(About {as_data(rest[0], longest=60)}:) {words}" if rest else words
         # A CLI's own words may quote what people wrote: the outcome has them, no log.
         log.warning("turn %s: %s", reference, category)
-        await run.delivery.say(ReplyPayload(words, is_error=category is not ErrorCategory.ABORTED))
+        is_error = category is not ErrorCategory.ABORTED
+        await run.delivery.say(ReplyPayload(words, is_error=is_error, is_ours=True))
 
     # -- 8: side effects -----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-__all__ = ["Chunker", "Unit"]
+__all__ = ["Chunker", "Unit", "fence_after"]
 
 #: What a platform counts: code points, UTF-16's units (Telegram), or bytes of UTF-8 (IRC).
 Unit = Literal["characters", "utf16", "bytes"]
@@ -98,7 +98,7 @@ class Chunker:
         rest, self._buffer = self._buffer, ""
         fence, self._fence = self._fence, ""
         table, self._table = self._table, ""
-        return self._complete(fence, table, rest)
+        return self._complete(fence, table, rest.rstrip())
 
     def _without_repetition(self, text: str) -> str:
         """Return what of a text is not delivered yet, while it may repeat what was withdrawn."""
@@ -110,7 +110,9 @@ class Chunker:
                 self._gone.append(withdrawn)
                 self._withdrawn, self._repeated = "", 0
             return text[len(expected) :]
-        self._withdrawn, self._repeated, self._fence, self._table = "", 0, "", ""
+        self._withdrawn, self._repeated = "", 0
+        if withdrawn.strip():
+            self._fence = self._table = ""
         # Blank lines before a text are in no chunk.
         return (ANEW if withdrawn.strip() else "") + withdrawn[:repeated] + text
 
@@ -130,7 +132,8 @@ class Chunker:
         piece = self._buffer[:position]
         self._drop(position + skip)
         opened, self._fence = self._fence, self._shortened(_open_fence(piece, self._fence))
-        table, self._table = self._table, self._open_table(piece)
+        # Behind a blank line it would be another table.
+        table, self._table = self._table, self._open_table(piece) if skip < 2 else ""
         self._strip_newlines()
         return self._complete(opened, table, piece)
 
@@ -170,9 +173,10 @@ class Chunker:
                 return position, skip
         if not is_fenced and (position := self._last_space(window, half)):
             return position, 1
-        for position in (window.rfind("\n"), self._last_space(window, 0)):
-            if position > 0:
-                return position, 1
+        if (position := window.rfind("\n")) > 0:
+            return position, 1
+        if (position := self._last_space(window, 0)) > 0:
+            return (position + 1, 0) if is_fenced else (position, 1)  # in code it is a part of it
         position = len(window)
         while position > 1 and self._would_begin_a_fence(position):
             position -= 1
@@ -234,7 +238,7 @@ class Chunker:
             return head + piece.rstrip()
         match = _FENCE.match(still_open)
         marker = match[1] if match else "```"
-        return f"{head}{piece.rstrip()}\n{marker}"
+        return f"{head}{piece}\n{marker}"
 
 
 def _size(text: str, unit: Unit) -> int:
@@ -295,6 +299,12 @@ def _open_fence(text: str, opened: str) -> str:
     for line in _FENCE.finditer(text):
         opened = _after_fence_line(line, opened)
     return opened
+
+
+def fence_after(line: str, opened: str) -> str:
+    """Return the line of the fence that is open behind a line; `opened` is that before it."""
+    match = _FENCE.match(line)
+    return _after_fence_line(match, opened) if match else opened
 
 
 def _after_fence_line(line: re.Match[str], opened: str) -> str:

@@ -80,6 +80,8 @@ class DeliveryAdapter:
         self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
         self._chunker = self._new_chunker()
         self._directives = Directives()
+        self._was_silent = False
+        """Whether an earlier answer was silent."""
         self._messages = messages
         self._answered = list(messages.values())[-1]
         self._callbacks = callbacks
@@ -137,7 +139,7 @@ class DeliveryAdapter:
                 case DoneEvent(run, ends_agent):
                     has_ended = True
         await self.flush()
-        is_silent = self._directives.is_silent and not self._payloads
+        is_silent = (self._was_silent or self._directives.is_silent) and not self._payloads
         return Delivered(
             tuple(self._payloads),
             run,
@@ -153,12 +155,16 @@ class DeliveryAdapter:
     def _note(self, event: ToolUseEvent) -> None:
         if len(self._calls) >= MOST_CALLS:
             del self._calls[next(iter(self._calls))]
-        arguments = orjson.dumps(event.input, default=str).decode()
+        try:
+            arguments = orjson.dumps(event.input, default=str).decode()
+        except TypeError:  # nested deeper than orjson writes
+            arguments = "(…)"
         self._calls[event.tool_id] = ToolCall(event.tool_name, arguments[:MOST_SHOWN])
 
     async def _end_answer(self) -> None:
         await self._finish(self._callbacks.on_partial_reply)
         self._chunker = self._new_chunker()
+        self._was_silent |= self._directives.is_silent
         self._directives = Directives()
 
     async def flush(self) -> None:
@@ -183,7 +189,8 @@ class DeliveryAdapter:
     async def _text(self, text: str) -> None:
         if text.strip():
             await self._reach("output", "")
-        await self._feed(self._directives.feed(text))
+        for piece in self._directives.feed(text):
+            await self._feed(piece)
         if self._callbacks.on_live_text and (pending := self._chunker.pending):
             self._callbacks.on_live_text(self._next_index, pending)
 

@@ -1,40 +1,70 @@
 """What an agent writes for RemoteClaw and not for the person: reply tags, and the word for silence.
 
-Both are taken out of the answer while it streams.
+Both are taken out of the answer while it streams, except from code.
 Whatever could still become one is held back until it has, or hasn't; so where the stream is cut
-into deltas makes no difference.
+into deltas makes no difference. Time is linear in what is said.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+
+from remoteclaw.bridge.chunks import fence_after
 
 __all__ = ["SILENT_REPLY_TOKEN", "Directives"]
 
 #: What an agent answers, and nothing else, when there is nothing to say.
 SILENT_REPLY_TOKEN = "NO_REPLY"  # noqa: S105 - no secret
 
-#: The longest tag that is waited for, in characters: a message's id has 512 at most.
-MOST_TAG = 600
+#: The longest tag that is waited for, and the most that is held back at all, in characters: a
+#: message's id has 512 at most.
+MOST_HELD = 600
 
-_CURRENT, _TO = "reply_to_current", "reply_to:"
 _TAG = re.compile(
-    rf"\[\[[ \t]*(?:{_CURRENT}|{_TO}[ \t]*(?P<id>[^\]\n]*?))[ \t]*\]\]", re.IGNORECASE
+    r"\[\[[ \t]*(?:reply_to_current|reply_to:[ \t]*(?P<id>[^\]\n]*?))[ \t]*\]\]", re.IGNORECASE
 )
-#: What may stand around the token: models like to set it in bold.
-_AROUND = " \t\r\n*`"
+_TAG_BEGINS = re.compile(r"\[\[[ \t]*(?:r|\Z)", re.IGNORECASE)
+_CURRENT, _TO = "reply_to_current", "reply_to:"
+#: Models like to set the token in bold or as code; in a fence it is an answer.
+_FENCE = "```"
 _BEGINNINGS = "|".join(
-    re.escape(SILENT_REPLY_TOKEN[:length]) for length in range(len(SILENT_REPLY_TOKEN) - 1, 0, -1)
+    SILENT_REPLY_TOKEN[:length] for length in range(len(SILENT_REPLY_TOKEN) - 1, 0, -1)
 )
-#: A token at the end of a text, or what could become one. Behind a letter it is a part of a word.
-_TAIL = re.compile(
-    rf"(?<![^\s*`])(?:{SILENT_REPLY_TOKEN}[\s*`]+)*"
-    rf"(?:{SILENT_REPLY_TOKEN}[\s*`]*|(?:{_BEGINNINGS}))\Z"
-)
-_FULL_TAIL = re.compile(rf"(?<![^\s*`])(?:{SILENT_REPLY_TOKEN}[\s*`]*)+\Z")
-_TOKENS = re.compile(rf"(?:{SILENT_REPLY_TOKEN}[\s*`.]*)+", re.IGNORECASE)
-_JSON = re.compile(rf'\{{\s*"action"\s*:\s*"{SILENT_REPLY_TOKEN}"\s*\}}', re.IGNORECASE)
-#: The same without its blanks: what could become it is told by that.
+#: Lines with nothing but the token, and what could become one. Every repetition begins with another
+#: character than the one before ends with, so that there is one way to match.
+_TOKENS = rf"[\s*`]*(?:{SILENT_REPLY_TOKEN}[\s*`.]*)"
+_SILENCE = re.compile(rf"{_TOKENS}+")
+_MAYBE = re.compile(rf"{_TOKENS}*(?:{_BEGINNINGS})?")
+#: The token before an answer that begins without a gap behind it.
+_GLUED = re.compile(rf"[\s*`]{{0,80}}{SILENT_REPLY_TOKEN}(?=[^\W_])")
+_SILENCE_AT_ALL = re.compile(_SILENCE.pattern, re.IGNORECASE)
+_MAYBE_AT_ALL = re.compile(_MAYBE.pattern, re.IGNORECASE)
+#: Some models say it so. The same without its blanks: what could become it is told by that.
+_JSON = re.compile(rf'\s*\{{\s*"action"\s*:\s*"{SILENT_REPLY_TOKEN}"\s*\}}\s*', re.IGNORECASE)
 _JSON_BARE = f'{{"action":"{SILENT_REPLY_TOKEN}"}}'
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Where a text that is being written has come to: in a fence, in code within a line."""
+
+    fence: str = ""
+    """The line that opened the fence."""
+    _head: str = ""
+    """How the line begins, as far as it tells a fence."""
+    _ticks: int = 0
+
+    @property
+    def is_code(self) -> bool:
+        return bool(self.fence) or self._ticks % 2 == 1
+
+    def advance(self, text: str) -> None:
+        *complete, last = text.split("\n")
+        for line in complete:
+            self.fence = fence_after((self._head + line[:MOST_HELD])[:MOST_HELD], self.fence)
+            self._head, self._ticks = "", 0
+        self._head = (self._head + last[:MOST_HELD])[:MOST_HELD]
+        self._ticks += last.count("`")
 
 
 @dataclass(slots=True)
@@ -48,31 +78,41 @@ class Directives:
     _raw: list[str] = field(default_factory=list)
     _clean: int = 0
     """How much was passed on, in characters."""
+    # -- tags
     _held: str = ""
     """What may become a tag."""
+    _tagged: _Lines = field(default_factory=_Lines)
     _is_behind_tag: bool = False
     _last: str = ""
     """The last character before a tag that is being taken out."""
+    # -- the token for silence
     _pending: str = ""
-    """What may become the token."""
+    """What may become the token; it begins where a line does."""
+    _released: _Lines = field(default_factory=_Lines)
+    _is_in_line: bool = False
+    """Whether a part of the line was passed on."""
     _has_begun: bool = False
     """Whether something was passed on that is no blank."""
-    _before: str = ""
-    """The character before what is pending."""
 
-    def feed(self, text: str) -> str:
-        """Take more of the answer; return what of it is for the person and can be passed on."""
+    def feed(self, text: str) -> Iterator[str]:
+        """Take more of the answer; yield what of it is for the person and can be passed on.
+
+        While a piece is being used, `reply_to` is what the tags before it say.
+        """
         self._raw.append(text)
-        clean = self._without_token(self._without_tags(text))
-        self._clean += len(clean)
-        return clean
+        for piece in self._without_tags(text):
+            clean = self._without_token(piece)
+            self._clean += len(clean)
+            if clean:
+                yield clean
 
     def withdraw(self, characters: int) -> int:
         """Take back the end of what was fed; return how many characters of what was passed on."""
         raw, passed_on = "".join(self._raw), self._clean
         # What is passed on depends on what was fed alone, so the shorter text tells where we were.
         self.__init__()  # type: ignore[misc]
-        self.feed(raw[: max(0, len(raw) - characters)])
+        for _ in self.feed(raw[: max(0, len(raw) - characters)]):
+            pass
         return passed_on - self._clean
 
     def finish(self) -> str:
@@ -80,35 +120,42 @@ class Directives:
         held, self._held = self._held, ""
         rest = self._without_token(self._emit(held))
         pending, self._pending = self._pending, ""
-        bare = pending.strip(_AROUND)
-        if not self._has_begun and (_TOKENS.fullmatch(bare) or _JSON.fullmatch(bare)):
-            self.is_silent = True
+        silence = _SILENCE if self._has_begun else _SILENCE_AT_ALL
+        is_token = silence.fullmatch(pending) and _FENCE not in pending
+        if is_token or (not self._has_begun and _JSON.fullmatch(pending)):
+            self.is_silent = not self._has_begun
             return rest
-        if match := _FULL_TAIL.search(self._before + pending, len(self._before)):
-            pending = pending[: match.start() - len(self._before)]
-            self.is_silent = not self._has_begun and not pending.strip()
         return rest + pending
 
     # -- tags ----------------------------------------------------------------------------------
 
-    def _without_tags(self, text: str) -> str:
-        self._held += text
-        out = []
-        while (start := self._held.find("[[")) >= 0:
-            out.append(self._emit(self._held[:start]))
-            self._held = self._held[start:]
-            if match := _TAG.match(self._held, 0, MOST_TAG):
-                self._held = self._held[match.end() :]
+    def _without_tags(self, text: str) -> Iterator[str]:
+        """Yield the text between tags."""
+        text, position = self._held + text, 0
+        self._held = ""
+        piece: list[str] = []
+        while (start := text.find("[[", position)) >= 0:
+            piece.append(self._emit(text[position:start]))
+            position = start
+            match = None if self._tagged.is_code else _TAG.match(text, start, start + MOST_HELD)
+            if match:
+                yield "".join(piece)
+                piece = []
                 self._note(match["id"])
-            elif _may_become_tag(self._held):
-                return "".join(out)
+                position = match.end()
+            elif not self._tagged.is_code and _may_become_tag(text, start):
+                break
             else:
-                out.append(self._emit("["))
-                self._held = self._held[1:]
-        keep = int(self._held.endswith("["))
-        out.append(self._emit(self._held[: len(self._held) - keep]))
-        self._held = self._held[len(self._held) - keep :]
-        return "".join(out)
+                piece.append(self._emit("["))
+                position += 1
+        end = len(text)
+        if start >= 0:
+            end = start
+        elif text.endswith("[", position):
+            end -= 1
+        piece.append(self._emit(text[position:end]))
+        self._held = text[end:]
+        yield "".join(piece)
 
     def _note(self, named: str | None) -> None:
         self._is_behind_tag = True
@@ -127,48 +174,53 @@ class Directives:
             if self._last and not self._last.isspace() and not text[0].isspace():
                 text = " " + text
         self._last = text[-1:] or self._last
+        self._tagged.advance(text)
         return text
 
     # -- the token for silence -----------------------------------------------------------------
 
     def _without_token(self, text: str) -> str:
-        self._pending += text
-        if not self._has_begun:
-            begun = self._pending.lstrip(_AROUND)
-            if not begun or _may_be_silence(begun):
-                return ""
-            self._has_begun = True
-            rest = begun.removeprefix(SILENT_REPLY_TOKEN)
-            if rest is not begun and rest[:1].isalnum():  # glued to an answer
-                self._pending = rest
-        context = self._before + self._pending
-        match = _TAIL.search(context, len(self._before))
-        end = match.start() if match else len(context)
-        released, self._pending = context[len(self._before) : end], context[end:]
-        self._before = context[end - 1 : end] if end else ""
-        return released
+        text, position = self._pending + text, 0
+        out: list[str] = []
+        while position < len(text):
+            if not self._is_in_line and self._may_be_silence(text, position):
+                break
+            if not self._has_begun:
+                glued = _GLUED.match(text, position)
+                position = glued.end() if glued else position
+            end = text.find("\n", position) + 1 or len(text)
+            out.append(text[position:end])
+            self._pass(out[-1])
+            position = end
+        self._pending = text[position:]
+        return "".join(out)
+
+    def _pass(self, line: str) -> None:
+        """Take notice that a line, or a part of one, is passed on."""
+        self._released.advance(line)
+        self._is_in_line = not line.endswith("\n")
+        self._has_begun = self._has_begun or not line.isspace()
+
+    def _may_be_silence(self, text: str, position: int) -> bool:
+        """Whether all that follows may turn out to be the token alone."""
+        if self._released.fence or len(text) - position > MOST_HELD:
+            return False
+        maybe = _MAYBE if self._has_begun else _MAYBE_AT_ALL
+        if maybe.fullmatch(text, position) and _FENCE not in text[position:]:
+            return True
+        bare = "" if self._has_begun else re.sub(r"\s", "", text[position:])
+        return bool(bare) and _JSON_BARE.upper().startswith(bare.upper())
 
 
-def _may_become_tag(text: str) -> bool:
-    """Whether a text that begins with two brackets may be the start of a tag."""
-    body = text[2:].lstrip(" \t").lower()
-    if len(text) >= MOST_TAG or "\n" in body:
+def _may_become_tag(text: str, start: int) -> bool:
+    """Whether what begins with two brackets may be the start of a tag that is not complete yet."""
+    if len(text) - start >= MOST_HELD or not _TAG_BEGINS.match(text, start):
+        return False
+    body = text[start + 2 :].lstrip(" \t").lower()
+    if "\n" in body:
         return False
     if _CURRENT.startswith(body) or _TO.startswith(body):
         return True
-    for name in (_CURRENT, _TO):
-        if body.startswith(name):
-            rest = body.removeprefix(name)
-            if name == _CURRENT and rest.strip(" \t") not in ("", "]"):
-                return False
-            return "]" not in rest[:-1]
-    return False
-
-
-def _may_be_silence(text: str) -> bool:
-    """Whether an answer that begins so may turn out to be the token alone."""
-    tokens = _TOKENS.match(text)
-    if SILENT_REPLY_TOKEN.startswith(text[tokens.end() if tokens else 0 :].upper()):
-        return True
-    bare = re.sub(r"\s", "", text).rstrip("*`")
-    return _JSON_BARE.upper().startswith(bare.upper())
+    if body.startswith(_CURRENT):
+        return body.removeprefix(_CURRENT).strip(" \t") in ("", "]")
+    return body.startswith(_TO) and "]" not in body.removeprefix(_TO)[:-1]

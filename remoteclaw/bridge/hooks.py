@@ -180,7 +180,7 @@ class Hooks:
         """
         for function in self._hooks.get("message_sending", ()):
             result = await _call(function, event)
-            if isinstance(result, SendingOverride):
+            if isinstance(result, SendingOverride) and isinstance(result.text, str | None):
                 if result.cancel:
                     return None
                 event = replace(event, text=event.text if result.text is None else result.text)
@@ -195,10 +195,16 @@ async def _call(function: Callable[[Any], Any], event: Any) -> Any:
         async with asyncio.timeout(DEADLINE_S):
             if inspect.iscoroutinefunction(function):
                 return await function(event)
-            return await _in_daemon(function, event)
+            result = await _in_daemon(function, event)
+            return await result if inspect.isawaitable(result) else result
     except TimeoutError:
         log.error("hook %s took more than %d s and was left", _name(function), DEADLINE_S)
-    except Exception:
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task and task.cancelling():  # we are asked to stop, and not something in the hook
+            raise
+        log.error("hook %s was cancelled by something in it", _name(function))
+    except (Exception, SystemExit):
         log.exception("hook %s failed", _name(function))
     return None
 
@@ -223,7 +229,7 @@ async def _in_daemon(function: Callable[[Any], Any], event: Any) -> Any:
         result, error = None, None
         try:
             result = function(event)
-        except Exception as raised:  # noqa: BLE001 - the caller of the hooks logs it
+        except (Exception, SystemExit) as raised:  # noqa: BLE001 - the caller of the hooks logs it
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop has ended without us
             loop.call_soon_threadsafe(settle, result, error)
@@ -236,7 +242,7 @@ def _imported(moment: str, reference: str) -> Callable[[Any], Any]:
     module_name, _, name = reference.partition(":")
     try:
         function = getattr(importlib.import_module(module_name), name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does
         raise ConfigError(
             f"[hooks] {moment} names {reference!r}, which can't be imported: {error}. "
             'Write it as "module:function".'

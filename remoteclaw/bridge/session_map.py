@@ -68,13 +68,15 @@ class FileSessionMap:
             return None
         session_id = str(entry["sessionId"])
         if entry["lastAccessMs"] < self._now_ms() - STALE_MS:
-            self._change(name, session_id)
+            self._change(name, session_id, only_if=session_id)
         return session_id
 
-    def _change(self, name: str, session_id: str | None) -> None:
+    def _change(self, name: str, session_id: str | None, *, only_if: str | None = None) -> None:
         with self._locked():
             entries = self._living(self._read(set_aside=True))
-            entries.pop(self._key(name), None)
+            before = entries.pop(self._key(name), None)
+            if only_if is not None and (before is None or before["sessionId"] != only_if):
+                return  # somebody else has changed it meanwhile
             if session_id is not None:
                 entries[self._key(name)] = {
                     "sessionId": session_id,
@@ -103,7 +105,7 @@ class FileSessionMap:
             }
         except (ValueError, TypeError, KeyError, AttributeError):
             if set_aside:
-                aside = self._file.with_suffix(".damaged")
+                aside = self._file.with_suffix(f".damaged-{self._now_ms()}")
                 os.replace(self._file, aside)
                 log.error("%s can't be read, and is set aside as %s", self._file, aside.name)
             return {}

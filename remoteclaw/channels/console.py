@@ -31,8 +31,6 @@ from remoteclaw.terminal import login_name, printable
 __all__ = ["Console"]
 
 PROVIDER = "console"
-#: What the agent is told of how its answers are shown here.
-FORMAT = "The user reads in a terminal, which shows Markdown as it is written: use little of it."
 CHANNEL_ID = "console"
 #: How much of an unfinished line stands above the prompt, in characters: the screen is not higher.
 MOST_UNFINISHED = 600
@@ -140,10 +138,12 @@ class Console:
     async def _chat(self) -> None:
         # Whoever runs this holds the state directory's lock, so no other console has this account.
         reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
+        is_changed = self._hooks.has("message_sending")
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(relay(reader, self, self._hooks)),
-                tasks.create_task(self._follow()),
+                # What a hook may change is not shown before, wherever it is installed.
+                *([] if is_changed else [tasks.create_task(self._follow())]),
                 tasks.create_task(self._watch_redis()),
             ]
             doing = tasks.create_task(self._do())
@@ -198,7 +198,6 @@ class Console:
                 provider=PROVIDER,
                 account=self._account,
                 timestamp=int(time.time() * 1000),
-                formatting_hints=(FORMAT,),
             )
             accepted = await self._fleet.inbound.append(message, agent=self._agent)
         except (MessageRefused, RedisRefused, RedisUnavailable) as error:

@@ -9,7 +9,7 @@ import click
 from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain
 from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
-from remoteclaw.terminal import one_line
+from remoteclaw.terminal import one_line, printable
 
 if TYPE_CHECKING:
     from remoteclaw.config import QueueOverride
@@ -137,7 +137,25 @@ def export_session(session: str) -> None:
         recorded = await fleet.sessions.record(await fleet.sessions.find(session))
         if not recorded:
             complain("Nothing is recorded of this conversation.")
-        sys.stdout.buffer.write(recorded)
+        if sys.stdout.isatty():  # what people wrote must not speak to the terminal
+            click.echo(printable(recorded.decode("utf-8", "replace")), nl=False)
+        else:
+            sys.stdout.buffer.write(recorded)
+
+    on_fleet(run)
+
+
+@sessions.command("forget")
+@click.argument("session")
+def forget_session(session: str) -> None:
+    """Remove what is recorded of a session.
+
+    The agent's own CLI remembers what it remembers. SESSION is its key or the start of its id.
+    """
+
+    async def run(fleet: "Fleet") -> None:
+        was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
+        click.echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
 
     on_fleet(run)
 

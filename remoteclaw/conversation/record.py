@@ -5,7 +5,7 @@ learns what was said before.
 It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and `role`:
 
 - `user`: `from`, `id` (the platform's), `text`
-- `agent`: `text`, as it was delivered
+- `agent`: `text`, as it left the agent: hooks that change what is sent come later
 - `tool`: `name`, `input` and `output` shortened, `is_error`
 - `error`: `category`
 """
@@ -28,9 +28,17 @@ MOST_DIGEST = 24_000
 
 
 def lines_of(
-    turn: Turn, joined: Sequence[Entry], result: AgentDeliveryResult, *, at_ms: int
+    turn: Turn,
+    joined: Sequence[Entry],
+    result: AgentDeliveryResult,
+    *,
+    at_ms: int,
+    most_bytes: int = 1024 * 1024,
 ) -> bytes:
-    """Return what a turn adds to the record; `joined` came while it ran, `at_ms` is its end."""
+    """Return what a turn adds to the record; `joined` came while it ran, `at_ms` is its end.
+
+    Of more than `most_bytes` the beginning is left out, and no line has more than a quarter of it.
+    """
     lines = [*map(_asked, (*turn.left_out, *turn.entries, *joined))]
     lines += [
         {
@@ -43,11 +51,30 @@ def lines_of(
         }
         for call in result.tool_calls[-MOST_CALLS:]
     ]
-    if said := "\n\n".join(payload.text for payload in result.payloads if not payload.is_error):
-        lines.append({"at": at_ms, "role": "agent", "text": _shortened(said)})
+    if said := "\n\n".join(payload.text for payload in result.payloads if not payload.is_ours):
+        lines.append({"at": at_ms, "role": "agent", "text": said})
     if result.error_category:
         lines.append({"at": at_ms, "role": "error", "category": str(result.error_category)})
-    return b"".join(orjson.dumps(line) + b"\n" for line in lines)
+    kept: list[bytes] = []
+    for line in reversed(lines):
+        encoded = _encoded(line, most_bytes // 4)
+        most_bytes -= len(encoded)
+        if most_bytes < 0:
+            break
+        kept.append(encoded)
+    return b"".join(reversed(kept))
+
+
+def _encoded(line: dict[str, Any], most_bytes: int) -> bytes:
+    """Return a line, its text shortened until it is no longer than that."""
+    most = MOST_TEXT
+    while True:
+        if "text" in line:
+            line = {**line, "text": _shortened(line["text"], most)}
+        encoded = orjson.dumps(line) + b"\n"
+        if len(encoded) <= most_bytes or most < 100:
+            return encoded
+        most //= 2
 
 
 def _asked(entry: Entry) -> dict[str, Any]:
@@ -57,27 +84,27 @@ def _asked(entry: Entry) -> dict[str, Any]:
         "role": "user",
         "from": message.user_name or message.from_,
         "id": message.id,
-        "text": _shortened(message.text),
+        "text": message.text,
     }
 
 
-def digest(record: bytes, *, since_ms: int = 0) -> str:
-    """Return what a new agent process is told of a conversation; empty if there is nothing.
+def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
+    """Return what a new agent process is told of a conversation, oldest first.
 
-    What is older than `since_ms` is left out.
+    Each note names its speaker by its key, so that no text can pretend to be somebody else's. What
+    is older than `since_ms` is left out, and so is what goes beyond `MOST_DIGEST`.
     """
-    told: list[str] = []
+    told: list[dict[str, str]] = []
     length = 0
-    for words in reversed([*_told(record, since_ms)]):
-        length += len(words) + 1
+    for note in reversed([*_notes(record, since_ms)]):
+        length += sum(map(len, note.values()))
         if length > MOST_DIGEST:
-            told.append("(…)")
             break
-        told.append(words)
-    return "\n".join(reversed(told))
+        told.append(note)
+    return told[::-1]
 
 
-def _told(record: bytes, since_ms: int) -> Iterator[str]:
+def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
     for raw in record.splitlines():
         try:
             line = orjson.loads(raw)
@@ -87,18 +114,17 @@ def _told(record: bytes, since_ms: int) -> Iterator[str]:
             continue
         match line.get("role"):
             case "user":
-                yield f"{line['from']}: {line['text']}"
+                yield {"from": line["from"], "said": line["text"]}
             case "agent":
-                yield f"You: {line['text']}"
+                yield {"you": line["text"]}
             case "tool":
-                failed = " and failed" if line["is_error"] else ""
-                yield f"(You used {line['name']} with {line['input']}{failed}.)"
+                yield {"you_used": line["name"], "with": line["input"]}
             case "error":
-                yield f"(That turn ended with an error: {line['category']}.)"
+                yield {"error": line["category"]}
 
 
-def _shortened(text: str) -> str:
-    if len(text) <= MOST_TEXT:
+def _shortened(text: str, most: int) -> str:
+    if len(text) <= most:
         return text
-    half = MOST_TEXT // 2
+    half = most // 2
     return f"{text[:half]}\n(… {len(text) - 2 * half:,} characters …)\n{text[-half:]}"

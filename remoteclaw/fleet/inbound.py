@@ -27,8 +27,8 @@ APPEND_S = 10.0
 FULL_AT = 0.8
 FULL = (
     "Redis has filled four fifths of its memory, so nothing new is accepted. Raise its maxmemory, "
-    "or wait: what is answered and delivered makes room. Shorter `[record]`s and dropped dead "
-    "letters (`remoteclaw deadletters`) make more."
+    "or wait: what is answered and delivered makes room. `remoteclaw sessions forget` "
+    "and `deadletters drop` make more."
 )
 #: The form in which entries are written. Readers refuse a higher number than they know.
 ENTRY_VERSION = 1

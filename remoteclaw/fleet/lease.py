@@ -86,6 +86,7 @@ class Record:
     """What a turn adds to the record of its conversation."""
 
     lines: bytes
+    """Nothing: what is recorded is removed."""
     most_bytes: int
     """How large the whole record may become; then its beginning goes."""
     keep_ms: int
@@ -290,7 +291,7 @@ class Lease:
         payloads: Sequence[dict[str, Any]] = (),
         steered: Sequence[str] = (),
         answered: Sequence[str] = (),
-        record: "Record | None" = None,
+        record: Record | None = None,
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
 
@@ -325,7 +326,7 @@ class Lease:
                 first_index,
                 ",".join(steered),
                 ",".join(answered),
-                *((record.lines, record.most_bytes, record.keep_ms) if record else ("", 0, 0)),
+                *((record.lines, record.most_bytes, record.keep_ms) if record else ("", 0, -1)),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )

@@ -112,6 +112,12 @@ class Sessions:
         read = functools.partial(client.get, keys.record(sid))
         return await self._scripts.call(read, deadline=boottime() + LOOK_S) or b""
 
+    async def forget(self, sid: str) -> bool:
+        """Remove what is recorded of the conversation; False if nothing was."""
+        client = self._scripts.client
+        remove = functools.partial(client.delete, keys.record(sid))
+        return bool(await self._scripts.call(remove, deadline=boottime() + LOOK_S))
+
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names: its key, or the start of its id.
 

@@ -120,6 +120,33 @@ def test_a_table_that_is_too_long_has_its_header_repeated() -> None:
     assert chunks[-1].endswith("|\n\nThe end.")
 
 
+def test_a_table_gets_no_other_tables_header() -> None:
+    first, second = table(3), table(3).replace("name", "city").replace("row", "town")
+
+    chunks = chunks_of(f"{first}\n\n{second}", 110)
+
+    assert chunks[1].startswith("| city | size |\n|:")
+
+
+def test_code_loses_nothing_but_the_line_end_at_a_cut() -> None:
+    code = "".join(f"line {number}\n\n  \n" for number in range(40))
+
+    chunks = chunks_of(f"```\n{code}```", 100)
+
+    bodies = [chunk.removeprefix("```\n").removesuffix("\n```") for chunk in chunks]
+    assert "\n".join(bodies) == code.removesuffix("\n")
+
+
+def test_a_blank_that_is_withdrawn_leaves_the_fence_open() -> None:
+    chunker = Chunker(100)
+    chunks = chunker.feed("```python\n" + "x = 1\n" * 20)
+    while not chunker._withdrawn:
+        chunker.withdraw(1)
+    chunks += chunker.feed("\n" + "y = 2\n" * 20)
+
+    assert all(chunk.startswith("```python\n") for chunk in [*chunks, chunker.finish()])
+
+
 def test_a_header_that_is_too_long_is_not_repeated() -> None:
     wide = "|" + "wide |" * 10 + "\n|" + "---|" * 10 + "\n"
 

@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
+    AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
     ReplyPayload,
@@ -102,6 +104,38 @@ async def test_tool_calls_are_kept_in_short() -> None:
 
     (call,) = delivered.tool_calls
     assert (call.name, len(call.input), len(call.output), call.is_error) == ("Bash", 300, 300, True)
+
+
+async def test_arguments_that_are_nested_deeply_cost_nothing() -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(500):
+        nested = {"in": nested}
+
+    delivered = await deliver(ToolUseEvent("Bash", "1", nested), TextEvent("done"), DONE)
+
+    assert delivered.error is None
+    assert delivered.tool_calls[0].input == "(…)"
+
+
+async def test_silence_of_an_earlier_answer_is_silence() -> None:
+    delivered = await deliver(TextEvent("NO_REPLY"), AnswerEndEvent(), DONE)
+
+    assert (delivered.payloads, delivered.is_silent) == ((), True)
+
+
+@pytest.mark.parametrize("step", [1, 50, 10_000])
+async def test_what_quotes_does_not_depend_on_how_the_stream_is_cut(step: int) -> None:
+    text = "a" * 150 + " [[reply_to_current]]" + "b" * 300
+    deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
+
+    delivered = await deliver(*deltas, DONE, limit=100)
+
+    quotes = [payload.reply_to_id is not None for payload in delivered.payloads]
+    assert quotes[0] is False
+    assert quotes[-1] is True
+    whole = await deliver(TextEvent(text), DONE, limit=100)
+    assert [p.text for p in delivered.payloads] == [p.text for p in whole.payloads]
+    assert quotes == [payload.reply_to_id is not None for payload in whole.payloads]
 
 
 HOSTILE = [

@@ -34,8 +34,11 @@ TEXTS = st.lists(PIECES, max_size=12).map("".join)
 
 def read(*deltas: str) -> tuple[str, Directives]:
     directives = Directives()
-    text = "".join(map(directives.feed, deltas))
-    return text + directives.finish(), directives
+    return fed(directives, *deltas) + directives.finish(), directives
+
+
+def fed(directives: Directives, *deltas: str) -> str:
+    return "".join(piece for delta in deltas for piece in directives.feed(delta))
 
 
 @given(TEXTS, st.lists(st.integers(1, 7), max_size=40))
@@ -54,10 +57,10 @@ def test_how_the_stream_is_cut_makes_no_difference(text: str, sizes: list[int]) 
 @given(TEXTS, TEXTS, TEXTS)
 def test_what_is_withdrawn_might_never_have_been_said(kept: str, gone: str, after: str) -> None:
     directives = Directives()
-    shown = directives.feed(kept) + directives.feed(gone)
+    shown = fed(directives, kept, gone)
     withdrawn = directives.withdraw(len(gone))
     shown = shown[: len(shown) - withdrawn]
-    shown += directives.feed(after) + directives.finish()
+    shown += fed(directives, after) + directives.finish()
 
     assert shown == read(kept + after)[0]
 
@@ -68,7 +71,8 @@ def test_nothing_is_invented_and_nothing_else_is_lost(text: str) -> None:
 
     letters = iter(text)
     assert all(c in letters for c in clean if not c.isspace())  # a subsequence
-    assert "[[reply_to_current]]" not in clean.lower()
+    if "`" not in text:
+        assert "[[reply_to_current]]" not in clean.lower()
     if SILENT_REPLY_TOKEN.lower() not in text.lower() and "[[" not in text:
         assert clean.strip() == text.strip()
         assert not directives.is_silent
@@ -87,6 +91,8 @@ def test_nothing_is_invented_and_nothing_else_is_lost(text: str) -> None:
         ("[[reply_to:1]][[reply_to:2]] x", "x", "2"),
         ("[[reply_to:1]][[reply_to_current]] x", "x", "1"),
         ("[[reply_to:]] x", "x", None),
+        ("Begin with `[[reply_to_current]]`.", "Begin with `[[reply_to_current]]`.", None),
+        ("```\n[[reply_to:1]]\n```\n[[reply_to:2]]x", "```\n[[reply_to:1]]\n```\nx", "2"),
         ("if [[ -f x ]]; then", "if [[ -f x ]]; then", None),
         ("[[[reply_to_current]]]", "[ ]", ""),
         ("[[reply_to:" + "9" * 700 + "]]", "[[reply_to:" + "9" * 700 + "]]", None),
@@ -123,7 +129,10 @@ def test_silence(text: str) -> None:
     ("text", "clean"),
     [
         ("All is done.\n\nNO_REPLY", "All is done."),
-        ("All is done. **NO_REPLY**", "All is done."),
+        ("All is done.\n\n**NO_REPLY**\n", "All is done."),
+        ("The word for silence is NO_REPLY", "The word for silence is NO_REPLY"),
+        ("```\nNO_REPLY\n```", "```\nNO_REPLY\n```"),
+        ("```\nreturn NO_REPLY\n```", "```\nreturn NO_REPLY\n```"),
         ("NO_REPLYHello", "Hello"),
         ("NO_REPLY: that is the word", "NO_REPLY: that is the word"),
         ("Say NO_REPLY to be silent", "Say NO_REPLY to be silent"),
@@ -138,12 +147,27 @@ def test_silence(text: str) -> None:
 def test_an_answer_is_no_silence(text: str, clean: str) -> None:
     found, directives = read(text)
 
-    assert found.rstrip(" *\n") == clean
+    assert found.rstrip(" \n") == clean
     assert not directives.is_silent
 
 
 def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
     directives = Directives()
 
-    assert [directives.feed(c) for c in "[[reply_to:42]]"] == [""] * 15
-    assert [directives.feed(c) for c in "NO_REPLY"] == [""] * 8
+    assert fed(directives, *"[[reply_to:42]]") == ""
+    assert fed(directives, *"NO_REPLY") == ""
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[" * 1_000_000, "[[r" * 300_000, "NO_REPLY " * 100_000 + "x", "\n" * 1_000_000 + "x"),
+        *("NO_REPLY" + "\n" * 1_000_000 + "x", "{" + " " * 1_000_000 + "}", "`" * 1_000_000),
+        *("N\n" * 300_000, "NO_REPLY\n" * 100_000 + "x", "[[reply_to:1]]" * 70_000),
+    ],
+    ids=lambda text: text[:10],
+)
+def test_a_megabyte_takes_linear_time(text: str) -> None:
+    whole, _ = read(text)
+    assert read(*(text[at : at + 50] for at in range(0, len(text), 50)))[0] == whole

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,8 +120,31 @@ async def test_a_damaged_file_is_set_aside(
     await sessions.set("claude|/w", "a")
 
     assert await sessions.get("claude|/w") == "a"
-    assert (directory / "remoteclaw-sessions.damaged").read_text() == '{"half": '
+    (aside,) = directory.glob("remoteclaw-sessions.damaged-*")
+    assert aside.read_text() == '{"half": '
     assert "is set aside" in caplog.text
+
+
+async def test_a_look_does_not_undo_what_another_process_has_set(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_795_000_000_000]
+    sessions = FileSessionMap(directory, ALICE, now_ms=lambda: clock[0])
+    await sessions.set("claude|/w", "old")
+    clock[0] += DAY_MS
+    read = sessions._read
+
+    def and_then_another_sets(**options: bool) -> Any:
+        found = read(**options)
+        monkeypatch.setattr(sessions, "_read", read)
+        other = FileSessionMap(directory, ALICE, now_ms=lambda: clock[0])
+        other._change("claude|/w", "new")
+        return found
+
+    monkeypatch.setattr(sessions, "_read", and_then_another_sets)
+    await sessions.get("claude|/w")
+
+    assert await sessions.get("claude|/w") == "new"
 
 
 async def test_many_processes_lose_nothing_of_each_other(directory: Path) -> None:

@@ -2,7 +2,7 @@
 -- KEYS state, inbound, reply stream, dead letters, record, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
---      those that were answered before a failure, lines for the record, its size at most, how long it is kept ms, payload …
+--      those that were answered before a failure, lines for the record, its size at most, how long it is kept ms (0: no record), payload …
 -- → entries left, hints that wait, the time, the session's own queue settings
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
@@ -56,6 +56,7 @@ for position = 18, #ARGV do
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
+if ARGV[17] == '0' then redis.call('DEL', KEYS[5]) end
 if ARGV[15] ~= '' then
   local size, most = redis.call('APPEND', KEYS[5], ARGV[15]), tonumber(ARGV[16])
   if size > most then  -- a quarter goes at once, so that it isn't copied with each turn
