@@ -268,6 +268,34 @@ async def test_a_worker_in_a_long_turn_at(
         assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
 
 
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_worker_that_leaves_at_its_release(
+    lab: Lab, side: Side, what_happens: object
+) -> None:
+    """Asked to end in mid-turn, it gives back what waits."""
+    word = f"wait{uuid.uuid4().hex}"
+    first = await lab.stack.append(word, from_=word)
+    await lab.stack.reached(first, "output")
+    second = await lab.stack.append(f"second{word}", from_=word)
+    failpoint = lab.proxy.arm("release", side)
+    client = lab.stack.fleet.scripts.client
+    for worker in lab.stack.workers:
+        worker.terminate()
+
+    async def is_leaving() -> bool:
+        names = [name async for name in client.scan_iter("rq:worker:*")]
+        return any([await client.hexists(name, "shutdown_requested_date") for name in names])
+
+    await eventually(is_leaving)
+    (lab.workspace / f"go-{word}").touch()
+    await failpoint.wait()
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    await lab.see_the_promise_held(first, second)
+    assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
+
+
 @contextlib.asynccontextmanager
 async def adapter(lab: Lab, account: str, file: Path) -> AsyncIterator[None]:
     """Have a channel's process running, always."""
