@@ -74,8 +74,6 @@ def hooks_problem(hooks: HooksConfig) -> str | None:
         Hooks.load(hooks)
     except RemoteClawError as error:
         return str(error)
-    except Exception as error:  # noqa: BLE001 - a hook's module may do anything when it is imported
-        return f"[hooks] names a module that fails when it is imported: {one_line(repr(error))}."
     return None
 
 

@@ -460,7 +460,7 @@ async def test_a_conversation_that_it_does_not_know_starts_anew_and_says_so(
     assert second.status == "done"
     notice, answer = [str(part["text"]) for part in second.reply]
     assert notice == "(I no longer have our earlier conversation itself, but notes of it.)"
-    assert answer.startswith("one")  # the scripted model takes the first directive, in the notes
+    assert answer == "two"
 
 
 async def test_nothing_of_the_users_is_edited(agent: Stack) -> None:

@@ -243,8 +243,9 @@ def _imported(moment: str, reference: str) -> Callable[[Any], Any]:
     try:
         function = getattr(importlib.import_module(module_name), name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a module does
+        why = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(
-            f"[hooks] {moment} names {reference!r}, which can't be imported: {error}. "
+            f"[hooks] {moment} names {reference!r}, which can't be imported: {why}. "
             'Write it as "module:function".'
         ) from None
     if not callable(function):

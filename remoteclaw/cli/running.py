@@ -45,10 +45,12 @@ def up(no_console: bool) -> None:
 
 async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
     from remoteclaw.bridge.hooks import Hooks
-    from remoteclaw.doctor import agent_problem
+    from remoteclaw.doctor import agent_problem, hooks_problem
     from remoteclaw.supervisor import Supervisor
 
     agent, settings = config.agent(None)
+    if problem := hooks_problem(config.hooks):
+        raise ConfigError(problem)
     hooks = Hooks.load(config.hooks)  # workers do so as well, and would end one after the other
     supervisor = Supervisor(home, config)
     leave = _leave()
