@@ -74,7 +74,7 @@ class Answer:
         agent_process: dict[str, Any] | None,
         steered: Sequence[str],
         answered: Sequence[str],
-        record: Record | None,
+        record: Record,
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 

@@ -84,6 +84,42 @@ MUTANTS = (
         f"{STEERING}::test_nothing_joins_a_turn_that_is_being_stopped",
     ),
     Mutant(
+        "a joined turn that counts although it was given back",
+        f"{LUA}/finish.lua",
+        ", 'steered.' .. ARGV[3])",
+        ")",
+        f"{STEERING}::test_a_message_that_comes_too_late_gets_a_turn_of_its_own",
+    ),
+    Mutant(
+        "a message alone with the failures of others",
+        f"{LUA}/begin.lua",
+        "attempts_at(ARGV[3] .. head)",
+        "2",
+        f"{STEERING}::test_a_message_is_tried_alone_as_often_as_any_other",
+    ),
+    Mutant(
+        "an agent that is kept with a message in its queue",
+        "remoteclaw/bridge/bridge.py",
+        "if run.delivered.ends_agent or (",
+        "if (",
+        "tests/runtimes/test_claude_process.py"
+        "::test_a_joined_message_that_it_never_takes_up_waits_and_fails_nothing",
+    ),
+    Mutant(
+        "live text that gets past a hook",
+        "remoteclaw/drain.py",
+        'shows_live=not self._hooks.has("message_sending")',
+        "shows_live=True",
+        "tests/test_hooks.py::test_what_a_hook_may_change_is_not_shown_before",
+    ),
+    Mutant(
+        "a header of several lines",
+        "remoteclaw/bridge/prompt.py",
+        "_on_one_line(orjson.dumps(header).decode())",
+        "orjson.dumps(header).decode()",
+        "tests/bridge/test_prompt.py::test_the_header_is_one_line_for_whoever_reads_it",
+    ),
+    Mutant(
         "a claim that a slow platform loses",
         "remoteclaw/fleet/replies.py",
         "                await self.claim()\n\n        keeping",

@@ -6,11 +6,11 @@ import logging
 import shutil
 import time
 import traceback
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from remoteclaw.bridge.chunks import Unit
-from remoteclaw.bridge.delivery import DeliveryAdapter
+from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
 from remoteclaw.bridge.hooks import (
     AfterRuntimeExit,
     AgentEnd,
@@ -41,7 +41,6 @@ from remoteclaw.messages import (
     McpSideEffects,
     ReplyPayload,
     SessionKey,
-    ToolCall,
     Turn,
 )
 from remoteclaw.protocols import (
@@ -92,17 +91,11 @@ class _Run:
     side_effects: SideEffectsReader | None = None
     run: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
-    has_ended: bool = False
-    """Whether the agent said itself that the turn is over."""
+    delivered: Delivered = field(default_factory=Delivered)
     is_ending: bool = False
     """Whether the agent is being ended because it did not stop."""
     newcomers: Newcomers | None = None
     history: History | None = None
-    steered: tuple[str, ...] = ()
-    is_silent: bool = False
-    tool_calls: tuple[ToolCall, ...] = ()
-    answered: tuple[str, ...] = ()
-    ends_agent: bool = False
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
 
 
@@ -210,10 +203,10 @@ class ChannelBridge:
             mcp=run.mcp,
             error=run.error.detail if run.error else None,
             error_category=run.error.category if run.error else None,
-            steered=run.steered,
-            is_silent=run.is_silent,
-            tool_calls=run.tool_calls,
-            answered=run.answered,
+            steered=run.delivered.steered,
+            is_silent=run.delivered.is_silent,
+            tool_calls=run.delivered.tool_calls,
+            answered=run.delivered.answered,
         )
 
     async def _run_agent(self, run: _Run) -> None:
@@ -232,7 +225,7 @@ class ChannelBridge:
             log.error("turn %s: %s\n%s", run.turn.reference, kind, frames)
             run.error = ErrorEvent(ErrorCategory.FATAL, f"unforeseen: {kind}", ends_agent=True)
             await run.delivery.flush()
-        if run.ends_agent or (run.error and run.error.ends_agent):
+        if run.delivered.ends_agent or (run.error and run.error.ends_agent):
             await self._agents.discard()
 
     async def _tell_of_message(self, turn: Turn, message: ChannelMessage) -> None:
@@ -351,19 +344,16 @@ class ChannelBridge:
                 run.turn, zone=self._zone, is_new=run.is_new, history=history
             )
             async with contextlib.aclosing(agent.turn(prompt)) as events:
-                delivered = await run.delivery.process(events)
+                run.delivered = await run.delivery.process(events)
         finally:
             if not run.is_ending:
                 watch.cancel()
             steering.cancel()
             await asyncio.wait((watch, steering))
-        run.run, run.error, run.has_ended = delivered.run, delivered.error, delivered.has_ended
-        run.steered, run.is_silent = delivered.steered, delivered.is_silent
-        run.tool_calls, run.answered = delivered.tool_calls, delivered.answered
-        run.ends_agent = delivered.ends_agent
+        run.run, run.error = run.delivered.run, run.delivered.error
         if not steering.cancelled():
             steering.result()
-        if not delivered.has_ended and run.error is None:
+        if not run.delivered.has_ended and run.error is None:
             why = "the agent's output ended without a result"
             run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
 
@@ -373,15 +363,12 @@ class ChannelBridge:
             return
         try:
             async with contextlib.aclosing(run.newcomers()) as entries:
-                await self._pass_on(run, agent, entries)
+                async for entry in entries:
+                    run.messages[entry.id] = entry.message
+                    alone = Turn(run.turn.session, (entry,))
+                    await agent.steer(build_turn_prompt(alone, zone=self._zone), entry.id)
         except (RedisRefused, RedisUnavailable) as error:
             log.warning("turn %s: nothing joins it any more: %s", run.turn.reference, error)
-
-    async def _pass_on(self, run: _Run, agent: AgentProcess, entries: AsyncIterator[Entry]) -> None:
-        async for entry in entries:
-            run.messages[entry.id] = entry.message
-            alone = Turn(run.turn.session, (entry,))
-            await agent.steer(build_turn_prompt(alone, zone=self._zone), entry.id)
 
     async def _stop_when_asked(self, run: _Run, agent: AgentProcess) -> None:
         """Interrupt the agent once the turn is to stop, and end it if it does not."""
@@ -402,7 +389,7 @@ class ChannelBridge:
     async def _classify_error(self, run: _Run) -> None:
         """Give a failure its category on the result, and the person a sentence about it."""
         # An answer that was complete when the stop came is an answer.
-        is_complete = run.has_ended and not run.run.aborted and run.error is None
+        is_complete = run.delivered.has_ended and not run.run.aborted and run.error is None
         if run.abort.is_set() and not is_complete:
             run.error = ErrorEvent(ErrorCategory.ABORTED, "stopped by request")
             run.run = replace(run.run, aborted=True)
@@ -413,9 +400,10 @@ class ChannelBridge:
         run.run = replace(run.run, error_subtype=subtype)
         agent, reference = run.turn.session.agent, run.turn.reference
         words = sentence(category, agent=agent, reference=reference)
-        if run.answered and not run.abort.is_set():
+        answered = run.delivered.answered
+        if answered and not run.abort.is_set():
             # The first of its messages have their answer: the failure is about the others.
-            rest = [m.text for key, m in run.messages.items() if key not in run.answered]
+            rest = [m.text for key, m in run.messages.items() if key not in answered]
             words = f"(About {as_data(rest[0], longest=60)}:) {words}" if rest else words
         # A CLI's own words may quote what people wrote: the outcome has them, no log.
         log.warning("turn %s: %s", reference, category)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-__all__ = ["Chunker", "Unit", "fence_after"]
+__all__ = ["Chunker", "Unit", "open_fence"]
 
 #: What a platform counts: code points, UTF-16's units (Telegram), or bytes of UTF-8 (IRC).
 Unit = Literal["characters", "utf16", "bytes"]
@@ -131,7 +131,7 @@ class Chunker:
         position, skip = self._best_cut(self._buffer[: self._fitting - LOOKAHEAD])
         piece = self._buffer[:position]
         self._drop(position + skip)
-        opened, self._fence = self._fence, self._shortened(_open_fence(piece, self._fence))
+        opened, self._fence = self._fence, self._shortened(open_fence(piece, self._fence))
         # Behind a blank line it would be another table.
         table, self._table = self._table, self._open_table(piece) if skip < 2 else ""
         self._strip_newlines()
@@ -153,7 +153,7 @@ class Chunker:
         second, the length third.
         """
         half = len(window) // 2
-        is_fenced = bool(_open_fence(window, self._fence))
+        is_fenced = bool(open_fence(window, self._fence))
         # A blank line inside a fence is a line like any other.
         paragraph = max(
             (window.rfind("\n\n", max(start, half), end) for start, end in self._outside(window)),
@@ -232,7 +232,7 @@ class Chunker:
         """Return a chunk with its fences opened and closed, and its table's header."""
         if not piece.strip():
             return ""
-        still_open = _open_fence(piece, opened)
+        still_open = open_fence(piece, opened)
         head = "".join(f"{line}\n" for line in (opened, table) if line)
         if not still_open:
             return head + piece.rstrip()
@@ -290,7 +290,7 @@ def _rows_at_end(text: str) -> int:
     return start
 
 
-def _open_fence(text: str, opened: str) -> str:
+def open_fence(text: str, opened: str) -> str:
     """Return the line that opened the fence in which `text` ends; empty if it ends outside.
 
     `opened` is the same for the place where it begins. The rules are CommonMark's: a fence closes
@@ -299,12 +299,6 @@ def _open_fence(text: str, opened: str) -> str:
     for line in _FENCE.finditer(text):
         opened = _after_fence_line(line, opened)
     return opened
-
-
-def fence_after(line: str, opened: str) -> str:
-    """Return the line of the fence that is open behind a line; `opened` is that before it."""
-    match = _FENCE.match(line)
-    return _after_fence_line(match, opened) if match else opened
 
 
 def _after_fence_line(line: re.Match[str], opened: str) -> str:

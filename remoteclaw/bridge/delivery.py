@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import orjson
 
@@ -38,22 +38,22 @@ MOST_CALLS, MOST_SHOWN = 200, 300
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What came of a stream of events."""
+    """What came of a stream of events; the messages are the adapter's `payloads`."""
 
-    payloads: tuple[ReplyPayload, ...]
-    run: AgentRunResult
-    error: ErrorEvent | None
+    run: AgentRunResult = field(default_factory=AgentRunResult)
+    error: ErrorEvent | None = None
     """The last error that the agent reported."""
-    has_ended: bool
+    has_ended: bool = False
     """False when the stream stopped without saying so."""
-    steered: tuple[str, ...]
+    steered: tuple[str, ...] = ()
     """What the agent took up of the messages that it was given meanwhile."""
-    is_silent: bool
+    is_silent: bool = False
     """Whether the agent chose to say nothing."""
-    tool_calls: tuple[ToolCall, ...]
-    answered: tuple[str, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that it used, in their order, the last `MOST_CALLS`."""
+    answered: tuple[str, ...] = ()
     """The entries whose answer was complete before another one began."""
-    ends_agent: bool
+    ends_agent: bool = False
     """Whether the process can't be trusted with another turn."""
 
 
@@ -141,15 +141,14 @@ class DeliveryAdapter:
         await self.flush()
         is_silent = (self._was_silent or self._directives.is_silent) and not self._payloads
         return Delivered(
-            tuple(self._payloads),
-            run,
-            error,
-            has_ended,
-            tuple(steered),
-            is_silent,
-            tuple(self._calls.values()),
-            answered,
-            ends_agent,
+            run=run,
+            error=error,
+            has_ended=has_ended,
+            steered=tuple(steered),
+            is_silent=is_silent,
+            tool_calls=tuple(self._calls.values()),
+            answered=answered,
+            ends_agent=ends_agent,
         )
 
     def _note(self, event: ToolUseEvent) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from remoteclaw.bridge.chunks import fence_after
+from remoteclaw.bridge.chunks import open_fence
 
 __all__ = ["SILENT_REPLY_TOKEN", "Directives"]
 
@@ -61,7 +61,7 @@ class _Lines:
     def advance(self, text: str) -> None:
         *complete, last = text.split("\n")
         for line in complete:
-            self.fence = fence_after((self._head + line[:MOST_HELD])[:MOST_HELD], self.fence)
+            self.fence = open_fence((self._head + line[:MOST_HELD])[:MOST_HELD], self.fence)
             self._head, self._ticks = "", 0
         self._head = (self._head + last[:MOST_HELD])[:MOST_HELD]
         self._ticks += last.count("`")

@@ -86,10 +86,11 @@ class Record:
     """What a turn adds to the record of its conversation."""
 
     lines: bytes
-    """Nothing: what is recorded is removed."""
+    """JSON, one object a line (`conversation.record`)."""
     most_bytes: int
     """How large the whole record may become; then its beginning goes."""
     keep_ms: int
+    """How long it is kept after this turn, in milliseconds; 0 removes what there is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,21 @@ from tests.support.stack import message
 async def deliver(
     *events: AgentEvent, limit: int = 4000, callbacks: BridgeCallbacks | None = None
 ) -> Delivered:
+    return (await sent(*events, limit=limit, callbacks=callbacks))[1]
+
+
+async def sent(
+    *events: AgentEvent, limit: int = 4000, callbacks: BridgeCallbacks | None = None
+) -> tuple[tuple[ReplyPayload, ...], Delivered]:
+    """Return the messages that come of some events, and what else does."""
+
     async def stream() -> AsyncGenerator[AgentEvent, None]:
         for event in events:
             yield event
 
-    return await adapter(limit, callbacks).process(stream())
+    delivery = adapter(limit, callbacks)
+    delivered = await delivery.process(stream())
+    return delivery.payloads, delivered
 
 
 def adapter(limit: int = 4000, callbacks: BridgeCallbacks | None = None) -> DeliveryAdapter:
@@ -71,9 +81,9 @@ async def test_fifty_megabytes_take_bounded_memory(step: int) -> None:
 
 
 async def test_a_stream_without_a_result_delivers_what_it_said() -> None:
-    delivered = await deliver(TextEvent("half an ans"))
+    payloads, delivered = await sent(TextEvent("half an ans"))
 
-    assert [payload.text for payload in delivered.payloads] == ["half an ans"]
+    assert [payload.text for payload in payloads] == ["half an ans"]
     assert not delivered.has_ended
 
 
@@ -118,9 +128,9 @@ async def test_arguments_that_are_nested_deeply_cost_nothing() -> None:
 
 
 async def test_silence_of_an_earlier_answer_is_silence() -> None:
-    delivered = await deliver(TextEvent("NO_REPLY"), AnswerEndEvent(), DONE)
+    payloads, delivered = await sent(TextEvent("NO_REPLY"), AnswerEndEvent(), DONE)
 
-    assert (delivered.payloads, delivered.is_silent) == ((), True)
+    assert (payloads, delivered.is_silent) == ((), True)
 
 
 @pytest.mark.parametrize("step", [1, 50, 10_000])
@@ -128,14 +138,14 @@ async def test_what_quotes_does_not_depend_on_how_the_stream_is_cut(step: int) -
     text = "a" * 150 + " [[reply_to_current]]" + "b" * 300
     deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
 
-    delivered = await deliver(*deltas, DONE, limit=100)
+    payloads, _ = await sent(*deltas, DONE, limit=100)
 
-    quotes = [payload.reply_to_id is not None for payload in delivered.payloads]
+    quotes = [payload.reply_to_id is not None for payload in payloads]
     assert quotes[0] is False
     assert quotes[-1] is True
-    whole = await deliver(TextEvent(text), DONE, limit=100)
-    assert [p.text for p in delivered.payloads] == [p.text for p in whole.payloads]
-    assert quotes == [payload.reply_to_id is not None for payload in whole.payloads]
+    whole, _ = await sent(TextEvent(text), DONE, limit=100)
+    assert [payload.text for payload in payloads] == [payload.text for payload in whole]
+    assert quotes == [payload.reply_to_id is not None for payload in whole]
 
 
 HOSTILE = [
@@ -159,8 +169,8 @@ async def test_nothing_that_an_agent_says_breaks_delivery(text: str, step: int) 
     """Whatever it is, it arrives within the limit and the same however it is cut."""
     deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
 
-    delivered = await deliver(*deltas, DONE, limit=200)
+    payloads, _ = await sent(*deltas, DONE, limit=200)
 
-    whole = await deliver(TextEvent(text), DONE, limit=200)
-    assert delivered.payloads == whole.payloads
-    assert all(0 < len(payload.text) <= 200 for payload in delivered.payloads)
+    whole, _ = await sent(TextEvent(text), DONE, limit=200)
+    assert payloads == whole
+    assert all(0 < len(payload.text) <= 200 for payload in payloads)
