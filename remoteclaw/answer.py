@@ -74,23 +74,25 @@ class Answer:
         agent_process: dict[str, Any] | None,
         steered: Sequence[str],
         answered: Sequence[str],
+        blobs: Sequence[str],
         record: Record,
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 
         `steered` are the entries that came during the turn and were answered with it, `answered`
-        those that were before it failed.
+        those that were before it failed. `blobs` are the files that came with all of them.
         """
         everything = [*self._said, *payloads]
         return await self._lease.finish(
             status,
-            reply=[{"text": payload.text, "is_error": payload.is_error} for payload in everything],
+            reply=[_in_outcome(payload) for payload in everything],
             error=error,
             agent_process=agent_process,
             first_index=self.next_index,
             payloads=self._rest(payloads, steered),
             steered=steered,
             answered=answered,
+            blobs=blobs,
             record=record,
         )
 
@@ -118,5 +120,14 @@ class Answer:
             text=payload.text,
             is_error=payload.is_error,
             reply_to_id=payload.reply_to_id,
+            attachments=payload.attachments,
             entries=entries,
         )
+
+
+def _in_outcome(payload: ReplyPayload) -> dict[str, Any]:
+    """Return a message as whoever waits for the outcome reads it."""
+    said: dict[str, Any] = {"text": payload.text, "is_error": payload.is_error}
+    if payload.attachments:
+        said["attachments"] = [attachment.model_dump() for attachment in payload.attachments]
+    return said

@@ -176,6 +176,10 @@ class ChannelConfig(_Section):
     chunk_unit: Literal["characters", "utf16", "bytes"] = "characters"
     """What `chunk_limit` counts: characters (code points), units of UTF-16 as Telegram does, or
     bytes of UTF-8."""
+    attachment_mb: int = Field(default=20, ge=0, le=20)
+    """How large a file may be that somebody or an agent sends there, in megabytes; 0 for none."""
+    attachment_types: tuple[str, ...] = Field(default=("*",), max_length=50)
+    """Which files may be sent there, by their MIME types: `image/*`, `application/pdf`."""
 
 
 class QueueOverride(_Section):

@@ -9,7 +9,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -27,6 +27,7 @@ from remoteclaw.errors import (
     sentence,
 )
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease, Record
 from remoteclaw.fleet.sessions import LeasedSessionMap
@@ -107,7 +108,9 @@ class Drain:
         if lease is None:
             return
         try:
-            conversation, bridge, keeper = _bridge(lease, self._config, self._home, self._hooks)
+            conversation, bridge, keeper = _bridge(
+                self._fleet, lease, self._config, self._home, self._hooks
+            )
         except RemoteClawError as problem:
             conversation = None
             log.error("session %s: %s", sid[:8], problem)
@@ -351,9 +354,17 @@ class _SessionDrain:
             ):
                 await answer.say(await self._what_is_lost())
             result = await self._ask(answer)
+        if result.error_category is ErrorCategory.UNFIT_IMAGE and self._has_dropped_conversation:
+            index = result.payloads[-1].index + 1
+            lost = ReplyPayload(await self._what_is_lost(), index=index, is_ours=True)
+            result = replace(result, payloads=(*result.payloads, lost))
         if self._is_overtaken and result.error_category is ErrorCategory.ABORTED:
             result = _superseded(result, answer.turn)
         return await self._finish(answer, result)
+
+    @property
+    def _has_dropped_conversation(self) -> bool:
+        return bool(self._conversation) and self._conversation not in self._lease.session_ids
 
     async def _what_is_lost(self) -> str:
         return GOES_ON_FROM_NOTES if await self._history() else CONTEXT_LOST
@@ -400,11 +411,18 @@ class _SessionDrain:
             agent_process=self._keeper.record(),
             steered=result.steered,
             answered=result.answered,
+            blobs=self._blobs_of(answer.turn, result.steered),
             record=self._to_record(answer.turn, result),
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)
         return left
+
+    def _blobs_of(self, turn: Turn, steered: Sequence[str]) -> list[str]:
+        """Return the files that came with what the turn answers."""
+        joined = self._steering.taken(steered) if self._steering else ()
+        entries = (*turn.left_out, *turn.entries, *joined)
+        return [file.blob for entry in entries for file in entry.message.attachments]
 
     # -- the record ----------------------------------------------------------------------------
 
@@ -494,7 +512,7 @@ class _Unusable:
 
 
 def _bridge(
-    lease: Lease, config: Config, home: Home, hooks: Hooks
+    fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
 ) -> tuple[str | None, _Handler, AgentKeeper]:
     """Return the bridge to a session's agent, and the name of their conversation.
 
@@ -523,6 +541,7 @@ def _bridge(
         zone=settings.timezone,
         facts=channel,
         hooks=hooks,
+        attachments=SessionFiles(fleet.blobs, lease),
     )
     # Where a hook may choose another directory, the name is not known before.
     return None if hooks.has("before_runtime_spawn") else conversation, bridge, keeper

@@ -88,6 +88,7 @@ class ErrorCategory(StrEnum):
 
     RETRYABLE = "retryable"
     CONTEXT_OVERFLOW = "context_overflow"
+    UNFIT_IMAGE = "unfit_image"
     AUTH = "auth"
     BILLING = "billing"
     PERMISSION = "permission"
@@ -121,6 +122,11 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
             ErrorCategory.SESSION_EXPIRED,
             r"no (conversation|session|rollout) found|(conversation|session) not found"
             r"|requires a valid session id",
+        ),
+        (
+            ErrorCategory.UNFIT_IMAGE,
+            r"could not process image|image.{0,60}(exceed|too large|unsupported|not be processed)"
+            r"|unsupported image|invalid image",
         ),
         (ErrorCategory.BILLING, r"credit balance|usage limit|quota|billing|payment required"),
         (
@@ -162,6 +168,8 @@ _SENTENCES = {
     "Your message was not answered: send it again in a minute.",
     ErrorCategory.CONTEXT_OVERFLOW: "This conversation has become too long for {agent}'s model. "
     "Send less at once.",
+    ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
+    "Send your message again, without the picture or with another one.",
     ErrorCategory.AUTH: "{agent} isn't signed in to its model. "
     "Whoever runs it has to sign in again on its computer; then send your message again.",
     ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "

@@ -98,6 +98,11 @@ class Home:
         return self.path / "logs"
 
     @property
+    def downloads(self) -> Path:
+        """Where the console saves files that agents send."""
+        return self.path / "downloads"
+
+    @property
     def redis_data(self) -> Path:
         """Where the embedded server keeps its append-only file."""
         return self.path / "redis"

@@ -32,6 +32,8 @@ __all__ = ["LIFELINE", "UP_PREFIX", "AgentKeeper"]
 LIFELINE = "REMOTECLAW_LIFELINE"
 #: How the run directories of those agents begin: `up` waits for them when it ends.
 UP_PREFIX = "up"
+#: The part of a run directory that the agent may read in.
+FILES = "files"
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +101,11 @@ class AgentKeeper:
         """The agent's own directory."""
         assert self._holder is not None, "obtain() comes first"
         return self._holder.path.parent
+
+    @property
+    def files_dir(self) -> Path:
+        """The part of it in which the agent may read."""
+        return self.run_dir / FILES
 
     @property
     def is_new(self) -> bool:
@@ -203,13 +210,15 @@ class AgentKeeper:
                 "configuration.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
-        launch = create_cli_runtime(spec.runtime).launch(spec, session_id=session_id)
         lifeline = os.environ.get(LIFELINE, "")
         name = (UP_PREFIX if lifeline else "") + secrets.token_hex(7)
         try:
             run_dir = await asyncio.to_thread(self._make_run_dir, name)
         except (StateDirectoryError, OSError) as error:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
+        launch = create_cli_runtime(spec.runtime).launch(
+            spec, session_id=session_id, files_dir=run_dir / FILES
+        )
         self._key = secrets.token_hex(16)
         holder_launch = HolderLaunch(
             argv=launch.argv,
@@ -243,7 +252,9 @@ class AgentKeeper:
         fleet = self._budget
         reserve = fleet.reserve_mb * 1024 * 1024
         with make_room(self._home.runs, most=fleet.max_agents, reserve_bytes=reserve):
-            return private_directory(self._home.runs / name)
+            run_dir = private_directory(self._home.runs / name)
+            (run_dir / FILES).mkdir(mode=0o700)
+            return run_dir
 
     async def _connect(
         self, spec: AgentSpec, session_id: str | None, *, parked_state: dict[str, Any] | None

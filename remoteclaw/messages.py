@@ -12,7 +12,14 @@ from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from remoteclaw.errors import ErrorCategory, MessageRefused
 
@@ -22,10 +29,12 @@ __all__ = [
     "AgentRunResult",
     "AgentUsage",
     "AnswerEndEvent",
+    "Attachment",
     "ChannelMessage",
     "DoneEvent",
     "Entry",
     "ErrorEvent",
+    "Image",
     "McpServerConfig",
     "McpSideEffects",
     "NoticeEvent",
@@ -56,6 +65,15 @@ MAX_NAME_CHARS, MAX_ZONE_CHARS = 512, 64
 #: How much is kept of what was said before in a thread, in characters: its end.
 MAX_CONTEXT_CHARS = 32_000
 
+#: How many files one message may have, how large each may be, and all together, in bytes. Chat
+#: platforms give bots files of 20 to 25 MB.
+MAX_ATTACHMENTS = 10
+MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
+MAX_ATTACHMENTS_BYTES = 40 * 1024 * 1024
+
+#: The longest name of a file, in bytes: what file systems take, with room for a number before it.
+MAX_FILE_NAME_BYTES = 200
+
 #: The latest time that is believed, in milliseconds since 1970: the year 3000. JSON readers, Redis
 #: and Python's dates each have a limit of their own far behind it.
 MAX_TIMESTAMP_MS = 32_503_680_000_000
@@ -63,6 +81,52 @@ MAX_TIMESTAMP_MS = 32_503_680_000_000
 
 # ---------------------------------------------------------------------------------------------
 # What comes in
+
+
+class Attachment(BaseModel):
+    """A file that comes with a message or a reply; its content is kept apart."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """What people call it: no path, nothing that a terminal or a file system would obey."""
+    mime_type: str = Field(pattern=r"^[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,100}$")
+    """What it is, as `files.mime_type_of()` tells."""
+    size: int = Field(ge=0, le=MAX_ATTACHMENT_BYTES)
+    """Its length in bytes."""
+    blob: str = Field(pattern=r"^[0-9a-f]{32}$")
+    """Under which name its session keeps the content."""
+
+    @field_validator("name")
+    @classmethod
+    def _mend_name(cls, value: str) -> str:
+        return file_name(value)
+
+
+def file_name(wanted: str) -> str:
+    """Return a name for a file that somebody sent, as close to the wanted one as is safe.
+
+    What stands before the last slash or backslash goes, and so do control and format characters,
+    and what would hide the file or make an option of it. No name becomes "file"; a long one keeps
+    its ending.
+    """
+    last = wanted.encode("utf-8", "replace").decode().replace("\\", "/").rsplit("/", 1)[-1]
+    kept = "".join(c for c in last if unicodedata.category(c) not in _NOT_IN_NAMES)
+    kept = " ".join(kept.split()).lstrip("-. ")
+    if not kept:
+        return "file"
+    if len(kept.encode()) <= MAX_FILE_NAME_BYTES:
+        return kept
+    stem, dot, ending = kept.rpartition(".")
+    ending = dot + ending if stem and len(ending.encode()) <= MAX_ENDING_BYTES else ""
+    room = MAX_FILE_NAME_BYTES - len(ending.encode())
+    return (stem or kept).encode()[:room].decode("utf-8", "ignore").rstrip() + ending
+
+
+#: What no name of a file has: controls, formats such as marks of direction, surrogates, line ends.
+_NOT_IN_NAMES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+#: The longest ending that a shortened name keeps, in bytes.
+MAX_ENDING_BYTES = 16
 
 
 class ChannelMessage(BaseModel):
@@ -91,6 +155,8 @@ class ChannelMessage(BaseModel):
     """The sender's IANA time zone, where the channel knows it."""
     thread_context: str | None = None
     """What was said in the thread before, for an agent that begins a conversation in it."""
+    attachments: tuple[Attachment, ...] = ()
+    """The files that came with it. With one, there may be no text."""
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:
@@ -99,9 +165,10 @@ class ChannelMessage(BaseModel):
             return cls(**fields)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]).rstrip("_") or "message"
+            where = ".".join(str(part) for part in first["loc"]).rstrip("_")
             why = first["msg"].removeprefix("Value error, ")
-            raise MessageRefused(f"The message was refused: {where} {why}.") from None
+            problem = " ".join(filter(None, (where, why)))
+            raise MessageRefused(f"The message was refused: {problem}.") from None
 
     @field_validator("id", "from_", "channel_id", "provider", "account", "thread_id", "reply_to_id")
     @classmethod
@@ -159,14 +226,27 @@ class ChannelMessage(BaseModel):
             return value
         # A lone surrogate can't be stored; losing one broken character beats losing the message.
         value = value.encode("utf-8", "replace").decode("utf-8")
-        if not value.strip():
-            raise ValueError("is empty")
         size = len(value.encode())
         if size > MAX_TEXT_BYTES:
             raise ValueError(
                 f"has {size:,} bytes; the limit is {MAX_TEXT_BYTES:,}: send it in parts"
             )
         return value
+
+    @model_validator(mode="after")
+    def _check_content(self) -> Self:
+        if not self.text.strip() and not self.attachments:
+            raise ValueError("text is empty")
+        if len(self.attachments) > MAX_ATTACHMENTS:
+            count = len(self.attachments)
+            raise ValueError(f"it has {count} attachments; {MAX_ATTACHMENTS} are the most")
+        size = sum(attachment.size for attachment in self.attachments)
+        if size > MAX_ATTACHMENTS_BYTES:
+            raise ValueError(
+                f"it has attachments of {size:,} bytes; the limit is {MAX_ATTACHMENTS_BYTES:,}: "
+                "send them in several messages"
+            )
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +350,14 @@ class Turn:
     def reference(self) -> str:
         """The id that people see and that `remoteclaw sessions trace` takes."""
         return f"{self.session.sid[:8]}-{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture that is given to an agent with its prompt."""
+
+    mime_type: str
+    data: bytes
 
 
 # ---------------------------------------------------------------------------------------------
@@ -440,6 +528,8 @@ class ReplyPayload:
     """The message of the chat that it is to quote, where the agent asked for that."""
     is_ours: bool = False
     """Whether these are RemoteClaw's own words, and not the agent's."""
+    attachments: tuple[Attachment, ...] = ()
+    """The files that go with it. With one, there may be no text."""
     delivered: bool = False
     """True once a callback took it: whoever reads the result must not send it again."""
 

@@ -10,7 +10,9 @@ import orjson
 
 from remoteclaw.messages import (
     AgentEvent,
+    Attachment,
     Entry,
+    Image,
     McpServerConfig,
     ReplyPayload,
     ToolResultEvent,
@@ -21,6 +23,7 @@ __all__ = [
     "AgentProcess",
     "AgentSpec",
     "Agents",
+    "AttachmentStore",
     "BridgeCallbacks",
     "ChannelAdapter",
     "History",
@@ -108,10 +111,13 @@ class AgentProcess(Protocol):
     def session_id(self) -> str | None:
         """The CLI's own id of the conversation."""
 
-    def turn(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
-        """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
+    def turn(self, prompt: str, images: Sequence[Image] = ()) -> AsyncGenerator[AgentEvent, None]:
+        """Ask the agent; yield what it says, with exactly one `DoneEvent`, last.
 
-    async def steer(self, prompt: str, key: str) -> None:
+        `images` are of the kinds that its runtime names.
+        """
+
+    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
         """Give the agent a message while it works, once its turn has begun.
 
         The turn says `SteeredEvent(key)` when the agent has taken it up. A turn that ends without
@@ -136,11 +142,18 @@ class Runtime(Protocol):
     def command(self) -> tuple[str, ...]:
         """The program's usual name, looked for on PATH, and its first arguments."""
 
+    @property
+    def image_types(self) -> frozenset[str]:
+        """The MIME types of pictures that it is shown with a prompt; of others it gets the path."""
+
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of RemoteClaw's environment that this CLI needs."""
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None) -> Launch:
-        """Return how to start it, resuming a conversation if its id is given."""
+    def launch(self, spec: AgentSpec, *, session_id: str | None, files_dir: Path) -> Launch:
+        """Return how to start it, resuming a conversation if its id is given.
+
+        In `files_dir` it may read: the files that people send are put there.
+        """
 
     async def connect(
         self,
@@ -178,6 +191,10 @@ class Agents(Protocol):
     def run_dir(self) -> Path:
         """The current agent's own directory, private to it and removed when it ends."""
 
+    @property
+    def files_dir(self) -> Path:
+        """A part of that directory in which the agent may read: for what people send."""
+
 
 def conversation_name(runtime: str, workspace: str) -> str:
     """Return the name under which a session map keeps a CLI's id of a conversation.
@@ -198,6 +215,16 @@ class SessionMap(Protocol):
 
     async def delete(self, name: str) -> None:
         """Forget an id that the CLI no longer knows."""
+
+
+class AttachmentStore(Protocol):
+    """Where the files of one session are kept on their way."""
+
+    async def load(self, attachment: Attachment) -> bytes | None:
+        """Return a file's content; None if it is not kept any more."""
+
+    async def store(self, name: str, content: bytes) -> Attachment:
+        """Keep a file that the agent sends; raises `RedisRefused` when there is no room."""
 
 
 class Deliverable(Protocol):
@@ -221,7 +248,7 @@ class Deliverable(Protocol):
 
     @property
     def text(self) -> str:
-        """What to send; nothing, if it only says that the turn is over."""
+        """What to send; nothing, if there are only files, or if it says that the turn is over."""
 
     @property
     def is_error(self) -> bool:
@@ -230,6 +257,10 @@ class Deliverable(Protocol):
     @property
     def reply_to_id(self) -> str | None:
         """The message of the chat to quote."""
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """The files to send with it."""
 
     @property
     def entries(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from remoteclaw.bridge.attachments import GivenFile, TurnFiles
 from remoteclaw.bridge.chunks import Unit
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
 from remoteclaw.bridge.hooks import (
@@ -37,6 +38,7 @@ from remoteclaw.messages import (
     ChannelMessage,
     Entry,
     ErrorEvent,
+    Image,
     McpServerConfig,
     McpSideEffects,
     ReplyPayload,
@@ -47,6 +49,7 @@ from remoteclaw.protocols import (
     AgentProcess,
     Agents,
     AgentSpec,
+    AttachmentStore,
     BridgeCallbacks,
     History,
     Newcomers,
@@ -96,6 +99,8 @@ class _Run:
     """Whether the agent is being ended because it did not stop."""
     newcomers: Newcomers | None = None
     history: History | None = None
+    unsaid: list[str] = field(default_factory=list)
+    """What the person is to hear once the answer is complete."""
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
 
 
@@ -124,10 +129,12 @@ class ChannelBridge:
         zone: str | None = None,
         facts: ChannelConfig | None = None,
         hooks: Hooks | None = None,
+        attachments: AttachmentStore | None = None,
     ) -> None:
         """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
-        `chunk_limit` is how long a message of the answer may be, in `chunk_unit`.
+        `chunk_limit` is how long a message of the answer may be, in `chunk_unit`. `attachments`
+        keeps the files that come with messages and answers; without it there are none.
         """
         self._runtime = runtime
         self._agents = agents
@@ -143,7 +150,8 @@ class ChannelBridge:
         self._chunk_limit = chunk_limit
         self._chunk_unit = chunk_unit
         self._zone = zone
-        self._facts = facts
+        self._facts = facts or ChannelConfig()
+        self._attachments = attachments
         self._hooks = hooks or Hooks()
 
     async def handle(
@@ -176,6 +184,7 @@ class ChannelBridge:
                 first_index=first_index,
                 messages=messages,
                 on_steered=lambda key: self._tell_of_message(turn, messages[key]),
+                take_files=lambda paths: self._files(run).take(paths),
             ),
             messages=messages,
             callbacks=callbacks,
@@ -340,22 +349,47 @@ class ChannelBridge:
         steering = asyncio.create_task(self._steer(run, agent))
         try:
             history = await run.history() if run.history and run.is_new else ()
+            files, images = await self._give_files(run, run.turn.entries)
+            for words in _problems(files):
+                await run.delivery.say(ReplyPayload(words, is_ours=True), is_last=False)
             prompt = build_turn_prompt(
-                run.turn, zone=self._zone, is_new=run.is_new, history=history
+                run.turn, zone=self._zone, is_new=run.is_new, history=history, files=files
             )
-            async with contextlib.aclosing(agent.turn(prompt)) as events:
+            async with contextlib.aclosing(agent.turn(prompt, images)) as events:
                 run.delivered = await run.delivery.process(events)
         finally:
             if not run.is_ending:
                 watch.cancel()
             steering.cancel()
             await asyncio.wait((watch, steering))
+        for words in run.unsaid:
+            await run.delivery.say(ReplyPayload(words, is_ours=True))
         run.run, run.error = run.delivered.run, run.delivered.error
         if not steering.cancelled():
             steering.result()
         if not run.delivered.has_ended and run.error is None:
             why = "the agent's output ended without a result"
             run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+
+    def _files(self, run: _Run) -> TurnFiles:
+        return TurnFiles(
+            self._attachments,
+            self._agents,
+            self._facts,
+            workspace=run.workspace,
+            image_types=self._runtime.image_types,
+        )
+
+    async def _give_files(
+        self, run: _Run, entries: Sequence[Entry]
+    ) -> tuple[dict[str, list[GivenFile]], list[Image]]:
+        """Put what came with the messages where the agent can read it."""
+        files: dict[str, list[GivenFile]] = {}
+        images: list[Image] = []
+        for entry in entries:
+            files[entry.id], shown = await self._files(run).give(entry)
+            images += shown
+        return files, images
 
     async def _steer(self, run: _Run, agent: AgentProcess) -> None:
         """Give the agent what arrives while it works."""
@@ -366,7 +400,10 @@ class ChannelBridge:
                 async for entry in entries:
                     run.messages[entry.id] = entry.message
                     alone = Turn(run.turn.session, (entry,))
-                    await agent.steer(build_turn_prompt(alone, zone=self._zone), entry.id)
+                    files, images = await self._give_files(run, (entry,))
+                    prompt = build_turn_prompt(alone, zone=self._zone, files=files)
+                    await agent.steer(prompt, entry.id, images)
+                    run.unsaid += _problems(files)
         except (RedisRefused, RedisUnavailable) as error:
             log.warning("turn %s: nothing joins it any more: %s", run.turn.reference, error)
 
@@ -421,7 +458,7 @@ class ChannelBridge:
     async def _update_session(self, run: _Run) -> None:
         """Keep the conversation's id, also of a turn that was stopped; drop one that is dead."""
         name = self._map_name(run)
-        if run.error and run.error.category is ErrorCategory.SESSION_EXPIRED:
+        if run.error and _ends_conversation(run.error):
             await self._session_map.delete(name)
             await self._agents.discard()
         elif run.run.session_id and run.run.session_id != run.session_id:
@@ -438,6 +475,22 @@ class ChannelBridge:
         await self._hooks.run(
             "agent_end", AgentEnd(session, run.turn.reference, success, duration_ms)
         )
+
+
+def _ends_conversation(error: ErrorEvent) -> bool:
+    """Whether a CLI's conversation can't be gone on with.
+
+    A picture that the model can't read stays in it and fails each further turn, unless the CLI took
+    it out, as newer versions of claude do.
+    """
+    if error.category is ErrorCategory.UNFIT_IMAGE:
+        return "was removed" not in error.detail
+    return error.category is ErrorCategory.SESSION_EXPIRED
+
+
+def _problems(files: Mapping[str, Sequence[GivenFile]]) -> list[str]:
+    """Return what people are told of files that did not reach the agent."""
+    return [file.words for given in files.values() for file in given if file.problem]
 
 
 def _turn_of(message: ChannelMessage) -> Turn:

@@ -1,7 +1,7 @@
 """From an agent's events to messages for a chat, which `chunks.py` cuts to a platform's size."""
 
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import orjson
@@ -13,6 +13,7 @@ from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
     AnswerEndEvent,
+    Attachment,
     ChannelMessage,
     DoneEvent,
     ErrorEvent,
@@ -69,12 +70,16 @@ class DeliveryAdapter:
         first_index: int,
         messages: Mapping[str, ChannelMessage],
         on_steered: Callable[[str], Awaitable[None]] | None = None,
+        take_files: Callable[[Sequence[str]], Awaitable[tuple[list[Attachment], list[str]]]]
+        | None = None,
     ) -> None:
         """`messages` are those that the agent may quote, by entry, the last one is answered.
 
-        `on_steered` hears of the entries that the agent takes up while it works.
+        `on_steered` hears of the entries that the agent takes up while it works. `take_files` gets
+        the files that an answer names, and returns them with what is to be said of the others.
         """
         self._on_steered = on_steered
+        self._take_files = take_files
         self._asked = list(messages)
         """The entries that the agent has taken up."""
         self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
@@ -171,14 +176,26 @@ class DeliveryAdapter:
         await self._finish(self._callbacks.on_block_reply)
 
     async def _finish(self, callback: Callable[[ReplyPayload], Awaitable[None]] | None) -> None:
+        """Deliver the rest of an answer, and with it the files that it names."""
         await self._feed(self._directives.finish())
-        if last := self._chunker.finish():
-            await self._deliver(last, callback)
+        last = self._chunker.finish()
+        paths, self._directives.attached = self._directives.attached, []
+        files: list[Attachment] = []
+        problems: list[str] = []
+        if paths and self._take_files:
+            files, problems = await self._take_files(paths)
+        if last or files:
+            await self._deliver(last, callback, files)
+        for words in problems:
+            problem = ReplyPayload(words, index=self._next_index, is_ours=True)
+            await self._deliver_payload(problem, callback)
 
-    async def say(self, payload: ReplyPayload) -> None:
-        """Deliver a message that isn't the agent's, behind all that the agent said."""
+    async def say(self, payload: ReplyPayload, *, is_last: bool = True) -> None:
+        """Deliver a message that isn't the agent's, behind all that the agent has said."""
         payload = replace(payload, index=self._next_index)
-        await self._deliver_payload(payload, self._callbacks.on_block_reply)
+        callbacks = self._callbacks
+        callback = callbacks.on_block_reply if is_last else callbacks.on_partial_reply
+        await self._deliver_payload(payload, callback)
 
     @property
     def payloads(self) -> tuple[ReplyPayload, ...]:
@@ -212,9 +229,17 @@ class DeliveryAdapter:
             await self._callbacks.on_phase(phase, detail)
 
     async def _deliver(
-        self, text: str, callback: Callable[[ReplyPayload], Awaitable[None]] | None
+        self,
+        text: str,
+        callback: Callable[[ReplyPayload], Awaitable[None]] | None,
+        files: Sequence[Attachment] = (),
     ) -> None:
-        payload = ReplyPayload(text, index=self._next_index, reply_to_id=self._reply_to_id)
+        payload = ReplyPayload(
+            text,
+            index=self._next_index,
+            reply_to_id=self._reply_to_id,
+            attachments=tuple(files),
+        )
         await self._deliver_payload(payload, callback)
 
     async def _deliver_payload(

@@ -1,4 +1,4 @@
-"""What an agent writes for RemoteClaw and not for the person: reply tags, and the word for silence.
+"""What an agent writes for RemoteClaw and not for the person: tags, and the word for silence.
 
 Both are taken out of the answer while it streams, except from code.
 Whatever could still become one is held back until it has, or hasn't; so where the stream is cut
@@ -21,10 +21,12 @@ SILENT_REPLY_TOKEN = "NO_REPLY"  # noqa: S105 - no secret
 MOST_HELD = 600
 
 _TAG = re.compile(
-    r"\[\[[ \t]*(?:reply_to_current|reply_to:[ \t]*(?P<id>[^\]\n]*?))[ \t]*\]\]", re.IGNORECASE
+    r"\[\[[ \t]*(?:reply_to_current|reply_to:[ \t]*(?P<id>[^\]\n]*?)"
+    r"|attach:[ \t]*(?P<path>[^\]\n]*?))[ \t]*\]\]",
+    re.IGNORECASE,
 )
-_TAG_BEGINS = re.compile(r"\[\[[ \t]*(?:r|\Z)", re.IGNORECASE)
-_CURRENT, _TO = "reply_to_current", "reply_to:"
+_TAG_BEGINS = re.compile(r"\[\[[ \t]*(?:[ra]|\Z)", re.IGNORECASE)
+_CURRENT, _WITH_VALUE = "reply_to_current", ("reply_to:", "attach:")
 #: Models like to set the token in bold or as code; in a fence it is an answer.
 _FENCE = "```"
 _BEGINNINGS = "|".join(
@@ -75,6 +77,8 @@ class Directives:
     """The id of the message that the last tag names; empty for the one that is being answered."""
     is_silent: bool = False
     """Whether the answer, now complete, was the token for silence and nothing else."""
+    attached: list[str] = field(default_factory=list)
+    """The files that tags name, as the agent wrote their paths."""
     _raw: list[str] = field(default_factory=list)
     _clean: int = 0
     """How much was passed on, in characters."""
@@ -141,7 +145,7 @@ class Directives:
             if match:
                 yield "".join(piece)
                 piece = []
-                self._note(match["id"])
+                self._note(match["id"], match["path"])
                 position = match.end()
             elif not self._tagged.is_code and _may_become_tag(text, start):
                 break
@@ -157,9 +161,11 @@ class Directives:
         self._held = text[end:]
         yield "".join(piece)
 
-    def _note(self, named: str | None) -> None:
+    def _note(self, named: str | None, path: str | None) -> None:
         self._is_behind_tag = True
-        if named is None:
+        if path is not None:
+            self.attached += [path] if path else []
+        elif named is None:
             self.reply_to = self.reply_to or ""  # an id says more, wherever it stands
         elif named:
             self.reply_to = named
@@ -219,8 +225,9 @@ def _may_become_tag(text: str, start: int) -> bool:
     body = text[start + 2 :].lstrip(" \t").lower()
     if "\n" in body:
         return False
-    if _CURRENT.startswith(body) or _TO.startswith(body):
+    if any(tag.startswith(body) for tag in (_CURRENT, *_WITH_VALUE)):
         return True
     if body.startswith(_CURRENT):
         return body.removeprefix(_CURRENT).strip(" \t") in ("", "]")
-    return body.startswith(_TO) and "]" not in body.removeprefix(_TO)[:-1]
+    tag = next(filter(body.startswith, _WITH_VALUE), None)
+    return tag is not None and "]" not in body.removeprefix(tag)[:-1]

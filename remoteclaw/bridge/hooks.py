@@ -63,6 +63,8 @@ class MessageSending:
     text: str
     is_error: bool
     """Whether it tells of a failure."""
+    attachments: tuple[str, ...] = ()
+    """The names of the files that go with it, whatever becomes of the text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
 
+from remoteclaw.bridge.attachments import GivenFile
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.config import ChannelConfig
-from remoteclaw.messages import Entry, SessionKey, Turn
+from remoteclaw.messages import MAX_ATTACHMENTS, Entry, SessionKey, Turn
 
 __all__ = ["INTERRUPTED", "build_system_prompt", "build_turn_prompt"]
 
@@ -106,6 +107,19 @@ def build_system_prompt(
         ),
         *_of_channel(facts),
         _Section(
+            "Files",
+            (
+                "Files that people send stand in that line as `attachments`, each with the `path` "
+                "where you can read it. They stay there only while you run: copy into your working "
+                "directory what has to last. One without a path did not reach you; say so if it "
+                "matters.",
+                "To send a file, write `[[attach:PATH]]` with its path in your working directory. "
+                f"The tag is taken out, and up to {MAX_ATTACHMENTS} files go with an answer.",
+            ),
+        )
+        if facts.attachment_mb
+        else None,
+        _Section(
             "Reply tags",
             (
                 "To quote the message that you answer, begin with `[[reply_to_current]]`; to quote "
@@ -135,7 +149,7 @@ def build_system_prompt(
     )
     told = facts.instructions
     more = (_Section("Instructions for this channel", (told,)),) if told else ()
-    return "\n\n".join(str(section) for section in (*sections, *more))
+    return "\n\n".join(str(section) for section in (*sections, *more) if section)
 
 
 def _of_channel(facts: ChannelConfig) -> Iterator[_Section]:
@@ -160,15 +174,18 @@ def build_turn_prompt(
     zone: str | None = None,
     is_new: bool = False,
     history: Sequence[Mapping[str, str]] = (),
+    files: Mapping[str, Sequence[GivenFile]] | None = None,
 ) -> str:
     """Return what the agent is asked, behind one line about who wrote it and when.
 
     Of several messages that line tells the number of lines of each, so that none of them can
     pretend to be another one. Times are in the sender's zone, else in the agent's `zone`, else in
     the host's. An agent that has no conversation yet (`is_new`) is shown the thread so far, and
-    what is recorded of a conversation that was lost (`history`).
+    what is recorded of a conversation that was lost (`history`). `files` are those that came with
+    the messages, by entry.
     """
-    first, *more = (_about(entry, zone) for entry in turn.entries)
+    files = files or {}
+    first, *more = (_about(entry, zone, files.get(entry.id)) for entry in turn.entries)
     header: dict[str, Any] = first
     if more:
         header = {"messages": [first, *more]}
@@ -197,15 +214,27 @@ def _on_one_line(json: str) -> str:
     return _ODD.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
 
 
-def _about(entry: Entry, zone: str | None) -> dict[str, Any]:
-    """Return who wrote a message and when."""
+def _about(
+    entry: Entry, zone: str | None, files: Sequence[GivenFile] | None = None
+) -> dict[str, Any]:
+    """Return who wrote a message and when, and what came with it."""
     message = entry.message
-    about = {
+    about: dict[str, Any] = {
         "from": clean(message.user_name or message.from_),
         "at": _clock(message.timestamp, message.timezone or zone),
     }
     ids = {"id": message.id, "quotes": message.reply_to_id}
-    return about | {name: id_ for name, id_ in ids.items() if id_ and _can_be_named(id_)}
+    about |= {name: id_ for name, id_ in ids.items() if id_ and _can_be_named(id_)}
+    if files is None:
+        files = [GivenFile(attachment, problem="left out") for attachment in message.attachments]
+    return about | ({"attachments": [*map(_about_file, files)]} if files else {})
+
+
+def _about_file(file: GivenFile) -> dict[str, Any]:
+    about = {"name": file.attachment.name, "type": file.attachment.mime_type}
+    if file.path is None:
+        return {**about, "problem": file.problem}
+    return {**about, "bytes": file.attachment.size, "path": str(file.path)}
 
 
 def _can_be_named(id_: str) -> bool:

@@ -3,12 +3,14 @@
 import asyncio
 import errno
 import functools
+import math
 import os
 import signal
 import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -23,8 +25,9 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.channels.transcript import Transcript
 from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
+from remoteclaw.files import save_file, size_in_words
 from remoteclaw.fleet import Fleet
-from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
 from remoteclaw.protocols import Deliverable
 from remoteclaw.terminal import login_name, printable
 
@@ -98,8 +101,14 @@ class PromptEditor:
 class Console:
     """A person at this terminal, talking to one agent."""
 
-    def __init__(self, fleet: Fleet, *, agent: str, account: str, hooks: Hooks) -> None:
-        """`account` tells the consoles of several installations on one Redis apart."""
+    def __init__(
+        self, fleet: Fleet, *, agent: str, account: str, hooks: Hooks, downloads: Path
+    ) -> None:
+        """`account` tells the consoles of several installations on one Redis apart.
+
+        The files that the agent sends are saved in `downloads`.
+        """
+        self._downloads = downloads
         self._fleet = fleet
         self._agent = agent
         self._account = account
@@ -224,10 +233,25 @@ class Console:
     async def deliver(self, reply: Deliverable) -> None:
         """Show one message; the terminal has it when this returns."""
         self._transcript.complete(reply.turn, reply.attempt, reply.index, reply.text)
+        for attachment in reply.attachments:
+            self._lines.append(await self._save(reply.sid, attachment))
         self._unanswered.difference_update(reply.entries)
         if reply.entries:
             self._lines.append("")
         await self._draw()
+
+    async def _save(self, sid: str, attachment: Attachment) -> str:
+        """Save a file that the agent sent; return what the person reads of it."""
+        about = f"{attachment.name}, {size_in_words(attachment.size)}"
+        content = await self._fleet.blobs.get(sid, attachment, deadline=math.inf)
+        if content is None:
+            return f"(A file: {about}. It is not kept any more.)"
+        try:
+            self._downloads.mkdir(mode=0o700, exist_ok=True)
+            path = await asyncio.to_thread(save_file, self._downloads, attachment.name, content)
+        except OSError as error:
+            return f"(A file: {about}. It can't be saved: {error.strerror}.)"
+        return f"(A file: {about}, saved as {path}.)"
 
     async def _follow(self) -> None:
         """Show answers while they come."""

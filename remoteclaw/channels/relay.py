@@ -29,7 +29,7 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter, hooks: Hooks) -> N
 
 async def _deliver(reply: Reply, adapter: ChannelAdapter, hooks: Hooks) -> MessageSent | None:
     """Deliver one message as hooks want it; return what to tell them of it."""
-    if not reply.text:  # it only says that the turn is over
+    if not reply.text and not reply.attachments:  # it only says that the turn is over
         await adapter.deliver(reply)
         return None
     message = await hooks.sending(
@@ -40,10 +40,12 @@ async def _deliver(reply: Reply, adapter: ChannelAdapter, hooks: Hooks) -> Messa
             thread_id=reply.thread_id,
             text=reply.text,
             is_error=reply.is_error,
+            attachments=tuple(attachment.name for attachment in reply.attachments),
         )
     )
     try:
-        await adapter.deliver(replace(reply, text=message.text if message else ""))
+        changed = {"text": message.text} if message else {"text": "", "attachments": ()}
+        await adapter.deliver(replace(reply, **changed))
     except Exception as error:
         if message:
             failed = MessageSent(message, success=False, error=type(error).__name__)

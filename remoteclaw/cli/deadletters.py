@@ -48,6 +48,8 @@ def show_letter(letter: str) -> None:
         click.echo(f"message   {reference}")
         click.echo(f"why       {one_line(f'{found.category} {found.detail}')}")
         click.echo(f"tried     {found.attempts} times")
+        for file in found.attachments:
+            click.echo(f"file      {file.name} ({file.mime_type}, {file.size} bytes)")
         click.echo("")
         click.echo("(It can't be read.)" if found.text is None else printable(found.text))
 

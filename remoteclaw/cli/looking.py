@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from remoteclaw.config import QueueOverride
     from remoteclaw.fleet import Fleet
 
-__all__ = ["config", "doctor", "sessions", "status"]
+__all__ = ["config", "doctor", "find_message", "sessions", "status"]
 
 
 #: How many busy sessions `status` shows.
@@ -169,7 +169,7 @@ def trace_message(what: str) -> None:
     """
 
     async def run(fleet: "Fleet") -> None:
-        sid, entry_id = await _find_message(fleet, what)
+        sid, entry_id = await find_message(fleet, what)
         outcome = await fleet.outcomes.read(sid, entry_id)
         if outcome is None:
             raise UnknownSession(f"Nothing is known of message {what!r} any more.")
@@ -190,7 +190,8 @@ def trace_message(what: str) -> None:
     on_fleet(run)
 
 
-async def _find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
+async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
+    """Return session and entry of the message that `what` names, by a reference or as newest."""
     import re
 
     if match := re.fullmatch(r"([0-9a-f]{1,32})-(\d+-\d+)", what):

@@ -66,7 +66,13 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
         if with_console:
             from remoteclaw.channels.console import Console
 
-            console = Console(supervisor.fleet, agent=agent, account=home.host_id, hooks=hooks)
+            console = Console(
+                supervisor.fleet,
+                agent=agent,
+                account=home.host_id,
+                hooks=hooks,
+                downloads=home.downloads,
+            )
             await _chat(console, leave)
         else:
             await leave.wait()

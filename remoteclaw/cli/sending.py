@@ -7,12 +7,14 @@ import os
 import sys
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import addressed, load, on_fleet, session_key
 from remoteclaw.cli.edge import complain
+from remoteclaw.cli.files import notes_on_files, save_option, upload
 from remoteclaw.cli.looking import sessions
 from remoteclaw.errors import RemoteClawError, UnknownSession
 from remoteclaw.terminal import printable
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.inbound import Accepted
     from remoteclaw.fleet.keys import Lane
     from remoteclaw.fleet.outcomes import Outcome
+    from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
 
 __all__ = ["print_reply", "reference_of", "send", "stop", "wait_option"]
 
@@ -59,39 +62,48 @@ wait_option = click.option(
 @wait_option
 @click.option("--background", is_flag=True, help="Wait behind what people send.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+@click.option(
+    "--attach",
+    multiple=True,
+    metavar="FILE|URL",
+    help="Send a file along; may be given several times. The text may be empty then.",
+)
+@save_option
 def send(
     text: str,
     message_id: str | None,
     wait_s: float,
     background: bool,
     as_json: bool,
+    attach: tuple[str, ...],
+    save: Path | None,
     **address: Any,
 ) -> None:
     """Send TEXT as a channel would, and print the reply. TEXT is - for standard input.
 
-    The reply goes to you alone.
+    The reply goes to you alone. A URL is fetched by this command, from public addresses only.
     Exit status: 0 a reply, 1 an error, 2 wrong usage, 3 no outcome in time.
     """
     # An argument's bytes are UTF-8, whatever the locale says.
     data = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
     text = data.decode("utf-8", "replace")
     lane: Lane = "background" if background else "agents"
-    sys.exit(on_fleet(lambda fleet: _send(fleet, text, message_id, wait_s, as_json, lane, address)))
+
+    async def run(fleet: "Fleet") -> int:
+        session = session_key(address)
+        files = await upload(fleet, session.sid, attach)
+        message = _message(session, text, message_id, files)
+        return await _send(fleet, message, session.agent, lane, wait_s, as_json=as_json, save=save)
+
+    sys.exit(on_fleet(run))
 
 
-async def _send(
-    fleet: "Fleet",
-    text: str,
-    message_id: str | None,
-    wait_s: float,
-    as_json: bool,
-    lane: "Lane",
-    address: dict[str, Any],
-) -> int:
+def _message(
+    session: "SessionKey", text: str, message_id: str | None, files: "list[Attachment]"
+) -> "ChannelMessage":
     from remoteclaw.messages import ChannelMessage
 
-    session = session_key(address)
-    message = ChannelMessage.checked(
+    return ChannelMessage.checked(
         id=message_id or uuid.uuid4().hex,
         text=text,
         from_=session.user,
@@ -100,28 +112,52 @@ async def _send(
         account=session.account,
         thread_id=session.thread,
         timestamp=int(time.time() * 1000),
+        attachments=tuple(files),
     )
-    accepted = await fleet.inbound.append(message, agent=session.agent, deliver="caller", lane=lane)
+
+
+async def _send(
+    fleet: "Fleet",
+    message: "ChannelMessage",
+    agent: str,
+    lane: "Lane",
+    wait_s: float,
+    *,
+    as_json: bool,
+    save: Path | None,
+) -> int:
+    accepted = await fleet.inbound.append(message, agent=agent, deliver="caller", lane=lane)
     if accepted.is_duplicate:
         complain("A message with this id was accepted before: this text was not used.")
     if wait_s == 0:
         await _warn_without_workers(fleet)
         click.echo(_json(accepted, None) if as_json else reference_of(accepted))
         return EXIT_REPLY
-    return await print_reply(fleet, accepted, wait_s, as_json=as_json)
+    return await print_reply(fleet, accepted, wait_s, as_json=as_json, save=save)
 
 
 async def print_reply(
-    fleet: "Fleet", accepted: "Accepted", wait_s: float, *, as_json: bool = False
+    fleet: "Fleet",
+    accepted: "Accepted",
+    wait_s: float,
+    *,
+    as_json: bool = False,
+    save: Path | None = None,
 ) -> int:
-    """Wait for a message's outcome and print its reply; return the exit status."""
+    """Wait for a message's outcome and print its reply; return the exit status.
+
+    The files that came with it are saved in the directory `save`.
+    """
     outcome = await _wait(fleet, accepted, wait_s)
     if outcome is None:
         return EXIT_NO_OUTCOME
+    sid, entry_id = accepted.session.sid, accepted.entry_id
+    notes = await notes_on_files(fleet, sid, entry_id, outcome.reply, save)
     if as_json:
         click.echo(_json(accepted, outcome))
     else:
-        click.echo("\n\n".join(printable(str(part["text"])) for part in outcome.reply))
+        texts = [printable(str(part["text"])) for part in outcome.reply if part["text"]]
+        click.echo("\n\n".join([*texts, *notes]))
         if outcome.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference_of(accepted)}` says why.")
         elif outcome.status == "dead":

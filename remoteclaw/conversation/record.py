@@ -4,8 +4,9 @@ CLIs lose theirs: with a host, with a directory, when they tidy up. From this on
 learns what was said before.
 It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and `role`:
 
-- `user`: `from`, `id` (the platform's), `text`
-- `agent`: `text`, as it left the agent: hooks that change what is sent come later
+- `user`: `from`, `id` (the platform's), `text`, and the names of `attachments`
+- `agent`: `text`, as it left the agent: hooks that change what is sent come later; and the names
+  of the `attachments` that it sent
 - `tool`: `name`, `input` and `output` shortened, `is_error`
 - `error`: `category`
 """
@@ -51,8 +52,12 @@ def lines_of(
         }
         for call in result.tool_calls[-MOST_CALLS:]
     ]
-    if said := "\n\n".join(payload.text for payload in result.payloads if not payload.is_ours):
-        lines.append({"at": at_ms, "role": "agent", "text": said})
+    theirs = [payload for payload in result.payloads if not payload.is_ours]
+    if theirs:
+        said = "\n\n".join(payload.text for payload in theirs)
+        sent = [file.name for payload in theirs for file in payload.attachments]
+        names = {"attachments": sent} if sent else {}
+        lines.append({"at": at_ms, "role": "agent", "text": said, **names})
     if result.error_category:
         lines.append({"at": at_ms, "role": "error", "category": str(result.error_category)})
     kept: list[bytes] = []
@@ -79,13 +84,16 @@ def _encoded(line: dict[str, Any], most_bytes: int) -> bytes:
 
 def _asked(entry: Entry) -> dict[str, Any]:
     message = entry.message
-    return {
+    asked: dict[str, Any] = {
         "at": entry.at_ms,
         "role": "user",
         "from": message.user_name or message.from_,
         "id": message.id,
         "text": message.text,
     }
+    if message.attachments:
+        asked["attachments"] = [attachment.name for attachment in message.attachments]
+    return asked
 
 
 def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
@@ -114,13 +122,18 @@ def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
             continue
         match line.get("role"):
             case "user":
-                yield {"from": line["from"], "said": line["text"]}
+                yield {"from": line["from"], "said": line["text"], **_files(line, "with_files")}
             case "agent":
-                yield {"you": line["text"]}
+                yield {"you": line["text"], **_files(line, "you_sent_files")}
             case "tool":
                 yield {"you_used": line["name"], "with": line["input"]}
             case "error":
                 yield {"error": line["category"]}
+
+
+def _files(line: dict[str, Any], key: str) -> dict[str, str]:
+    names = line.get("attachments")
+    return {key: ", ".join(names)} if names else {}
 
 
 def _shortened(text: str, most: int) -> str:

@@ -7,6 +7,7 @@ The scripts in `scripts/` carry all correctness; read them beside `docs/architec
 from dataclasses import dataclass
 from typing import Self
 
+from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.deadletters import DeadLetters
 from remoteclaw.fleet.inbound import Inbound
@@ -27,6 +28,7 @@ class Fleet:
 
     scripts: Scripts
     waker: Waker
+    blobs: Blobs
     inbound: Inbound
     leases: Leases
     dead_letters: DeadLetters
@@ -44,6 +46,7 @@ class Fleet:
         return cls(
             scripts=scripts,
             waker=waker,
+            blobs=Blobs(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
             leases=Leases(scripts, waker, lease_s=lease_s),

@@ -15,7 +15,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import Attachment, SessionKey
 
 __all__ = ["DeadLetter", "DeadLetters"]
 
@@ -40,6 +40,8 @@ class DeadLetter:
     """What the person wrote; None if that can't be read."""
     deliver: str
     """Where the reply was to go: to the `channel`, or to the `caller` who waited for it then."""
+    attachments: tuple[Attachment, ...] = ()
+    """The files that came with it; they are kept as long as it is."""
 
 
 class DeadLetters:
@@ -108,11 +110,14 @@ class DeadLetters:
 
     async def drop(self, letter_id: str) -> None:
         """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
-        await self.read(letter_id)
+        letter = await self.read(letter_id)
         client = self._scripts.client
         delete = functools.partial(client.xdel, keys.DEAD_LETTERS, letter_id)
         if not await self._scripts.call(delete, deadline=boottime() + LOOK_S):
             raise UnknownDeadLetter(_unknown(letter_id))
+        if blobs := [keys.blob(letter.session.sid, file.blob) for file in letter.attachments]:
+            unlink = functools.partial(client.unlink, *blobs)
+            await self._scripts.call(unlink, deadline=boottime() + LOOK_S)
 
 
 def _unknown(letter_id: str, became: bytes | None = None) -> str:
@@ -138,6 +143,11 @@ def _readable(entry: bytes) -> dict[str, Any]:
     """Return text and destination, also where the rest of the entry can't be read."""
     try:
         data: Any = orjson.loads(entry)
-        return {"text": str(data["message"]["text"]), "deliver": str(data["deliver"])}
-    except (ValueError, KeyError, TypeError):
+        message = data["message"]
+        return {
+            "text": str(message["text"]),
+            "deliver": str(data["deliver"]),
+            "attachments": tuple(map(Attachment.model_validate, message.get("attachments", ()))),
+        }
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {"text": None, "deliver": "channel"}

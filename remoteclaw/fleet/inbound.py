@@ -8,7 +8,7 @@ import orjson
 from pydantic import ValidationError
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
@@ -30,8 +30,12 @@ FULL = (
     "or wait: what is answered and delivered makes room. `remoteclaw sessions forget` "
     "and `deadletters drop` make more."
 )
-#: The form in which entries are written. Readers refuse a higher number than they know.
-ENTRY_VERSION = 1
+INCOMPLETE = (
+    "The message was refused: one of its attachments is not stored any more; store them again "
+    "and send it within an hour."
+)
+#: The newest form in which entries are written. Readers refuse a higher number than they know.
+ENTRY_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,8 @@ class Inbound:
 
         Repeating it is harmless: the message's id is remembered for 7 days.
         In the lane `background` it waits behind what people send.
-        Raises `RedisUnavailable` or `RedisRefused` when it was not accepted.
+        Its attachments were stored before (`Blobs.put`), and are kept until its turn is over.
+        Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted.
         """
         session = SessionKey.of(message, agent=agent)
         sid = session.sid
@@ -79,6 +84,7 @@ class Inbound:
                 keys.dedupe(session, message.id),
                 keys.ACTIVE,
                 keys.SESSIONS,
+                *(keys.blob(sid, attachment.blob) for attachment in message.attachments),
             ],
             [
                 sid,
@@ -95,6 +101,8 @@ class Inbound:
         )
         if status == b"full":
             raise RedisRefused(FULL)
+        if status == b"incomplete":
+            raise MessageRefused(INCOMPLETE)
         if queue:
             # The message is safe by now: without this hint, the sweeper's comes.
             with contextlib.suppress(RedisUnavailable, RedisRefused):
@@ -103,11 +111,15 @@ class Inbound:
 
 
 def _encode_entry(message: ChannelMessage, deliver: str) -> bytes:
+    fields = message.model_dump(by_alias=True, exclude_none=True)
+    if not message.attachments:
+        del fields["attachments"]
     return orjson.dumps(
         {
-            "v": ENTRY_VERSION,
+            # A worker that knows no attachments would take it for damaged: it is to wait.
+            "v": 2 if message.attachments else 1,
             "deliver": deliver,
-            "message": message.model_dump(by_alias=True, exclude_none=True),
+            "message": fields,
         }
     )
 

@@ -102,6 +102,16 @@ def record(sid: str) -> str:
     return f"rc:rec:{{{sid}}}"
 
 
+def blob(sid: str, name: str) -> str:
+    """String: what is in a file that came with a message or goes with a reply."""
+    return f"{blob_prefix(sid)}{name}"
+
+
+def blob_prefix(sid: str) -> str:
+    """With a blob's name behind it, its key."""
+    return f"rc:blob:{{{sid}}}:"
+
+
 def retried(letter_id: str) -> str:
     """String: the entry that a dead letter became when it was retried."""
     return f"rc:retried:{letter_id}"

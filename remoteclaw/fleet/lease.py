@@ -292,6 +292,7 @@ class Lease:
         payloads: Sequence[dict[str, Any]] = (),
         steered: Sequence[str] = (),
         answered: Sequence[str] = (),
+        blobs: Sequence[str] = (),
         record: Record | None = None,
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
@@ -300,7 +301,8 @@ class Lease:
 
         `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
-        With the status "dead", the entries become dead letters.
+        With the status "dead", the entries become dead letters; else `blobs`, the files that came
+        with them, are removed.
         """
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
         left, hints, now, queue = await self._run(
@@ -328,6 +330,8 @@ class Lease:
                 ",".join(steered),
                 ",".join(answered),
                 *((record.lines, record.most_bytes, record.keep_ms) if record else ("", 0, -1)),
+                keys.blob_prefix(self.sid),
+                ",".join(blobs),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )

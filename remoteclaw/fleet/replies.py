@@ -18,6 +18,7 @@ import orjson
 from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
+from remoteclaw.messages import Attachment
 
 __all__ = ["Replies", "Reply", "ReplyReader", "reply_payload"]
 
@@ -43,6 +44,8 @@ class Reply:
     text: str
     is_error: bool
     reply_to_id: str | None
+    attachments: tuple[Attachment, ...]
+    """Files that go with it; `Blobs.get` has their contents."""
     is_final: bool
     """True for the last one of its turn."""
     entries: tuple[str, ...]
@@ -112,12 +115,16 @@ class ReplyReader:
         return found[0][1] if found else []
 
     async def receipt(self, reply: Reply) -> None:
-        """Record that a reply was delivered; raises `LeaseLost` if another adapter took over."""
+        """Record that a reply was delivered; its files are not kept any longer.
+
+        Raises `LeaseLost` if another adapter took over.
+        """
+        blobs = [keys.blob(reply.sid, attachment.blob) for attachment in reply.attachments]
         outcomes = [keys.outcome_prefix(reply.sid) + entry for entry in reply.entries]
         await self._scripts.run(
             "receipt",
-            [self._reader, self._stream, *outcomes],
-            [self._token, reply.id],
+            [self._reader, self._stream, *outcomes, *blobs],
+            [self._token, reply.id, len(outcomes)],
             deadline=math.inf,
         )
 
@@ -154,6 +161,7 @@ def reply_payload(
     text: str,
     is_error: bool = False,
     reply_to_id: str | None = None,
+    attachments: Sequence[Attachment] = (),
     entries: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return a reply as it stands on the stream; `entries` only for the last one of a turn."""
@@ -168,6 +176,7 @@ def reply_payload(
         "text": text,
         "is_error": is_error,
         "reply_to_id": reply_to_id,
+        "attachments": [attachment.model_dump() for attachment in attachments],
         "entries": list(entries),
     }
 
@@ -184,6 +193,7 @@ def _reply(reply_id: str, data: dict[str, Any]) -> Reply:
         text=data["text"],
         is_error=data["is_error"],
         reply_to_id=data.get("reply_to_id"),
+        attachments=tuple(map(Attachment.model_validate, data.get("attachments", ()))),
         is_final=bool(data["entries"]),
         entries=tuple(data["entries"]),
     )

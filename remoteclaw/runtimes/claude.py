@@ -5,11 +5,12 @@ and no file of the user's is edited. What a workspace says about claude is not o
 """
 
 import asyncio
+import base64
 import logging
 import math
 import re
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from remoteclaw.messages import (
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
+    Image,
     McpServerConfig,
     SteeredEvent,
     TextEvent,
@@ -70,6 +72,8 @@ class ClaudeRuntime:
 
     name = "claude"
     command = ("claude",)
+    #: It makes large ones smaller itself, and puts a note in place of what is no picture.
+    image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what claude needs of our environment: its own settings and its provider's keys."""
@@ -86,7 +90,7 @@ class ClaudeRuntime:
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
         return env
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None) -> Launch:
+    def launch(self, spec: AgentSpec, *, session_id: str | None, files_dir: Path) -> Launch:
         """Return the command line; a new conversation gets an id of our choice, known from now."""
         fresh_id = str(uuid.uuid4())
         argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
@@ -94,6 +98,7 @@ class ClaudeRuntime:
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
         # The workspace's only if it is trusted: its hooks run whatever the agent may do.
         argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
+        argv += [f"--add-dir={files_dir}"]
         argv += [f"--resume={session_id}" if session_id else f"--session-id={fresh_id}"]
         if spec.model:
             argv += ["--model", spec.model]
@@ -226,10 +231,12 @@ class ClaudeProcess:
 
     # -- a turn --------------------------------------------------------------------------------
 
-    async def turn(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+    async def turn(
+        self, prompt: str, images: Sequence[Image] = ()
+    ) -> AsyncGenerator[AgentEvent, None]:
         """Ask claude; yield what it says, with exactly one `DoneEvent`, last."""
         self._is_busy = True
-        exchange = await self._ask(prompt)
+        exchange = await self._ask(prompt, images)
         self._is_asked.set()
         give_up_at: float | None = None
         before: AgentRunResult | None = None  # what earlier answers of this turn came to
@@ -299,7 +306,7 @@ class ClaudeProcess:
         run = AgentRunResult(text=exchange.reading.text, session_id=self._session_id)
         yield DoneEvent(before.followed_by(run) if before else run)
 
-    async def _ask(self, prompt: str) -> Exchange:
+    async def _ask(self, prompt: str, images: Sequence[Image]) -> Exchange:
         """Send a message, behind everything that claude has said up to now."""
         # That belongs to nobody: requests are denied, text is dropped.
         for line in self._pipes.take_unread():
@@ -309,11 +316,12 @@ class ClaudeProcess:
         holds_back = self._activity.may_speak or not self._pipes.is_clean
         self._activity.is_asked()
         exchange = Exchange(str(uuid.uuid4()), holds_back=holds_back)
-        await self._say(exchange.message_id, prompt)
+        await self._say(exchange.message_id, prompt, images)
         return exchange
 
-    async def _say(self, message_id: str, prompt: str) -> None:
-        content = [{"type": "text", "text": part} for part in (prompt, CLOSING)]
+    async def _say(self, message_id: str, prompt: str, images: Sequence[Image]) -> None:
+        content = [*map(_image_block, images)]
+        content += [{"type": "text", "text": part} for part in (prompt, CLOSING)]
         message = {"role": "user", "content": content}
         await self._send({"type": "user", "uuid": message_id, "message": message})
 
@@ -321,7 +329,7 @@ class ClaudeProcess:
         async with asyncio.timeout_at(until):
             return await self._pipes.read()
 
-    async def steer(self, prompt: str, key: str) -> None:
+    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
         """Give claude a message while it works.
 
         While it uses a tool, it hears of the message with the tool's result; while it writes, it
@@ -330,7 +338,7 @@ class ClaudeProcess:
         await self._is_asked.wait()
         message_id = str(uuid.uuid4())
         self._steered[message_id] = key
-        await self._say(message_id, prompt)
+        await self._say(message_id, prompt, images)
 
     async def interrupt(self) -> None:
         """Stop the running turn; claude answers within milliseconds, also while it runs a tool."""
@@ -451,6 +459,14 @@ class ClaudeProcess:
 def _unfit(why: str) -> ErrorEvent:
     """Return the end of a claude that can't be believed any more."""
     return ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+
+
+def _image_block(image: Image) -> dict[str, Any]:
+    data = base64.b64encode(image.data).decode()
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": image.mime_type, "data": data},
+    }
 
 
 def _complaint(message: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@
 import asyncio
 import sys
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from remoteclaw.messages import (
     AgentRunResult,
     DoneEvent,
     ErrorEvent,
+    Image,
     SteeredEvent,
     TextEvent,
     ToolResultEvent,
@@ -42,12 +43,13 @@ class DemoRuntime:
 
     name = "demo"
     command = COMMAND
+    image_types: frozenset[str] = frozenset()
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the common variables: the demo needs no others."""
         return inherit(inherited)
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None) -> Launch:
+    def launch(self, spec: AgentSpec, *, session_id: str | None, files_dir: Path) -> Launch:
         """Return the command line."""
         known_id = session_id or str(uuid.uuid4())
         argv = (*spec.command, "resume" if session_id else "start", known_id)
@@ -83,7 +85,9 @@ class DemoProcess:
             return None
         return {"session_id": self.session_id}
 
-    async def turn(self, prompt: str) -> AsyncGenerator[AgentEvent, None]:
+    async def turn(
+        self, prompt: str, images: Sequence[Image] = ()
+    ) -> AsyncGenerator[AgentEvent, None]:
         """Ask the demo; yield what it says."""
         self._is_busy = True
         self._pipes.take_unread()
@@ -139,7 +143,7 @@ class DemoProcess:
             return False
         return True
 
-    async def steer(self, prompt: str, key: str) -> None:
+    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
         """Give the demo a message while it works."""
         await self._is_asked.wait()
         self._steered.add(key)

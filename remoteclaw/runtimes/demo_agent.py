@@ -28,8 +28,12 @@ My one tool looked at my workspace and found this:
 {listing}
 ```
 
-Send `slow` to watch me count and to stop me, `long` for an answer in several parts, `memory` for \
-what you said before, `fail` for a failure, or `crash` to see what happens when an agent dies."""
+Send `slow` to watch me count and to stop me, `long` for an answer in several parts,
+`file` to get one from me, `memory` for what you said before, `fail` for a failure,
+or `crash` to see what happens when an agent dies."""
+
+#: Where the file is that `file` asks for.
+FILE = "hello-from-the-demo.txt"
 
 
 class Interrupted(Exception):
@@ -67,6 +71,7 @@ class Demo:
             return
         self.heard = []
         try:
+            self.look_at_files(prompt)
             self.answer(self.remember(prompt).strip())
             self.mention()
         except Interrupted:
@@ -75,6 +80,19 @@ class Demo:
             say(type="done", error=str(failure))
         else:
             say(type="done")
+
+    def look_at_files(self, prompt):
+        """Say what came with the message; the line before it tells."""
+        header = prompt.partition("\n")[0]
+        try:
+            about = json.loads(header.removeprefix("[remoteclaw ").removesuffix("]"))
+        except ValueError:
+            return
+        for message in about.get("messages", [about]):
+            for file in message.get("attachments", []):
+                if "path" in file:
+                    size = os.path.getsize(file["path"])
+                    self.stream(f"I have `{file['name']}` ({file['type']}, {size} bytes).\n\n")
 
     def remember(self, prompt):
         """Keep what was said, before it is answered: this process may not live so long."""
@@ -99,6 +117,10 @@ class Demo:
         elif word == "long":
             for number in range(1, 41):
                 self.stream(f"## Part {number}\n\n" + "All work and no play. " * 12 + "\n\n")
+        elif word == "file":
+            with open(FILE, "w", encoding="utf-8") as file:
+                file.write("The demo agent made this file for you.\n")
+            self.stream(f"Here you are. [[attach:{FILE}]]")
         elif word == "memory":
             self.stream(
                 "You said before:\n\n" + ("\n".join(f"- {s}" for s in self.said[:-1]) or "-")

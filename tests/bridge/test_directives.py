@@ -24,6 +24,7 @@ PIECES = st.sampled_from(
             "[[reply_to_",
             "[[reply_to_currently]]",
         ),
+        *("[[attach:a.txt]]", "[[ATTACH: my plot.png ]]", "[[attach:", "[[attach", "[[attach:]]"),
         *("NO_REPLY", "no_reply", "NO_", "NO", "N", "_REPLY", "**NO_REPLY**", "NO_REPLY."),
         *('{"action": "NO_REPLY"}', '{"action"', "{", "}", '"'),
         *(" ", "  ", "\n", "\n\n", "\t", "*", "`", "hello", "Hi there.", "a", "é", "0"),
@@ -52,6 +53,7 @@ def test_how_the_stream_is_cut_makes_no_difference(text: str, sizes: list[int]) 
 
     assert cut == whole
     assert (of_cut.reply_to, of_cut.is_silent) == (of_whole.reply_to, of_whole.is_silent)
+    assert of_cut.attached == of_whole.attached
 
 
 @given(TEXTS, TEXTS, TEXTS)
@@ -62,7 +64,9 @@ def test_what_is_withdrawn_might_never_have_been_said(kept: str, gone: str, afte
     shown = shown[: len(shown) - withdrawn]
     shown += fed(directives, after) + directives.finish()
 
-    assert shown == read(kept + after)[0]
+    clean, whole = read(kept + after)
+    assert shown == clean
+    assert directives.attached == whole.attached
 
 
 @given(TEXTS)

@@ -12,7 +12,10 @@ What it answers stands in the last user text, as directives in capitals at the s
     TOOL:<name>:<JSON>                  use the tool whose name ends so; with its result back,
                                         answer "DONE <result>"
     SLEEP:<s>                           wait before anything is sent
-    HTTP:<status>[:context|credit][*n]  fail like the real API; *n only the first n times
+    IMAGES                              answer with the kinds and sizes of the pictures it came with
+    READ                                read the first file that its first line names, as TOOL does
+    HTTP:<status>[:context|credit|image][*n]
+                                        fail like the real API; *n only the first n times
     DROP[*n]                            send a part and cut the connection
     RECALL                              answer with the user's earlier texts
     TOOLS                               answer with the names of the tools that were offered
@@ -26,6 +29,7 @@ Without one it answers `ECHO <the text>`.
 
 import argparse
 import asyncio
+import base64
 import json
 import re
 import sys
@@ -38,7 +42,7 @@ from typing import Any
 from aiohttp import web
 
 _DIRECTIVE = re.compile(
-    r"(?:^|(?<=\s))(SAY|LONG|DRIP|THINK|TOOL|SLEEP|HTTP|DROP|RECALL|TOOLS|GREPSYS|LEN|ECHO)"
+    r"(?:^|(?<=\s))(SAY|LONG|DRIP|THINK|TOOL|SLEEP|HTTP|DROP|RECALL|TOOLS|GREPSYS|LEN|ECHO|IMAGES|READ)"
     r"(?![A-Za-z_])(?::|(?=\*|\s|$))"
 )
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
@@ -55,6 +59,7 @@ _ERRORS = {
 }
 _VARIANTS = {
     "context": "prompt is too long: 217013 tokens > 200000 maximum",
+    "image": "messages.2.content.0.image.source.base64.data: Could not process image",
     "credit": "Your credit balance is too low to access the Anthropic API.",
 }
 
@@ -171,6 +176,11 @@ class ModelServer:
                     plan.texts.append(f"GREPSYS {str(value in _system(body)).lower()}")
                 case "LEN":
                     plan.texts.append(f"LEN {len(text)}")
+                case "IMAGES":
+                    plan.texts.append("IMAGES " + json.dumps(_images(body)))
+                case "READ":
+                    path = re.search(r'"path":"([^"]+)"', text)
+                    tools.append(("Read", {"file_path": path[1] if path else "none"}))
                 case "ECHO":
                     plan.texts.append("ECHO " + text[:300])
         if tools and len(results) < len(tools):
@@ -272,6 +282,15 @@ def _conversation(body: dict[str, Any]) -> tuple[list[list[str]], list[str]]:
             users.append(said)
             results = []
     return users, results
+
+
+def _images(body: dict[str, Any]) -> list[str]:
+    """Return the kinds of the pictures in the last message, with their sizes in bytes."""
+    contents = [message["content"] for message in body["messages"]]
+    content = next(content for content in contents[::-1] if isinstance(content, list))
+    pictures = [block["source"] for block in content if block["type"] == "image"]
+    sizes = [len(base64.b64decode(picture["data"])) for picture in pictures]
+    return [f"{p['media_type']} {size}" for p, size in zip(pictures, sizes, strict=True)]
 
 
 def _directives(text: str) -> list[tuple[str, str]]:

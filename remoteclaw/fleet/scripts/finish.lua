@@ -2,7 +2,8 @@
 -- KEYS state, inbound, reply stream, dead letters, record, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
---      those that were answered before a failure, lines for the record, its size at most, how long it is kept ms (0: no record), payload …
+--      those that were answered before a failure, lines for the record, its size at most, how long
+--      it is kept ms (0: no record), prefix of blobs, blobs of those entries, payload …
 -- → entries left, hints that wait, the time, the session's own queue settings
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
@@ -51,10 +52,14 @@ for _, id in ipairs(ending) do
   redis.call('PUBLISH', ARGV[7], id)
 end
 local first = tonumber(ARGV[12])
-for position = 18, #ARGV do
-  if first + position - 18 >= tonumber(published) then
+for position = 20, #ARGV do
+  if first + position - 20 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
+end
+-- A dead letter keeps its files: it may be retried.
+if ARGV[4] ~= 'dead' then
+  for _, name in ipairs(split(ARGV[19])) do redis.call('UNLINK', ARGV[18] .. name) end
 end
 if ARGV[17] == '0' then redis.call('DEL', KEYS[5]) end
 if ARGV[15] ~= '' then

@@ -1,0 +1,118 @@
+"""Files that people and agents send each other: what they are, and how they are read safely."""
+
+import errno
+import mimetypes
+import os
+import re
+import stat
+from pathlib import Path
+
+from remoteclaw.messages import MAX_ATTACHMENT_BYTES
+
+__all__ = ["UnfitFile", "mime_type_of", "read_file", "save_file", "size_in_words", "write_new"]
+
+#: How the kinds of file begin for which nobody's word is taken.
+_SIGNATURES = (
+    ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),
+    ("image/jpeg", re.compile(rb"\xff\xd8\xff")),
+    ("image/gif", re.compile(rb"GIF8[79]a")),
+    ("image/webp", re.compile(rb"RIFF....WEBP", re.DOTALL)),
+    ("application/pdf", re.compile(rb"%PDF-")),
+)
+_TOLD_BY_CONTENT = frozenset(kind for kind, _ in _SIGNATURES)
+#: What nothing is known of.
+_UNKNOWN = "application/octet-stream"
+
+#: Python's own table alone, so that a file is called the same on every host.
+_BY_NAME = mimetypes.MimeTypes()
+
+
+class UnfitFile(Exception):
+    """Raised for a file that can't be sent; its text completes "the file NAME can't be sent: …"."""
+
+
+def mime_type_of(name: str, content: bytes) -> str:
+    """Return what a file is: by its first bytes, else by the ending of its name."""
+    for kind, signature in _SIGNATURES:
+        if signature.match(content):
+            return kind
+    guessed, encoding = _BY_NAME.guess_type(name)
+    if guessed is None or encoding is not None or guessed in _TOLD_BY_CONTENT:
+        return _UNKNOWN
+    return guessed
+
+
+def read_file(path: Path, *, inside: tuple[Path, ...] = ()) -> bytes:
+    """Return what is in a regular file; raises `UnfitFile` if it must not or can't be sent.
+
+    `inside` are the directories of which it has to be in one, whatever links lead to it; none
+    means that any file will do.
+    """
+    try:
+        # Whatever it is, opening it must neither wait (a fifo) nor have an effect (a terminal).
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except ValueError:
+        raise UnfitFile("its name has a NUL in it") from None
+    except OSError as error:
+        raise UnfitFile(_reason(error)) from None
+    try:
+        # Asked of the open file, so that nobody can exchange it in between.
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise UnfitFile("it is no regular file")
+        where = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        if inside and not any(where.is_relative_to(root.resolve()) for root in inside):
+            raise UnfitFile("it is not in the agent's workspace")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(MAX_ATTACHMENT_BYTES + 1)
+    except OSError as error:
+        raise UnfitFile(_reason(error)) from None
+    finally:
+        os.close(descriptor)
+    if len(content) > MAX_ATTACHMENT_BYTES:
+        most = size_in_words(MAX_ATTACHMENT_BYTES)
+        raise UnfitFile(f"it is larger than {most}")
+    return content
+
+
+def _reason(error: OSError) -> str:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return "it is not there"
+    return (error.strerror or type(error).__name__).lower()
+
+
+def save_file(directory: Path, name: str, content: bytes) -> Path:
+    """Write a file that is the user's alone; return where it is.
+
+    A file that is there already is kept: then the new one has a number. Raises OSError.
+    """
+    stem, dot, ending = name.rpartition(".")
+    for number in range(1, 10_000):
+        numbered = f"{stem or ending}-{number}{dot}{ending if stem else ''}"
+        path = directory / (name if number == 1 else numbered)
+        try:
+            write_new(path, content)
+        except FileExistsError:
+            continue
+        return path
+    raise FileExistsError(errno.EEXIST, "there are too many files of this name")
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file that was not there and is the user's alone; raises OSError, leaving no half."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+def size_in_words(size: int) -> str:
+    """Return a number of bytes as people read it: 12 KB, 3.4 MB."""
+    if size < 1024:
+        return f"{size} bytes"
+    if size < 1024 * 1024:
+        return f"{size / 1024:.0f} KB"
+    return f"{size / 1024 / 1024:.1f} MB".replace(".0 MB", " MB")

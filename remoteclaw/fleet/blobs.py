@@ -1,0 +1,88 @@
+"""The contents of files that come with messages and replies: one Redis string each.
+
+A blob is stored first and named by a message after. Accepting the message keeps its blobs until
+the turn that answers it has ended, in the same script; what no message ever named goes by itself.
+"""
+
+import functools
+import uuid
+
+from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisRefused
+from remoteclaw.files import mime_type_of
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import APPEND_S, FULL, FULL_AT
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.messages import Attachment, file_name
+
+__all__ = ["Blobs", "SessionFiles"]
+
+#: How long a blob waits for the message that names it, in milliseconds.
+UPLOAD_MS = 3600 * 1000
+#: How long an agent's file is kept for its adapter and for whoever asked, in milliseconds: as long
+#: as outcomes are, and a day.
+REPLY_MS = 8 * 24 * 3600 * 1000
+
+
+class Blobs:
+    """Stores and reads blobs."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def put(
+        self,
+        sid: str,
+        name: str,
+        content: bytes,
+        *,
+        keep_ms: int = UPLOAD_MS,
+        deadline: float | None = None,
+    ) -> Attachment:
+        """Store a file of a session's; return how a message or a reply names it.
+
+        It is tried until `deadline`, on `boottime()`, or for 10 s.
+        Raises `RedisRefused` when there is no room for it, and `RedisUnavailable`.
+        """
+        blob = uuid.uuid4().hex
+        stored = await self._scripts.run(
+            "store",
+            [keys.blob(sid, blob)],
+            [content, keep_ms, FULL_AT],
+            deadline=deadline or boottime() + APPEND_S,
+        )
+        if not stored:
+            raise RedisRefused(FULL)
+        name = file_name(name)
+        return Attachment(
+            name=name, mime_type=mime_type_of(name, content), size=len(content), blob=blob
+        )
+
+    async def get(
+        self, sid: str, attachment: Attachment, *, deadline: float | None = None
+    ) -> bytes | None:
+        """Return a file's content; None if it is not kept any more."""
+        read = functools.partial(self._scripts.client.get, keys.blob(sid, attachment.blob))
+        deadline = deadline or boottime() + APPEND_S
+        content: bytes | None = await self._scripts.call(read, deadline=deadline)
+        return content
+
+
+class SessionFiles:
+    """One session's files, as its bridge sees them while the session's lease is held."""
+
+    def __init__(self, blobs: Blobs, lease: Lease) -> None:
+        self._blobs = blobs
+        self._lease = lease
+
+    async def load(self, attachment: Attachment) -> bytes | None:
+        """Return a file's content; None if it is not kept any more."""
+        return await self._blobs.get(self._lease.sid, attachment, deadline=self._lease.fence)
+
+    async def store(self, name: str, content: bytes) -> Attachment:
+        """Keep a file that the agent sends, for its adapter and for whoever asked."""
+        lease = self._lease
+        return await self._blobs.put(
+            lease.sid, name, content, keep_ms=REPLY_MS, deadline=lease.fence
+        )
