@@ -33,12 +33,12 @@ PORTS = frozenset((80, 443))
 #: Where a network that has IPv6 alone finds IPv4: the address is the last part.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 #: Addresses that lead elsewhere than they seem to, or nowhere that is public, and that Python's own
-#: table, which differs between versions, calls global: IPv4-compatible ones, local NAT64, Teredo,
-#: 6to4, site-local ones.
+#: table, which differs between versions, calls global: IPv4-compatible and mapped ones, local NAT64,
+#: Teredo, 6to4, site-local ones.
 _NEVER = tuple(
     map(
         ipaddress.ip_network,
-        ("::/96", "64:ff9b:1::/48", "2001::/32", "2002::/16", "fec0::/10"),
+        ("::/96", "::ffff:0:0/96", "64:ff9b:1::/48", "2001::/32", "2002::/16", "fec0::/10"),
     )
 )
 
@@ -48,11 +48,8 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 def is_public(address: Address, port: int) -> bool:
     """Whether anybody on the internet could connect there, so that we may as well."""
     if isinstance(address, ipaddress.IPv6Address):
-        inner = address.ipv4_mapped
         if address in _NAT64:
-            inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if inner is not None:
-            return is_public(inner, port)
+            return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), port)
         if any(address in network for network in _NEVER):
             return False
     return port in PORTS and address.is_global and not address.is_multicast

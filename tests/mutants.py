@@ -22,6 +22,8 @@ FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
 FAILPOINT = "tests/test_failpoints.py"
 STEERING = "tests/test_steering.py"
+FILES = "tests/test_attachments.py"
+FETCHING = "tests/test_fetching.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +328,83 @@ MUTANTS = (
         "        self._keeper.beat()\n        self._told(stop_mark, newest)\n",
         "        self._keeper.beat()\n        self._told(stop_mark, '')\n",
         "tests/test_queue.py::test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal",
+    ),
+    Mutant(
+        "files that are not kept as long as their message",
+        f"{LUA}/append.lua",
+        "for position = 6, #KEYS do redis.call('PERSIST', KEYS[position]) end\n",
+        "",
+        f"{FILES}::test_what_waits_is_kept_for_as_long_as_it_waits",
+    ),
+    Mutant(
+        "a message without one of its files",
+        f"{LUA}/append.lua",
+        "return {'incomplete', '', ''}",
+        "break",
+        f"{FILES}::test_a_message_whose_file_is_gone_is_refused_and_not_stored",
+    ),
+    Mutant(
+        "files that outlive their message",
+        f"{LUA}/finish.lua",
+        "redis.call('UNLINK', ARGV[18] .. name)",
+        "",
+        f"{FILES}::test_what_was_answered_is_not_kept",
+    ),
+    Mutant(
+        "a dead letter without its files",
+        f"{LUA}/finish.lua",
+        "if ARGV[4] ~= 'dead' then\n",
+        "if true then\n",
+        f"{FILES}::test_a_dead_letter_keeps_its_files_until_it_is_dropped",
+    ),
+    Mutant(
+        "files that outlive their delivery",
+        f"{LUA}/receipt.lua",
+        "redis.call('UNLINK', KEYS[position])",
+        "local _",
+        f"{FILES}::test_an_answer_s_files_reach_the_adapter_with_its_last_message",
+    ),
+    Mutant(
+        "a notice that is numbered before what follows and sent behind it",
+        "remoteclaw/bridge/bridge.py",
+        "is_ours=True), is_last=False)",
+        "is_ours=True))",
+        f"{FILES}::test_a_file_that_got_lost_is_told_to_both",
+    ),
+    Mutant(
+        "a file that is sent wherever it is",
+        "remoteclaw/files.py",
+        "if inside and not any(",
+        "if False and not any(",
+        f"{FILES}::test_what_can_t_be_sent_is_told",
+    ),
+    Mutant(
+        "a name that a CLI obeys",
+        "remoteclaw/bridge/attachments.py",
+        'f"{number}-{attachment.name}"',
+        "attachment.name",
+        f"{FILES}::test_no_name_of_a_file_means_anything_to_the_agent",
+    ),
+    Mutant(
+        "an address that is not looked at",
+        "remoteclaw/fetching.py",
+        "if self._may_connect(address, port)]",
+        "if address]",
+        f"{FETCHING}::test_no_spelling_of_a_private_address_is_connected_to",
+    ),
+    Mutant(
+        "a private address within another one",
+        "remoteclaw/fetching.py",
+        "if address in _NAT64:",
+        "if False:",
+        f"{FETCHING}::test_what_only_we_can_reach_is_not_public",
+    ),
+    Mutant(
+        "a fetched file of any size",
+        "remoteclaw/fetching.py",
+        "if len(content) > MAX_ATTACHMENT_BYTES:",
+        "if False:",
+        f"{FETCHING}::test_what_is_not_taken",
     ),
     Mutant(
         "a stop that begin does not look at",
