@@ -32,9 +32,9 @@ MOST_REDIRECTS = 5
 PORTS = frozenset((80, 443))
 #: Where a network that has IPv6 alone finds IPv4: the address is the last part.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-#: Addresses that lead elsewhere than they seem to, or nowhere that is public, and that Python's own
-#: table, which differs between versions, calls global: IPv4-compatible and mapped ones, local NAT64,
-#: Teredo, 6to4, site-local ones.
+#: Addresses that lead elsewhere than they seem to, or nowhere that is public, and that Python's
+#: own table, which differs between versions, may call global: IPv4-compatible and mapped ones,
+#: local NAT64, Teredo, 6to4, site-local ones.
 _NEVER = tuple(
     map(
         ipaddress.ip_network,

@@ -38,6 +38,8 @@ __all__ = [
     "McpServerConfig",
     "McpSideEffects",
     "NoticeEvent",
+    "PermissionEvent",
+    "PlanEvent",
     "ReplyPayload",
     "SentTarget",
     "SessionKey",
@@ -473,6 +475,25 @@ class AnswerEndEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class PermissionEvent:
+    """The agent waits with a tool until somebody allows it, or doesn't."""
+
+    id: str
+    """Under which name it is answered (`AgentProcess.answer`)."""
+    tool_name: str
+    input: Mapping[str, Any]
+    """What the tool is to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEvent:
+    """What the agent means to do, all of it anew with each change."""
+
+    steps: tuple[tuple[str, bool], ...]
+    """Each step in words, and whether it is done."""
+
+
+@dataclass(frozen=True, slots=True)
 class NoticeEvent:
     """Something the person should know while they wait; not part of the answer."""
 
@@ -506,6 +527,8 @@ AgentEvent = (
     | ToolResultEvent
     | SteeredEvent
     | AnswerEndEvent
+    | PermissionEvent
+    | PlanEvent
     | NoticeEvent
     | ErrorEvent
     | DoneEvent

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import orjson
 
@@ -14,6 +14,7 @@ from remoteclaw.messages import (
     Entry,
     Image,
     McpServerConfig,
+    PermissionEvent,
     ReplyPayload,
     ToolResultEvent,
 )
@@ -25,7 +26,9 @@ __all__ = [
     "Agents",
     "AttachmentStore",
     "BridgeCallbacks",
+    "Capabilities",
     "ChannelAdapter",
+    "Decision",
     "History",
     "Launch",
     "Newcomers",
@@ -68,6 +71,26 @@ class AgentSpec:
         )
         data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What one kind of agent can do beside answering."""
+
+    steers: bool
+    """Whether it takes up messages while it works."""
+    explains_denial: bool
+    """Whether it is told why a permission was denied, and so can say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer to a request for a permission."""
+
+    verdict: Literal["allow", "allow_session", "deny"]
+    """`allow_session` holds for the same tool until the process ends, where the CLI knows that."""
+    message: str = ""
+    """What the agent is told with a denial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +147,9 @@ class AgentProcess(Protocol):
         saying so has left no trace of it.
         """
 
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a `PermissionEvent` of the running turn; of any other, do nothing."""
+
     async def interrupt(self) -> None:
         """Stop the running turn, which then ends with `aborted`; without one, do nothing."""
 
@@ -141,6 +167,10 @@ class Runtime(Protocol):
     @property
     def command(self) -> tuple[str, ...]:
         """The program's usual name, looked for on PATH, and its first arguments."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do."""
 
     @property
     def image_types(self) -> frozenset[str]:
@@ -294,5 +324,8 @@ class BridgeCallbacks:
     """More of the model's reasoning; not awaited."""
     on_live_text: Callable[[int, str], None] | None = None
     """The message with this index as far as it has come; not awaited."""
+    on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None = None
+    """Decides whether a tool may be used, where `permissions = "ask"`; the agent waits for it, and
+    the call is cancelled when the turn ends. Without it, nobody can be asked."""
     on_phase: Callable[[str, str], Awaitable[None]] | None = None
     """The attempt reached a phase (spawned, output, tool), with a word about how."""

@@ -41,6 +41,7 @@ from remoteclaw.messages import (
     Image,
     McpServerConfig,
     McpSideEffects,
+    PermissionEvent,
     ReplyPayload,
     SessionKey,
     Turn,
@@ -51,6 +52,7 @@ from remoteclaw.protocols import (
     AgentSpec,
     AttachmentStore,
     BridgeCallbacks,
+    Decision,
     History,
     Newcomers,
     Runtime,
@@ -69,6 +71,15 @@ ABORT_S = 5.0
 #: How often it is told, in seconds: the first time it may not have begun yet, and an agent that
 #: reads nothing can't be told at all.
 INTERRUPT_EVERY_S = 0.5
+
+#: What an agent is told that may not use a tool.
+NOBODY_TO_ASK = (
+    "This needs a permission, and nobody can be asked for one here. "
+    "Say so in your answer, and go on without it."
+)
+NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
+#: What the person is told where the agent can't know why.
+WAS_DENIED = "(It wanted to use {tools}, which needs a permission that nobody can give here.)"
 
 log = logging.getLogger(__name__)
 
@@ -99,6 +110,9 @@ class _Run:
     """Whether the agent is being ended because it did not stop."""
     newcomers: Newcomers | None = None
     history: History | None = None
+    agent: AgentProcess | None = None
+    deciding: set[asyncio.Task[None]] = field(default_factory=set)
+    """Permissions that the agent waits for."""
     unsaid: list[str] = field(default_factory=list)
     """What the person is to hear once the answer is complete."""
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
@@ -185,6 +199,7 @@ class ChannelBridge:
                 messages=messages,
                 on_steered=lambda key: self._tell_of_message(turn, messages[key]),
                 take_files=lambda paths: self._files(run).take(paths),
+                on_permission=lambda event: self._begin_to_decide(run, event),
             ),
             messages=messages,
             callbacks=callbacks,
@@ -344,6 +359,7 @@ class ChannelBridge:
         """Ask the agent and deliver what it says, as it says it."""
         if run.abort.is_set():
             return
+        run.agent = agent
         # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
         steering = asyncio.create_task(self._steer(run, agent))
@@ -361,15 +377,37 @@ class ChannelBridge:
             if not run.is_ending:
                 watch.cancel()
             steering.cancel()
-            await asyncio.wait((watch, steering))
+            for deciding in run.deciding:
+                deciding.cancel()
+            await asyncio.wait((watch, steering, *run.deciding))
+        denied = run.delivered.run.permission_denials
+        if denied and not self._runtime.capabilities.explains_denial:
+            run.unsaid.append(WAS_DENIED.format(tools=", ".join(dict.fromkeys(denied))))
         for words in run.unsaid:
             await run.delivery.say(ReplyPayload(words, is_ours=True))
         run.run, run.error = run.delivered.run, run.delivered.error
-        if not steering.cancelled():
-            steering.result()
+        for done in (steering, *run.deciding):
+            if not done.cancelled():
+                done.result()
         if not run.delivered.has_ended and run.error is None:
             why = "the agent's output ended without a result"
             run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+
+    def _begin_to_decide(self, run: _Run, event: PermissionEvent) -> None:
+        # Beside the turn: the agent may say more while somebody is being asked.
+        run.deciding.add(asyncio.create_task(self._decide(run, event)))
+
+    async def _decide(self, run: _Run, event: PermissionEvent) -> None:
+        """Answer a request for a permission, by the configuration or by whoever can be asked."""
+        assert run.agent is not None, "it asked"
+        decision = Decision("deny", NOT_ALLOWED)
+        if self._permissions == "auto":
+            decision = Decision("allow")
+        elif self._permissions == "ask":
+            decision = Decision("deny", NOBODY_TO_ASK)
+            if run.callbacks.on_permission:
+                decision = await run.callbacks.on_permission(event)
+        await run.agent.answer(event.id, decision)
 
     def _files(self, run: _Run) -> TurnFiles:
         return TurnFiles(

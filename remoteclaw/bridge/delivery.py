@@ -18,6 +18,8 @@ from remoteclaw.messages import (
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
+    PermissionEvent,
+    PlanEvent,
     ReplyPayload,
     SteeredEvent,
     TextEvent,
@@ -72,14 +74,17 @@ class DeliveryAdapter:
         on_steered: Callable[[str], Awaitable[None]] | None = None,
         take_files: Callable[[Sequence[str]], Awaitable[tuple[list[Attachment], list[str]]]]
         | None = None,
+        on_permission: Callable[[PermissionEvent], None] | None = None,
     ) -> None:
         """`messages` are those that the agent may quote, by entry, the last one is answered.
 
         `on_steered` hears of the entries that the agent takes up while it works. `take_files` gets
         the files that an answer names, and returns them with what is to be said of the others.
+        `on_permission` hears that the agent waits for a permission; nothing waits for it here.
         """
         self._on_steered = on_steered
         self._take_files = take_files
+        self._on_permission = on_permission
         self._asked = list(messages)
         """The entries that the agent has taken up."""
         self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
@@ -136,9 +141,14 @@ class DeliveryAdapter:
                 case AnswerEndEvent():
                     await self._end_answer()
                     answered = tuple(self._asked)
+                case PermissionEvent():
+                    if self._on_permission:
+                        self._on_permission(event)
+                case PlanEvent(steps):
+                    plan = "\n".join(f"[{'x' if done else ' '}] {step}" for step, done in steps)
+                    self._show(plan)
                 case NoticeEvent(message):
-                    if self._callbacks.on_live_text:
-                        self._callbacks.on_live_text(self._next_index, f"({message})")
+                    self._show(f"({message})")
                 case ErrorEvent():
                     error = event
                 case DoneEvent(run, ends_agent):
@@ -209,6 +219,11 @@ class DeliveryAdapter:
             await self._feed(piece)
         if self._callbacks.on_live_text and (pending := self._chunker.pending):
             self._callbacks.on_live_text(self._next_index, pending)
+
+    def _show(self, words: str) -> None:
+        """Show what is no part of the answer, until there is more of that."""
+        if self._callbacks.on_live_text:
+            self._callbacks.on_live_text(self._next_index, words)
 
     async def _feed(self, text: str) -> None:
         for chunk in self._chunker.feed(text):

@@ -26,13 +26,21 @@ from remoteclaw.messages import (
     ErrorEvent,
     Image,
     McpServerConfig,
+    PermissionEvent,
     SteeredEvent,
     TextEvent,
 )
-from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
+from remoteclaw.protocols import (
+    AgentPipes,
+    AgentProcess,
+    AgentSpec,
+    Capabilities,
+    Decision,
+    Launch,
+)
 from remoteclaw.runtimes.claude_turn import Activity, Exchange, TurnReading
 from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.wire import count, decode, mapping, text
+from remoteclaw.runtimes.wire import count, decode, mapping, mappings, text
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
 
@@ -53,12 +61,8 @@ QUEUED_CLAIM_S = 120.0
 #: allowed to read, and `/name` is a command.
 CLOSING = "(End of the message.)"
 
-#: What claude is told when a tool needs a permission that nobody can give.
-_NOBODY_TO_ASK = (
-    "This needs a permission, and nobody can be asked for one here. "
-    "Say so in your answer, and go on without it."
-)
-_NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
+#: What claude is told that asks for a permission outside of a turn.
+_NOBODY_LISTENS = "Nobody can be asked for a permission now: go on without it."
 _UNREADABLE = "claude printed a line that can't be read, or was too long"
 
 #: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
@@ -74,6 +78,7 @@ class ClaudeRuntime:
     command = ("claude",)
     #: It makes large ones smaller itself, and puts a note in place of what is no picture.
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+    capabilities = Capabilities(steers=True, explains_denial=True)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what claude needs of our environment: its own settings and its provider's keys."""
@@ -123,7 +128,7 @@ class ClaudeRuntime:
         run_dir: Path,
     ) -> AgentProcess:
         """Return a claude that is ready for a turn; a new one gets its prompt and servers first."""
-        process = ClaudeProcess(pipes, permissions=spec.permissions, session_id=session_id)
+        process = ClaudeProcess(pipes, session_id=session_id)
         if parked_state is not None:
             process.restore(parked_state)
         else:
@@ -134,9 +139,8 @@ class ClaudeRuntime:
 class ClaudeProcess:
     """One claude, between and during turns."""
 
-    def __init__(self, pipes: AgentPipes, *, permissions: str, session_id: str | None) -> None:
+    def __init__(self, pipes: AgentPipes, *, session_id: str | None) -> None:
         self._pipes = pipes
-        self._permissions = permissions
         self._session_id = session_id
         self._last_request = 0
         self._cost_so_far = 0.0
@@ -144,6 +148,10 @@ class ClaudeProcess:
         self._is_asked = asyncio.Event()
         self._steered: dict[str, str] = {}
         """Messages given to claude in mid-turn that it has not taken up: their names, by id."""
+        self._asked: dict[str, dict[str, Any]] = {}
+        """Requests for a permission that were not answered yet, by their ids."""
+        self._denied: list[str] = []
+        """Tools that this turn was denied."""
         self._activity = Activity()
         self.unknown_lines = 0
         """Lines of a kind that this version does not know; they are skipped."""
@@ -236,6 +244,7 @@ class ClaudeProcess:
     ) -> AsyncGenerator[AgentEvent, None]:
         """Ask claude; yield what it says, with exactly one `DoneEvent`, last."""
         self._is_busy = True
+        self._denied, self._asked = [], {}
         exchange = await self._ask(prompt, images)
         self._is_asked.set()
         give_up_at: float | None = None
@@ -269,7 +278,10 @@ class ClaudeProcess:
             if key := self._steered.pop(text(message.get("uuid")), None):
                 yield SteeredEvent(key)
             if message.get("type") == "control_request":
-                await self._grant_or_deny(message, exchange.reading)
+                if wanted := await self._permission_wanted(message):
+                    yield wanted
+            elif message.get("type") == "control_cancel_request":
+                self._asked.pop(text(message.get("request_id")), None)
             elif message.get("type") != "result":
                 events = exchange.read(message, is_unasked=is_unasked)
                 if events is None:
@@ -385,7 +397,7 @@ class ClaudeProcess:
             total_cost_usd=self._cost_of_turn(message.get("total_cost_usd")),
             num_turns=count(message.get("num_turns")),
             stop_reason=text(message.get("stop_reason")) or None,
-            permission_denials=tuple(reading.denied),
+            permission_denials=tuple(self._denied),
         )
 
     def _keep_session_id(self, session_id: str) -> None:
@@ -406,24 +418,41 @@ class ClaudeProcess:
 
     # -- permissions ---------------------------------------------------------------------------
 
-    async def _grant_or_deny(self, message: dict[str, Any], reading: TurnReading) -> None:
+    async def _permission_wanted(self, message: dict[str, Any]) -> PermissionEvent | None:
         request = mapping(message.get("request"))
         if request.get("subtype") != "can_use_tool":
             await self._refuse_request(message)
+            return None
+        request_id = text(message.get("request_id"))
+        self._asked[request_id] = message
+        tool = text(request.get("tool_name"))
+        return PermissionEvent(request_id, tool, mapping(request.get("input")))
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request for a permission; one that claude took back is not answered."""
+        message = self._asked.pop(permission_id, None)
+        if message is None:
             return
-        if self._permissions == "auto":
-            answer = {"behavior": "allow", "updatedInput": mapping(request.get("input"))}
-        else:
-            reading.denied.append(text(request.get("tool_name")))
-            why = _NOBODY_TO_ASK if self._permissions == "ask" else _NOT_ALLOWED
-            answer = {"behavior": "deny", "message": why}
+        request = mapping(message.get("request"))
+        if decision.verdict == "deny":
+            self._denied.append(text(request.get("tool_name")))
+            await self._respond(message, {"behavior": "deny", "message": decision.message})
+            return
+        answer: dict[str, Any] = {
+            "behavior": "allow",
+            "updatedInput": mapping(request.get("input")),
+        }
+        if decision.verdict == "allow_session":
+            # As claude suggests it, but nothing of it in a file of the user's.
+            suggested = mappings(request.get("permission_suggestions"))
+            answer["updatedPermissions"] = [{**one, "destination": "session"} for one in suggested]
         await self._respond(message, answer)
 
     async def _deny_if_request(self, message: dict[str, Any]) -> None:
         if message.get("type") != "control_request":
             return
         if mapping(message.get("request")).get("subtype") == "can_use_tool":
-            await self._respond(message, {"behavior": "deny", "message": _NOBODY_TO_ASK})
+            await self._respond(message, {"behavior": "deny", "message": _NOBODY_LISTENS})
         else:
             await self._refuse_request(message)
 

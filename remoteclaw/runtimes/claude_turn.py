@@ -109,7 +109,6 @@ class TurnReading:
 
     def __init__(self) -> None:
         self._parts: list[str] = []
-        self.denied: list[str] = []
         self._unconfirmed = ""
         """Text that came as deltas and whose block has not come yet."""
         self._break_due = False

@@ -25,7 +25,7 @@ from remoteclaw.messages import (
     ToolResultEvent,
     ToolUseEvent,
 )
-from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Launch
+from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Capabilities, Decision, Launch
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.wire import decode, mapping, text
 
@@ -44,6 +44,7 @@ class DemoRuntime:
     name = "demo"
     command = COMMAND
     image_types: frozenset[str] = frozenset()
+    capabilities = Capabilities(steers=True, explains_denial=True)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the common variables: the demo needs no others."""
@@ -148,6 +149,9 @@ class DemoProcess:
         await self._is_asked.wait()
         self._steered.add(key)
         await self._pipes.write(orjson.dumps({"type": "steer", "id": key, "prompt": prompt}))
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Do nothing: the demo asks for no permissions."""
 
     async def interrupt(self) -> None:
         """Stop the running turn."""

@@ -15,9 +15,11 @@ from remoteclaw.messages import (
     AgentDeliveryResult,
     Entry,
     McpServerConfig,
+    PermissionEvent,
     SessionKey,
     Turn,
 )
+from remoteclaw.protocols import BridgeCallbacks, Decision
 from remoteclaw.runtimes import claude as claude_module
 from remoteclaw.runtimes import pipes as pipes_module
 from tests.support.bridges import agent_bridge, claude_script
@@ -356,3 +358,78 @@ async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
         "half of answer",
     ]
     assert result.payloads[2].text.startswith('(About "two":) main stopped working')
+
+
+@pytest.mark.parametrize(
+    ("decision", "answer"),
+    [
+        (Decision("allow"), {"behavior": "allow", "updatedInput": {"command": "x"}}),
+        (Decision("deny", "not today"), {"behavior": "deny", "message": "not today"}),
+        (
+            Decision("allow_session"),
+            {
+                "behavior": "allow",
+                "updatedInput": {"command": "x"},
+                "updatedPermissions": [{"type": "addRules", "destination": "session"}],
+            },
+        ),
+    ],
+)
+async def test_somebody_who_is_asked_decides(
+    home: Home, directory: Path, decision: Decision, answer: dict[str, Any]
+) -> None:
+    body = (
+        "echo(heard())\n"
+        "say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',\n"
+        "    tool_name='Bash', input=dict(command='x'),\n"
+        "    permission_suggestions=[dict(type='addRules', destination='localSettings')]))\n"
+        "delta('while it waits ')\n"
+        "delta(json.dumps(heard('control_response')['response']['response'])); result('')\n"
+    )
+    asked: list[PermissionEvent] = []
+    shown = asyncio.Event()
+
+    async def decide(event: PermissionEvent) -> Decision:
+        asked.append(event)
+        await shown.wait()  # the agent goes on meanwhile
+        return decision
+
+    callbacks = BridgeCallbacks(
+        on_permission=decide, on_live_text=lambda _, text: shown.set() if text else None
+    )
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command) as (bridge, *_):
+        result = await bridge.handle(message("one"), callbacks)
+
+    assert [(event.tool_name, event.input) for event in asked] == [("Bash", {"command": "x"})]
+    assert result.run.permission_denials == (("Bash",) if decision.verdict == "deny" else ())
+    told = result.payloads[0].text
+    assert json.loads(told.removeprefix("while it waits ")) == answer
+
+
+async def test_who_is_asked_is_left_alone_when_the_turn_ends(home: Home, directory: Path) -> None:
+    asked = directory / "asked"
+    body = (
+        "echo(heard())\n"
+        "say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',\n"
+        "    tool_name='Bash', input={}))\n"
+        f"while not os.path.exists({str(asked)!r}): time.sleep(0.01)\n"
+        "say(type='control_cancel_request', request_id='r')\n"
+        "result('I go on without it')\n"
+    )
+    left = asyncio.Event()
+
+    async def decide(event: PermissionEvent) -> Decision:
+        asked.touch()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            left.set()
+        raise AssertionError
+
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command) as (bridge, *_):
+        result = await bridge.handle(message("one"), BridgeCallbacks(on_permission=decide))
+
+    assert result.payloads[0].text == "I go on without it"
+    assert left.is_set()
