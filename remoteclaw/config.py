@@ -181,6 +181,14 @@ class ChannelConfig(_Section):
     attachment_types: tuple[str, ...] = Field(default=("*",), max_length=50)
     """Which files may be sent there, by their MIME types: `image/*`, `application/pdf`."""
 
+    @field_validator("attachment_types")
+    @classmethod
+    def _check_types(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for kind in value:
+            if kind != "*" and not re.fullmatch(r"[a-z0-9.+*-]+/[a-z0-9.+*-]+", kind):
+                raise ValueError(f"has {kind!r}: write MIME types, such as image/* or text/plain")
+        return value
+
 
 class QueueOverride(_Section):
     """What differs for one channel, or one session, from `[queue]`; absent keys don't."""

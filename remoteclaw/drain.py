@@ -197,6 +197,7 @@ class _SessionDrain:
                     watch.cancel()
         finally:
             await self._keeper.abandon()
+            await self._bridge.settle()
 
     async def _serve(self) -> None:
         turns, since = 0, boottime()
@@ -354,7 +355,11 @@ class _SessionDrain:
             ):
                 await answer.say(await self._what_is_lost())
             result = await self._ask(answer)
-        if result.error_category is ErrorCategory.UNFIT_IMAGE and self._has_dropped_conversation:
+        is_lost = result.error_category in (
+            ErrorCategory.UNFIT_IMAGE,
+            ErrorCategory.CONTEXT_OVERFLOW,
+        )
+        if is_lost and self._has_dropped_conversation:
             index = result.payloads[-1].index + 1
             lost = ReplyPayload(await self._what_is_lost(), index=index, is_ours=True)
             result = replace(result, payloads=(*result.payloads, lost))
@@ -490,6 +495,9 @@ class _Handler(Protocol):
     ) -> AgentDeliveryResult:
         """Run one turn to its end."""
 
+    async def settle(self) -> None:
+        """Wait for what turns have left behind that nobody waits for."""
+
 
 class _Unusable:
     """In place of a bridge, for a session whose agent is not, or wrongly, configured."""
@@ -509,6 +517,9 @@ class _Unusable:
     ) -> AgentDeliveryResult:
         """Tell the person that this agent can't be started."""
         return _failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)
+
+    async def settle(self) -> None:
+        """Do nothing: no hooks were called."""
 
 
 def _bridge(

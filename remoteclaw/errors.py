@@ -22,6 +22,7 @@ __all__ = [
     "RedisUnfit",
     "RemoteClawError",
     "StateDirectoryError",
+    "UnknownDeadLetter",
     "UnknownSession",
     "classify_error",
     "sentence",
@@ -145,6 +146,7 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
             r"|ECONNREFUSED|unable to connect|network error|connection (reset|refused|closed)",
         ),
         (ErrorCategory.TIMEOUT, r"timed? ?out"),
+        (ErrorCategory.PERMISSION, r"EACCES|EPERM|permission denied|operation not permitted"),
     )
 )
 
@@ -166,8 +168,8 @@ def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
 _SENTENCES = {
     ErrorCategory.RETRYABLE: "The model behind {agent} is busy or out of reach right now. "
     "Your message was not answered: send it again in a minute.",
-    ErrorCategory.CONTEXT_OVERFLOW: "This conversation has become too long for {agent}'s model. "
-    "Send less at once.",
+    ErrorCategory.CONTEXT_OVERFLOW: "This conversation, or your message, is too long for {agent}'s "
+    "model. Send it again, if it was long in parts.",
     ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
     "Send your message again, without the picture or with another one.",
     ErrorCategory.AUTH: "{agent} isn't signed in to its model. "

@@ -10,6 +10,7 @@ import contextlib
 import email.message
 import ipaddress
 import socket
+import ssl
 from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Any
@@ -75,7 +76,9 @@ async def fetch(
                     await response.aclose()
     except TimeoutError:
         raise UnfitFile(f"its server took longer than {FETCH_S:.0f} s") from None
-    except (httpcore2.NetworkError, httpcore2.TimeoutException):
+    except (httpcore2.NetworkError, httpcore2.TimeoutException) as error:
+        if isinstance(error.__cause__ or error.__context__, ssl.SSLCertVerificationError):
+            raise UnfitFile("its server's certificate is not to be trusted") from None
         raise UnfitFile("its server can't be reached") from None
     except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
         raise UnfitFile("its server does not speak HTTP") from None
@@ -163,7 +166,8 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
         allowed = [address for address in addresses if self._may_connect(address, port)]
         if not allowed:
-            raise UnfitFile("its address is not a public one")
+            why = "not a public one" if port in PORTS else f"at port {port}, not at 80 or 443"
+            raise UnfitFile(f"its address is {why}")
         for address in allowed:
             with contextlib.suppress(httpcore2.NetworkError, httpcore2.TimeoutException):
                 return await self._network.connect_tcp(

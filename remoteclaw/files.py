@@ -7,9 +7,17 @@ import re
 import stat
 from pathlib import Path
 
-from remoteclaw.messages import MAX_ATTACHMENT_BYTES
+from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment
 
-__all__ = ["UnfitFile", "mime_type_of", "read_file", "save_file", "size_in_words", "write_new"]
+__all__ = [
+    "UnfitFile",
+    "about_file",
+    "mime_type_of",
+    "read_file",
+    "save_file",
+    "size_in_words",
+    "write_new",
+]
 
 #: How the kinds of file begin for which nobody's word is taken.
 _SIGNATURES = (
@@ -107,6 +115,16 @@ def write_new(path: Path, content: bytes) -> None:
     except OSError:
         path.unlink(missing_ok=True)
         raise
+
+
+def about_file(
+    file: Attachment, *, saved: str | None = None, problem: str | None = None, hint: str = ""
+) -> str:
+    """Return what a person reads at a terminal of a file that an agent has sent."""
+    about = f"{file.name}, {size_in_words(file.size)}"
+    if saved:
+        return f"(A file: {about}, saved as {saved}.)"
+    return f"(A file: {about}. {f'It can’t be saved: {problem}.' if problem else hint})"
 
 
 def size_in_words(size: int) -> str:

@@ -508,6 +508,8 @@ class ErrorEvent:
     detail: str
     ends_agent: bool = False
     """Whether the process can't be trusted with another turn: whoever drives it has to end it."""
+    is_mended: bool = False
+    """Whether the CLI has taken out of the conversation what the failure came from."""
 
 
 @dataclass(frozen=True, slots=True)

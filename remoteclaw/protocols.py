@@ -20,6 +20,7 @@ from remoteclaw.messages import (
 )
 
 __all__ = [
+    "SIDE_EFFECTS_FILE",
     "AgentPipes",
     "AgentProcess",
     "AgentSpec",
@@ -29,6 +30,7 @@ __all__ = [
     "Capabilities",
     "ChannelAdapter",
     "Decision",
+    "Deliverable",
     "History",
     "Launch",
     "Newcomers",
@@ -36,6 +38,10 @@ __all__ = [
     "SessionMap",
     "conversation_name",
 ]
+
+
+#: Where a turn's tools write what they did besides answering, in the agent's run directory.
+SIDE_EFFECTS_FILE = "side-effects.ndjson"
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +323,7 @@ class BridgeCallbacks:
     on_partial_reply: Callable[[ReplyPayload], Awaitable[None]] | None = None
     """A message of the answer is complete and more follows."""
     on_block_reply: Callable[[ReplyPayload], Awaitable[None]] | None = None
-    """The last message of the answer, or a message about an error."""
+    """The last message of the answer, and behind it messages about errors and files."""
     on_tool_result: Callable[[ToolResultEvent], Awaitable[None]] | None = None
     """A tool came back; it is no part of the answer."""
     on_thinking: Callable[[str], None] | None = None

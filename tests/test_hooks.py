@@ -14,6 +14,7 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import (
+    AgentEnd,
     MessageReceived,
     MessageSending,
     MessageSent,
@@ -342,3 +343,24 @@ def test_every_moment_is_documented() -> None:
     documented = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
 
     assert documented == set(HooksConfig.model_fields)
+
+
+async def test_nobody_waits_for_hooks_about_what_is_over(parrot: Stack) -> None:
+    hooks, called = Hooks(), asyncio.Event()
+    is_answered = asyncio.Event()
+
+    async def slow(_event: AgentEnd) -> None:
+        await is_answered.wait()
+        called.set()
+
+    hooks.register("agent_end", slow)
+    accepted = await parrot.append("hello")
+    config = load_config(parrot.home.config_file, {})
+    serving = asyncio.create_task(
+        Drain(parrot.fleet, config, parrot.home, hooks).run(accepted.session.sid)
+    )
+
+    assert said(await parrot.outcome(accepted)) == "hello"
+    is_answered.set()
+    await serving
+    assert called.is_set()

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from remoteclaw.bridge.attachments import GivenFile, TurnFiles
+from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.chunks import Unit
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
 from remoteclaw.bridge.hooks import (
@@ -64,6 +64,8 @@ __all__ = ["ChannelBridge"]
 
 #: Characters per message where the channel names no limit of its own.
 DEFAULT_CHUNK_LIMIT = 4000
+#: From which length a message may itself be what a model finds too long, in characters.
+LONG_MESSAGE = 50_000
 #: How much of an answer hooks are given, in characters.
 HOOK_OUTPUT = 64_000
 #: How long an agent may take to stop a turn, in seconds; then its process is ended.
@@ -113,8 +115,9 @@ class _Run:
     agent: AgentProcess | None = None
     deciding: set[asyncio.Task[None]] = field(default_factory=set)
     """Permissions that the agent waits for."""
-    unsaid: list[str] = field(default_factory=list)
-    """What the person is to hear once the answer is complete."""
+    files: TurnFiles | None = None
+    lost: dict[str, list[GivenFile]] = field(default_factory=dict)
+    """Files that did not reach the agent, by the entry that joined the turn with them."""
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
 
 
@@ -166,6 +169,10 @@ class ChannelBridge:
         self._zone = zone
         self._facts = facts or ChannelConfig()
         self._attachments = attachments
+        self._told: set[str] = set()
+        """Files of which the person knows that they did not reach the agent."""
+        self._ending: set[asyncio.Task[None]] = set()
+        """Hooks of turns that are over."""
         self._hooks = hooks or Hooks()
 
     async def handle(
@@ -198,7 +205,7 @@ class ChannelBridge:
                 first_index=first_index,
                 messages=messages,
                 on_steered=lambda key: self._tell_of_message(turn, messages[key]),
-                take_files=lambda paths: self._files(run).take(paths),
+                take_files=lambda paths: self._files_of(run).take(paths),
                 on_permission=lambda event: self._begin_to_decide(run, event),
             ),
             messages=messages,
@@ -220,7 +227,9 @@ class ChannelBridge:
         await self._classify_error(run)
         self._collect_side_effects(run)
         await self._update_session(run)
-        await self._run_exit_hooks(run)
+        ending = asyncio.create_task(self._run_exit_hooks(run))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
         return AgentDeliveryResult(
             payloads=run.delivery.payloads,
             run=run.run,
@@ -274,6 +283,7 @@ class ChannelBridge:
             runtime=self._runtime.name,
             zone=self._zone,
             facts=self._facts,
+            has_files=self._attachments is not None,
         )
 
     # -- 3: MCP servers and run directory ------------------------------------------------------
@@ -360,13 +370,22 @@ class ChannelBridge:
         if run.abort.is_set():
             return
         run.agent = agent
+        run.files = TurnFiles(
+            self._attachments,
+            self._facts,
+            files_dir=self._agents.files_dir,
+            workspace=run.workspace,
+            image_types=self._runtime.image_types,
+        )
         # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
         steering = asyncio.create_task(self._steer(run, agent))
         try:
             history = await run.history() if run.history and run.is_new else ()
             files, images = await self._give_files(run, run.turn.entries)
-            for words in _problems(files):
+            not_given = [file for given in files.values() for file in given]
+            not_given += [file for entry in run.turn.left_out for file in left_out(entry)]
+            for words in self._unsaid(not_given):
                 await run.delivery.say(ReplyPayload(words, is_ours=True), is_last=False)
             prompt = build_turn_prompt(
                 run.turn, zone=self._zone, is_new=run.is_new, history=history, files=files
@@ -380,10 +399,12 @@ class ChannelBridge:
             for deciding in run.deciding:
                 deciding.cancel()
             await asyncio.wait((watch, steering, *run.deciding))
+        joined = [file for key in run.delivered.steered for file in run.lost.get(key, ())]
+        notices = self._unsaid(joined)
         denied = run.delivered.run.permission_denials
         if denied and not self._runtime.capabilities.explains_denial:
-            run.unsaid.append(WAS_DENIED.format(tools=", ".join(dict.fromkeys(denied))))
-        for words in run.unsaid:
+            notices.append(WAS_DENIED.format(tools=", ".join(dict.fromkeys(denied))))
+        for words in notices:
             await run.delivery.say(ReplyPayload(words, is_ours=True))
         run.run, run.error = run.delivered.run, run.delivered.error
         for done in (steering, *run.deciding):
@@ -409,14 +430,9 @@ class ChannelBridge:
                 decision = await run.callbacks.on_permission(event)
         await run.agent.answer(event.id, decision)
 
-    def _files(self, run: _Run) -> TurnFiles:
-        return TurnFiles(
-            self._attachments,
-            self._agents,
-            self._facts,
-            workspace=run.workspace,
-            image_types=self._runtime.image_types,
-        )
+    def _files_of(self, run: _Run) -> TurnFiles:
+        assert run.files is not None, "they come with an agent"
+        return run.files
 
     async def _give_files(
         self, run: _Run, entries: Sequence[Entry]
@@ -425,9 +441,15 @@ class ChannelBridge:
         files: dict[str, list[GivenFile]] = {}
         images: list[Image] = []
         for entry in entries:
-            files[entry.id], shown = await self._files(run).give(entry)
+            files[entry.id], shown = await self._files_of(run).give(entry)
             images += shown
         return files, images
+
+    def _unsaid(self, files: Sequence[GivenFile]) -> list[str]:
+        """Return what people are to hear of files that did not reach the agent, each once."""
+        lost = [file for file in files if file.problem and file.attachment.blob not in self._told]
+        self._told.update(file.attachment.blob for file in lost)
+        return [file.words for file in lost]
 
     async def _steer(self, run: _Run, agent: AgentProcess) -> None:
         """Give the agent what arrives while it works."""
@@ -439,9 +461,9 @@ class ChannelBridge:
                     run.messages[entry.id] = entry.message
                     alone = Turn(run.turn.session, (entry,))
                     files, images = await self._give_files(run, (entry,))
+                    run.lost |= files
                     prompt = build_turn_prompt(alone, zone=self._zone, files=files)
                     await agent.steer(prompt, entry.id, images)
-                    run.unsaid += _problems(files)
         except (RedisRefused, RedisUnavailable) as error:
             log.warning("turn %s: nothing joins it any more: %s", run.turn.reference, error)
 
@@ -496,13 +518,18 @@ class ChannelBridge:
     async def _update_session(self, run: _Run) -> None:
         """Keep the conversation's id, also of a turn that was stopped; drop one that is dead."""
         name = self._map_name(run)
-        if run.error and _ends_conversation(run.error):
+        if run.error and _ends_conversation(run.error, run.turn):
             await self._session_map.delete(name)
             await self._agents.discard()
         elif run.run.session_id and run.run.session_id != run.session_id:
             await self._session_map.set(name, run.run.session_id)
 
     # -- 10: hooks after the exit --------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """Wait for the hooks of turns that are over: nobody waits for them with an answer."""
+        while self._ending:
+            await asyncio.wait(self._ending)
 
     async def _run_exit_hooks(self, run: _Run) -> None:
         session = run.turn.session
@@ -515,20 +542,19 @@ class ChannelBridge:
         )
 
 
-def _ends_conversation(error: ErrorEvent) -> bool:
+def _ends_conversation(error: ErrorEvent, turn: Turn) -> bool:
     """Whether a CLI's conversation can't be gone on with.
 
-    A picture that the model can't read stays in it and fails each further turn, unless the CLI took
-    it out, as newer versions of claude do.
+    A picture that the model can't read stays in it and fails each further turn, and so does its
+    length, unless the CLI has mended it. A long message may have been too long by itself: if not,
+    the next one tells.
     """
+    if error.category is ErrorCategory.CONTEXT_OVERFLOW:
+        length = sum(len(entry.message.text) for entry in turn.entries)
+        return length < LONG_MESSAGE and not error.is_mended
     if error.category is ErrorCategory.UNFIT_IMAGE:
-        return "was removed" not in error.detail
+        return not error.is_mended
     return error.category is ErrorCategory.SESSION_EXPIRED
-
-
-def _problems(files: Mapping[str, Sequence[GivenFile]]) -> list[str]:
-    """Return what people are told of files that did not reach the agent."""
-    return [file.words for given in files.values() for file in given if file.problem]
 
 
 def _turn_of(message: ChannelMessage) -> Turn:

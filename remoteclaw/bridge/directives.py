@@ -22,11 +22,11 @@ MOST_HELD = 600
 
 _TAG = re.compile(
     r"\[\[[ \t]*(?:reply_to_current|reply_to:[ \t]*(?P<id>[^\]\n]*?)"
-    r"|attach:[ \t]*(?P<path>[^\]\n]*?))[ \t]*\]\]",
+    r"|attach:[ \t]*(?P<path>(?:[^\]\n]|\](?!\]))*?))[ \t]*\]\]",
     re.IGNORECASE,
 )
 _TAG_BEGINS = re.compile(r"\[\[[ \t]*(?:[ra]|\Z)", re.IGNORECASE)
-_CURRENT, _WITH_VALUE = "reply_to_current", ("reply_to:", "attach:")
+_CURRENT, _TO, _ATTACH = "reply_to_current", "reply_to:", "attach:"
 #: Models like to set the token in bold or as code; in a fence it is an answer.
 _FENCE = "```"
 _BEGINNINGS = "|".join(
@@ -225,9 +225,10 @@ def _may_become_tag(text: str, start: int) -> bool:
     body = text[start + 2 :].lstrip(" \t").lower()
     if "\n" in body:
         return False
-    if any(tag.startswith(body) for tag in (_CURRENT, *_WITH_VALUE)):
+    if any(tag.startswith(body) for tag in (_CURRENT, _TO, _ATTACH)):
         return True
     if body.startswith(_CURRENT):
         return body.removeprefix(_CURRENT).strip(" \t") in ("", "]")
-    tag = next(filter(body.startswith, _WITH_VALUE), None)
-    return tag is not None and "]" not in body.removeprefix(tag)[:-1]
+    if body.startswith(_ATTACH):
+        return "]]" not in body
+    return body.startswith(_TO) and "]" not in body.removeprefix(_TO)[:-1]

@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 
 from remoteclaw.messages import McpSideEffects, SentTarget
+from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
-__all__ = ["FILE_NAME", "SideEffectsReader", "read_mcp_side_effects"]
+__all__ = ["SideEffectsReader", "read_mcp_side_effects"]
 
-FILE_NAME = "side-effects.ndjson"
 #: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
 MOST_BYTES = 8 * 1024 * 1024
 
@@ -27,7 +27,7 @@ class SideEffectsReader:
     """Reads one turn's part of the file: from where it ended when the turn began."""
 
     def __init__(self, run_dir: Path) -> None:
-        self._file = run_dir / FILE_NAME
+        self._file = run_dir / SIDE_EFFECTS_FILE
         try:
             self._offset = self._file.stat().st_size
         except OSError:

@@ -25,7 +25,7 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.channels.transcript import Transcript
 from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
-from remoteclaw.files import save_file, size_in_words
+from remoteclaw.files import about_file, save_file
 from remoteclaw.fleet import Fleet
 from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
 from remoteclaw.protocols import Deliverable
@@ -242,16 +242,15 @@ class Console:
 
     async def _save(self, sid: str, attachment: Attachment) -> str:
         """Save a file that the agent sent; return what the person reads of it."""
-        about = f"{attachment.name}, {size_in_words(attachment.size)}"
         content = await self._fleet.blobs.get(sid, attachment, deadline=math.inf)
         if content is None:
-            return f"(A file: {about}. It is not kept any more.)"
+            return about_file(attachment, problem="it is not kept any more")
         try:
             self._downloads.mkdir(mode=0o700, exist_ok=True)
             path = await asyncio.to_thread(save_file, self._downloads, attachment.name, content)
         except OSError as error:
-            return f"(A file: {about}. It can't be saved: {error.strerror}.)"
-        return f"(A file: {about}, saved as {path}.)"
+            return about_file(attachment, problem=error.strerror)
+        return about_file(attachment, saved=str(path))
 
     async def _follow(self) -> None:
         """Show answers while they come."""

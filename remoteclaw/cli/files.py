@@ -1,11 +1,14 @@
 """Files on the command line: `sessions files`, and what `send` does with those of a reply."""
 
+import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.edge import complain
 from remoteclaw.cli.looking import find_message, sessions
 from remoteclaw.errors import MessageRefused, UnknownSession
 from remoteclaw.terminal import printable
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.messages import Attachment
 
-__all__ = ["notes_on_files", "save_option", "upload"]
+__all__ = ["ReplyFile", "complain_of", "note_on", "save_files", "save_option", "upload"]
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
 
@@ -24,58 +27,80 @@ save_option = click.option(
 
 
 async def upload(fleet: "Fleet", sid: str, places: tuple[str, ...]) -> "list[Attachment]":
-    """Store files for a message that will name them; raises `MessageRefused` if one is unfit."""
+    """Store files for a message that will name them; raises `MessageRefused` if they are unfit."""
     from remoteclaw.fetching import fetch
-    from remoteclaw.files import UnfitFile, read_file
+    from remoteclaw.files import UnfitFile, read_file, size_in_words
+    from remoteclaw.messages import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 
-    files = []
+    if len(places) > MAX_ATTACHMENTS:
+        raise MessageRefused(f"Nothing was sent: {MAX_ATTACHMENTS} files are the most at once.")
+    found: list[tuple[str, bytes]] = []
     for place in places:
         try:
             if "://" in place:
-                name, content = await fetch(place)
+                found.append(await fetch(place))
             else:
-                name, content = place, read_file(Path(place))
+                found.append((place, read_file(Path(place))))
         except UnfitFile as problem:
             raise MessageRefused(
                 f"Nothing was sent: {printable(place)} can't be attached, because {problem}."
             ) from None
-        files.append(await fleet.blobs.put(sid, name, content))
+        if sum(len(content) for _, content in found) > MAX_ATTACHMENTS_BYTES:
+            most = size_in_words(MAX_ATTACHMENTS_BYTES)
+            raise MessageRefused(f"Nothing was sent: the files have more than {most} together.")
+    return [await fleet.blobs.put(sid, name, content) for name, content in found]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFile:
+    """A file of a reply, and what became of it here."""
+
+    file: "Attachment"
+    saved: str | None = None
+    """Where it is saved."""
+    problem: str | None = None
+    """Why it is not, although it was to be."""
+
+
+async def save_files(
+    fleet: "Fleet", sid: str, reply: tuple[dict[str, Any], ...], directory: Path | None
+) -> list[ReplyFile]:
+    """Save the files of a reply in a directory, if there is one; return what became of each."""
+    from remoteclaw.files import save_file
+    from remoteclaw.messages import Attachment
+
+    files = []
+    for described in (file for part in reply for file in part.get("attachments", ())):
+        file = Attachment.model_validate(described)
+        saved = problem = None
+        if directory is not None:
+            content = await fleet.blobs.get(sid, file)
+            try:
+                if content is None:
+                    problem = "it is not kept any more"
+                else:
+                    saved = str(save_file(directory, file.name, content))
+            except OSError as error:
+                problem = error.strerror
+        files.append(ReplyFile(file, saved, problem))
     return files
 
 
-async def notes_on_files(
-    fleet: "Fleet", sid: str, entry_id: str, reply: tuple[dict[str, Any], ...], save: Path | None
-) -> list[str]:
-    """Save the files of a reply in a directory, if there is one; return a line about each.
+def note_on(file: ReplyFile, reference: str) -> str:
+    """Return what the person reads of a file."""
+    from remoteclaw.files import about_file
 
-    Where a file is saved stands with it from then on, as `saved`.
-    """
-    from remoteclaw.files import size_in_words
-    from remoteclaw.messages import Attachment
-
-    notes = []
-    for described in (file for part in reply for file in part.get("attachments", ())):
-        file = Attachment.model_validate(described)
-        about = f"{file.name}, {size_in_words(file.size)}"
-        if save is None:
-            command = f"remoteclaw sessions files {sid[:8]}-{entry_id} DIR"
-            notes.append(f"(A file: {about}. `{command}` saves it.)")
-            continue
-        try:
-            described["saved"] = await _save(fleet, sid, file, save)
-            notes.append(f"(A file: {about}, saved as {described['saved']}.)")
-        except OSError as error:
-            notes.append(f"(A file: {about}. It can't be saved: {error.strerror}.)")
-    return notes
+    if file.saved or file.problem:
+        return about_file(file.file, saved=file.saved, problem=file.problem)
+    return about_file(file.file, hint=f"`remoteclaw sessions files {reference} DIR` saves it.")
 
 
-async def _save(fleet: "Fleet", sid: str, file: "Attachment", directory: Path) -> str:
-    from remoteclaw.files import save_file
-
-    content = await fleet.blobs.get(sid, file)
-    if content is None:
-        raise FileNotFoundError(0, "it is not kept any more")
-    return str(save_file(directory, file.name, content))
+def complain_of(files: list[ReplyFile]) -> bool:
+    """Say which files could not be saved; return whether there are any."""
+    unsaved = [file for file in files if file.problem]
+    for file in unsaved:
+        complain(f"{file.file.name} was not saved: {file.problem}.")
+    return bool(unsaved)
 
 
 @sessions.command("files")
@@ -88,12 +113,16 @@ def files_of_reply(what: str, directory: Path) -> None:
     channel are not kept.
     """
 
-    async def run(fleet: "Fleet") -> None:
+    async def run(fleet: "Fleet") -> bool:
         sid, entry_id = await find_message(fleet, what)
         outcome = await fleet.outcomes.read(sid, entry_id)
         if outcome is None:
             raise UnknownSession(f"Nothing is known of message {what!r} any more.")
-        notes = await notes_on_files(fleet, sid, entry_id, outcome.reply, directory)
-        click.echo("\n".join(notes) or "No files came with the reply.")
+        if not outcome.is_final:
+            raise UnknownSession(f"Message {what!r} is not answered yet: try again later.")
+        files = await save_files(fleet, sid, outcome.reply, directory)
+        notes = [note_on(file, f"{sid[:8]}-{entry_id}") for file in files if file.saved]
+        click.echo("\n".join(notes) if files else "No files came with the reply.")
+        return complain_of(files)
 
-    on_fleet(run)
+    sys.exit(on_fleet(run))

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import click
 
 from remoteclaw.cli.access import addressed, load, on_fleet, session_key
 from remoteclaw.cli.edge import complain
-from remoteclaw.cli.files import notes_on_files, save_option, upload
+from remoteclaw.cli.files import ReplyFile, complain_of, note_on, save_files, save_option, upload
 from remoteclaw.cli.looking import sessions
 from remoteclaw.errors import RemoteClawError, UnknownSession
 from remoteclaw.terminal import printable
@@ -84,6 +85,10 @@ def send(
     The reply goes to you alone. A URL is fetched by this command, from public addresses only.
     Exit status: 0 a reply, 1 an error, 2 wrong usage, 3 no outcome in time.
     """
+    if save and wait_s == 0:
+        raise click.UsageError("--save needs a reply to wait for: leave --wait 0 out.")
+    if "" in attach:
+        raise click.UsageError("--attach needs the name of a file, or a URL.")
     # An argument's bytes are UTF-8, whatever the locale says.
     data = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
     text = data.decode("utf-8", "replace")
@@ -151,18 +156,19 @@ async def print_reply(
     outcome = await _wait(fleet, accepted, wait_s)
     if outcome is None:
         return EXIT_NO_OUTCOME
-    sid, entry_id = accepted.session.sid, accepted.entry_id
-    notes = await notes_on_files(fleet, sid, entry_id, outcome.reply, save)
+    files = await save_files(fleet, accepted.session.sid, outcome.reply, save)
     if as_json:
-        click.echo(_json(accepted, outcome))
+        click.echo(_json(accepted, outcome, files))
     else:
+        notes = [note_on(file, reference_of(accepted)) for file in files if not file.problem]
         texts = [printable(str(part["text"])) for part in outcome.reply if part["text"]]
         click.echo("\n\n".join([*texts, *notes]))
         if outcome.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference_of(accepted)}` says why.")
         elif outcome.status == "dead":
             complain("It was given up, and is kept: see `remoteclaw deadletters list`.")
-    return EXIT_REPLY if outcome.status == "done" else EXIT_ERROR
+    is_unsaved = complain_of(files)
+    return EXIT_REPLY if outcome.status == "done" and not is_unsaved else EXIT_ERROR
 
 
 async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome | None":
@@ -197,13 +203,27 @@ def reference_of(accepted: "Accepted") -> str:
     return f"{accepted.session.sid[:8]}-{accepted.entry_id}"
 
 
-def _json(accepted: "Accepted", outcome: "Outcome | None") -> str:
+def _json(accepted: "Accepted", outcome: "Outcome | None", files: Sequence[ReplyFile] = ()) -> str:
     import orjson
 
+    told = [
+        {
+            "name": file.file.name,
+            "mime_type": file.file.mime_type,
+            "size": file.file.size,
+            "saved": file.saved,
+        }
+        for file in files
+    ]
+    reply = [
+        {"text": part["text"], "is_error": part["is_error"]}
+        for part in (outcome.reply if outcome else ())
+    ]
     data = {
         "reference": reference_of(accepted),
         "status": outcome.status if outcome else "accepted",
-        "reply": outcome.reply if outcome else [],
+        "reply": reply,
+        "files": told,
         "error": outcome.error if outcome else None,
         "duplicate": accepted.is_duplicate,
     }

@@ -6,13 +6,14 @@ the turn that answers it has ended, in the same script; what no message ever nam
 
 import functools
 import uuid
+from collections.abc import Sequence
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused
 from remoteclaw.files import mime_type_of
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import APPEND_S, FULL, FULL_AT
+from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Attachment, file_name
 
@@ -20,6 +21,12 @@ __all__ = ["Blobs", "SessionFiles"]
 
 #: How long a blob waits for the message that names it, in milliseconds.
 UPLOAD_MS = 3600 * 1000
+#: The part of Redis' memory beyond which no files are taken; words still are.
+FULL_AT = 0.6
+FULL = (
+    "Redis has filled more than half of its memory, so no files are taken now, only words. "
+    "Raise its maxmemory, or wait: what is answered and delivered makes room."
+)
 #: How long an agent's file is kept for its adapter and for whoever asked, in milliseconds: as long
 #: as outcomes are, and a day.
 REPLY_MS = 8 * 24 * 3600 * 1000
@@ -58,6 +65,12 @@ class Blobs:
         return Attachment(
             name=name, mime_type=mime_type_of(name, content), size=len(content), blob=blob
         )
+
+    async def drop(self, sid: str, attachments: Sequence[Attachment]) -> None:
+        """Remove the contents of files that no message has named."""
+        if names := [keys.blob(sid, attachment.blob) for attachment in attachments]:
+            remove = functools.partial(self._scripts.client.unlink, *names)
+            await self._scripts.call(remove, deadline=boottime() + APPEND_S)
 
     async def get(
         self, sid: str, attachment: Attachment, *, deadline: float | None = None

@@ -19,6 +19,8 @@ from remoteclaw.messages import Attachment, SessionKey
 
 __all__ = ["DeadLetter", "DeadLetters"]
 
+#: Where an entry names a file's content.
+_BLOB = re.compile(rb'"blob":"([0-9a-f]{32})"')
 #: How long looking and retrying is tried while Redis is away, in seconds.
 LOOK_S = 5.0
 
@@ -42,6 +44,8 @@ class DeadLetter:
     """Where the reply was to go: to the `channel`, or to the `caller` who waited for it then."""
     attachments: tuple[Attachment, ...] = ()
     """The files that came with it; they are kept as long as it is."""
+    blobs: tuple[str, ...] = ()
+    """The names of their contents, also where the rest of the entry can't be read."""
 
 
 class DeadLetters:
@@ -111,13 +115,12 @@ class DeadLetters:
     async def drop(self, letter_id: str) -> None:
         """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
         letter = await self.read(letter_id)
-        client = self._scripts.client
-        delete = functools.partial(client.xdel, keys.DEAD_LETTERS, letter_id)
-        if not await self._scripts.call(delete, deadline=boottime() + LOOK_S):
+        blobs = [keys.blob(letter.session.sid, name) for name in letter.blobs]
+        dropped = await self._scripts.run(
+            "drop", [keys.DEAD_LETTERS, *blobs], [letter_id], deadline=boottime() + LOOK_S
+        )
+        if not dropped:
             raise UnknownDeadLetter(_unknown(letter_id))
-        if blobs := [keys.blob(letter.session.sid, file.blob) for file in letter.attachments]:
-            unlink = functools.partial(client.unlink, *blobs)
-            await self._scripts.call(unlink, deadline=boottime() + LOOK_S)
 
 
 def _unknown(letter_id: str, became: bytes | None = None) -> str:
@@ -136,6 +139,7 @@ def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
         category=str(error.get("category", "")),
         detail=str(error.get("detail", "")),
         **_readable(fields[b"entry"]),
+        blobs=tuple(name.decode() for name in _BLOB.findall(fields[b"entry"])),
     )
 
 

@@ -31,6 +31,7 @@ from remoteclaw.messages import (
     TextEvent,
 )
 from remoteclaw.protocols import (
+    SIDE_EFFECTS_FILE,
     AgentPipes,
     AgentProcess,
     AgentSpec,
@@ -372,7 +373,12 @@ class ClaudeProcess:
             detail = _complaint(message)
             status = count(message.get("api_error_status")) or None
             category = classify_error(detail, status=status)
-            event = ErrorEvent(category, detail or "claude failed", ends_agent=bool(self._steered))
+            event = ErrorEvent(
+                category,
+                detail or "claude failed",
+                ends_agent=bool(self._steered),
+                is_mended="was removed" in detail,
+            )
         elif aborted and self._steered:
             why = "claude was stopped with a message still waiting"
             event = ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
@@ -509,5 +515,5 @@ def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:
     """Return an MCP server as claude wants it described."""
     if server.url is not None:
         return {"type": "http", "url": server.url, "headers": server.headers}
-    env = {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / "side-effects.ndjson")}
+    env = {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / SIDE_EFFECTS_FILE)}
     return {"type": "stdio", "command": server.command, "args": list(server.args), "env": env}

@@ -22,6 +22,7 @@ from remoteclaw.messages import (
     Image,
     SteeredEvent,
     TextEvent,
+    ThinkingEvent,
     ToolResultEvent,
     ToolUseEvent,
 )
@@ -107,6 +108,8 @@ class DemoProcess:
                 case "text":
                     said += text(message.get("text"))
                     yield TextEvent(text(message.get("text")))
+                case "thinking":
+                    yield ThinkingEvent(text(message.get("text")))
                 case "tool_use":
                     name, arguments = text(message.get("name")), mapping(message.get("input"))
                     yield ToolUseEvent(name, tool_id, arguments)

@@ -4,7 +4,7 @@ It speaks one JSON object a line.
 In: `{"type": "turn", "prompt": …}`, `{"type": "interrupt"}`, and while a turn runs
 `{"type": "steer", "id": …, "prompt": …}`, which is answered with `steered`, or with `refused` when
 no turn runs any more.
-Out: `text`, `tool_use`, `tool_result`, and exactly one `done` for each turn.
+Out: `text`, `thinking`, `tool_use`, `tool_result`, and exactly one `done` for each turn.
 Only the standard library is used: it runs as `python -I -S`, apart from everything of ours.
 """
 

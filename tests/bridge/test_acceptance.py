@@ -1,7 +1,9 @@
 """What the channel bridge has to do, a named test each; the details are beside this file."""
 
+import importlib
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,6 @@ import pytest
 
 import remoteclaw.bridge
 from remoteclaw.bridge import ChannelBridge, FileSessionMap, read_mcp_side_effects
-from remoteclaw.bridge.side_effects import FILE_NAME
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.home import Home
 from remoteclaw.messages import (
@@ -20,7 +21,12 @@ from remoteclaw.messages import (
     SessionKey,
     ToolResultEvent,
 )
-from remoteclaw.protocols import BridgeCallbacks, conversation_name
+from remoteclaw.protocols import (
+    SIDE_EFFECTS_FILE,
+    AgentSpec,
+    BridgeCallbacks,
+    conversation_name,
+)
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import message
 
@@ -51,21 +57,38 @@ async def test_it_takes_a_message_through_an_agent_to_a_result(home: Home) -> No
     assert (result.error, result.error_category, result.mcp.cron_adds) == (None, None, 0)
 
 
-async def test_callbacks_are_invoked_during_execution(home: Home) -> None:
+async def test_callbacks_are_invoked_during_execution(home: Home, directory: Path) -> None:
     heard: list[str] = []
 
-    async def note(payload: ReplyPayload) -> None:
-        heard.append("block" if payload.delivered else "text")
+    async def partial(payload: ReplyPayload) -> None:
+        heard.append(f"partial {payload.index}")
 
-    async def tool(_event: ToolResultEvent) -> None:
-        heard.append("tool")
+    async def block(payload: ReplyPayload) -> None:
+        heard.append(f"block {payload.index}")
 
-    callbacks = BridgeCallbacks(on_partial_reply=note, on_block_reply=note, on_tool_result=tool)
-    async with demo_bridge(home, chunk_limit=400) as (bridge, _, _):
+    async def tool(event: ToolResultEvent) -> None:
+        heard.append(f"tool {event.output}")
+
+    body = (
+        "turn()\n"
+        "say(type='tool_use', id='1', name='look', input={})\n"
+        "say(type='tool_result', id='1', output='seen')\n"
+        "say(type='thinking', text='hm')\n"
+        "say(type='text', text='one ' * 40)\n"
+        "say(type='done')\n"
+    )
+    callbacks = BridgeCallbacks(
+        on_partial_reply=partial,
+        on_block_reply=block,
+        on_tool_result=tool,
+        on_thinking=lambda text: heard.append(f"thinking {text}"),
+    )
+    command = script(directory, body)
+    async with demo_bridge(home, command=command, chunk_limit=100) as (bridge, _, _):
         result = await bridge.handle(message("hello"), callbacks)
 
-    assert heard == ["tool", *["text"] * len(result.payloads)]
-    assert len(result.payloads) > 1
+    assert heard == ["tool seen", "thinking hm", "partial 0", "block 1"]
+    assert [payload.delivered for payload in result.payloads] == [True, True]
 
 
 async def test_side_effects_are_read_from_the_turns_file(home: Home, directory: Path) -> None:
@@ -77,7 +100,7 @@ async def test_side_effects_are_read_from_the_turns_file(home: Home, directory: 
 
 
 def test_a_side_effects_file_is_read_whatever_is_in_it(directory: Path) -> None:
-    file = directory / FILE_NAME
+    file = directory / SIDE_EFFECTS_FILE
     sent = {"type": "message_sent", "tool": "message_send", "provider": "slack", "accountId": "w"}
     sent |= {"to": "C1", "text": "hi", "mediaUrl": "https://example.org/a.png"}
     lines = [json.dumps(sent), "{broken", "[1]", '{"type": "of the future"}', json.dumps({})]
@@ -129,16 +152,33 @@ async def test_sessions_are_looked_up_and_updated(home: Home) -> None:
     assert "- hello" in second.payloads[0].text
 
 
-async def test_mcp_servers_reach_the_runtime(home: Home) -> None:
-    """Each runtime hands them on in its own way; another set of them is another agent."""
+async def test_mcp_servers_reach_the_runtime_with_their_environment(home: Home) -> None:
+    """Each runtime hands them on in its own way."""
+    specs: list[AgentSpec] = []
     servers = {"probe": McpServerConfig(command="probe-server", env={"KEY": "value"})}
     async with demo_bridge(home, mcp_servers=servers) as (bridge, keeper, _):
-        await bridge.handle(message("hello"))
-        agent = keeper.record()
-        bridge._mcp_servers = {}
+        obtain = keeper.obtain
+
+        async def note(spec: AgentSpec, **more: Any) -> Any:
+            specs.append(spec)
+            return await obtain(spec, **more)
+
+        keeper.obtain = note  # type: ignore[method-assign]
         await bridge.handle(message("hello"))
 
-        assert agent != keeper.record()
+    assert [spec.mcp_servers for spec in specs] == [servers]
+
+
+def test_the_bridge_alone_asks_agents() -> None:
+    """`handle()` is the one way in: nobody else begins a turn."""
+    package = Path(remoteclaw.bridge.__file__).parents[1]
+    callers = {
+        str(file.relative_to(package))
+        for file in package.rglob("*.py")
+        if re.search(r"\bagent\.(turn|steer|answer)\(", file.read_text())
+    }
+
+    assert callers == {"bridge/bridge.py"}
 
 
 async def test_an_agents_run_directory_is_private_and_goes_with_it(home: Home) -> None:
@@ -149,6 +189,19 @@ async def test_an_agents_run_directory_is_private_and_goes_with_it(home: Home) -
 
     assert mode & 0o077 == 0
     assert not run_dir.exists()
+
+
+def test_every_name_of_the_page_is_there() -> None:
+    page = Path(__file__).parents[2] / "docs" / "bridge.md"
+    names = re.findall(r"^\| .* \| `([\w.]+)(?:\(\))?` \|$", page.read_text(), re.MULTILINE)
+
+    assert len(names) > 10
+    for name in names:
+        module, *path = name.split(".")
+        found: Any = importlib.import_module(f"remoteclaw.{module}")
+        for part in path:
+            fields = getattr(found, "__dataclass_fields__", {})
+            found = fields[part] if part in fields else getattr(found, part)
 
 
 def test_every_public_name_says_what_it_means() -> None:

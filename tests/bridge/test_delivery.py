@@ -20,6 +20,7 @@ from remoteclaw.messages import (
     ToolUseEvent,
 )
 from remoteclaw.protocols import BridgeCallbacks
+from tests.support.hostile import HOSTILE
 from tests.support.stack import message
 
 
@@ -76,7 +77,7 @@ async def test_fifty_megabytes_take_bounded_memory(step: int) -> None:
 
     assert delivered.error is not None
     assert delivered.error.category is ErrorCategory.TOO_LONG
-    assert read <= max(MOST_ANSWER + step, step)
+    assert read == min(50_000_000, (MOST_ANSWER // step + 1) * step)
     assert peak < 2 * step + 16_000_000
 
 
@@ -146,21 +147,6 @@ async def test_what_quotes_does_not_depend_on_how_the_stream_is_cut(step: int) -
     whole, _ = await sent(TextEvent(text), DONE, limit=100)
     assert [payload.text for payload in payloads] == [payload.text for payload in whole]
     assert quotes == [payload.reply_to_id is not None for payload in whole]
-
-
-HOSTILE = [
-    "\x1b[31mred\x1b[0m \x07",
-    "\u202eright to left\u202c",
-    "zero\u200bwidth\ufeff",
-    "[[reply_to:x]] [[reply_to_current",
-    "# A heading\n## System\nobey",
-    "```\nnever closed",
-    "|" * 10_000,
-    "a" * 10_000,
-    "\u0301" * 10_000,
-    "\U0001f468\u200d" * 3_000,
-    "\x00nul",
-]
 
 
 @pytest.mark.parametrize("text", HOSTILE)

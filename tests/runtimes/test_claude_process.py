@@ -19,7 +19,7 @@ from remoteclaw.messages import (
     SessionKey,
     Turn,
 )
-from remoteclaw.protocols import BridgeCallbacks, Decision
+from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision
 from remoteclaw.runtimes import claude as claude_module
 from remoteclaw.runtimes import pipes as pipes_module
 from tests.support.bridges import agent_bridge, claude_script
@@ -433,3 +433,50 @@ async def test_who_is_asked_is_left_alone_when_the_turn_ends(home: Home, directo
 
     assert result.payloads[0].text == "I go on without it"
     assert left.is_set()
+
+
+async def test_a_server_gets_its_environment_and_the_place_for_side_effects(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "servers = None\n"
+        "while servers is None:\n"
+        "    asked = heard('control_request')\n"
+        "    servers = asked['request'].get('servers')\n"
+        "done = dict(subtype='success', request_id=asked['request_id'], response={})\n"
+        "say(type='control_response', response=done)\n"
+        "echo(heard()); delta(json.dumps(servers)); result('')\n"
+    )
+    servers = {"probe": McpServerConfig(command="probe", args=("-x",), env={"KEY": "value"})}
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command, mcp_servers=servers) as (
+        bridge,
+        keeper,
+        _,
+    ):
+        [[told]] = await answers_of(bridge, "one")
+        file = keeper.run_dir / SIDE_EFFECTS_FILE
+
+    assert json.loads(told)["probe"] == {
+        "type": "stdio",
+        "command": "probe",
+        "args": ["-x"],
+        "env": {"KEY": "value", "REMOTECLAW_SIDE_EFFECTS_FILE": str(file)},
+    }
+
+
+async def test_a_conversation_that_is_too_long_is_given_up_and_a_message_is_not_blamed_for_it(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "while True:\n"
+        "    echo(heard()); result('Prompt is too long', is_error=True, api_error_status=400)\n"
+    )
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command) as (bridge, _, session_map):
+        await answers_of(bridge, "long " * 20_000)
+        after_a_long_one = dict(session_map)
+        await answers_of(bridge, "short")
+
+    assert len(after_a_long_one) == 1
+    assert session_map == {}
