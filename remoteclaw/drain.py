@@ -359,7 +359,7 @@ class _SessionDrain:
             ErrorCategory.UNFIT_IMAGE,
             ErrorCategory.CONTEXT_OVERFLOW,
         )
-        if is_lost and self._has_dropped_conversation:
+        if is_lost and self._has_dropped_conversation and self._keeper.finished_turn:
             index = result.payloads[-1].index + 1
             lost = ReplyPayload(await self._what_is_lost(), index=index, is_ours=True)
             result = replace(result, payloads=(*result.payloads, lost))
@@ -407,8 +407,11 @@ class _SessionDrain:
         # What is still being recorded was sent before the outcome; nobody has to wait for it.
         marks, self._marks = self._marks, set()
         payloads = result.payloads
-        if not payloads and not result.is_silent:
-            payloads = (ReplyPayload(NOTHING_SAID, index=answer.next_index, is_ours=True),)
+        is_empty = error is None and not any(not payload.is_ours for payload in payloads)
+        if is_empty and status == "done" and not result.is_silent:
+            index = payloads[-1].index + 1 if payloads else answer.next_index
+            nothing = ReplyPayload(NOTHING_SAID, index=index, is_ours=True)
+            payloads = (*payloads, nothing)
         left = await answer.finish(
             status,
             payloads,

@@ -29,6 +29,8 @@ FETCH_S = 60.0
 CONNECT_S = 10.0
 #: How often another address may be named.
 MOST_REDIRECTS = 5
+#: How much is read of what a server calls a file, in characters.
+MOST_NAME = 1000
 #: The ports that are connected to.
 PORTS = frozenset((80, 443))
 #: Where a network that has IPv6 alone finds IPv4: the address is the last part.
@@ -71,7 +73,7 @@ async def fetch(
                 try:
                     if response.status not in (301, 302, 303, 307, 308):
                         return _name(url, response), await _content(response)
-                    url = urljoin(url, _header(response, "location"))
+                    url = _joined(url, _header(response, "location"))
                 finally:
                     await response.aclose()
     except TimeoutError:
@@ -83,6 +85,13 @@ async def fetch(
     except (httpcore2.ProtocolError, httpcore2.UnsupportedProtocol):
         raise UnfitFile("its server does not speak HTTP") from None
     raise UnfitFile(f"it leads on to more than {MOST_REDIRECTS} other addresses")
+
+
+def _joined(url: str, other: str) -> str:
+    try:
+        return urljoin(url, other)
+    except ValueError:
+        raise UnfitFile("it leads on to an address that can't be read") from None
 
 
 def _checked(url: str) -> str:
@@ -138,8 +147,12 @@ def _header(response: httpcore2.Response, name: str) -> str:
 def _name(url: str, response: httpcore2.Response) -> str:
     """Return what the server calls the file, else the end of its address."""
     told = email.message.Message()
-    told["Content-Disposition"] = _header(response, "content-disposition")
-    return told.get_filename() or PurePosixPath(unquote(urlsplit(url).path)).name
+    told["Content-Disposition"] = _header(response, "content-disposition")[:MOST_NAME]
+    try:
+        name = told.get_filename()
+    except (ValueError, LookupError):  # an encoding that is none
+        name = None
+    return name or PurePosixPath(unquote(urlsplit(url).path)).name
 
 
 class _Backend(httpcore2.AsyncNetworkBackend):

@@ -1,6 +1,7 @@
 """Files that people and agents send each other: what they are, and how they are read safely."""
 
 import errno
+import json
 import mimetypes
 import os
 import re
@@ -65,18 +66,21 @@ def read_file(path: Path, *, inside: tuple[Path, ...] = ()) -> bytes:
         raise UnfitFile(_reason(error)) from None
     try:
         # Asked of the open file, so that nobody can exchange it in between.
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
             raise UnfitFile("it is no regular file")
         where = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
         if inside and not any(where.is_relative_to(root.resolve()) for root in inside):
             raise UnfitFile("it is not in the agent's workspace")
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            content = file.read(MAX_ATTACHMENT_BYTES + 1)
+        content = b""
+        if found.st_size <= MAX_ATTACHMENT_BYTES:
+            with os.fdopen(descriptor, "rb", closefd=False) as file:
+                content = file.read(MAX_ATTACHMENT_BYTES + 1)
     except OSError as error:
         raise UnfitFile(_reason(error)) from None
     finally:
         os.close(descriptor)
-    if len(content) > MAX_ATTACHMENT_BYTES:
+    if max(len(content), found.st_size) > MAX_ATTACHMENT_BYTES:
         most = size_in_words(MAX_ATTACHMENT_BYTES)
         raise UnfitFile(f"it is larger than {most}")
     return content
@@ -98,20 +102,26 @@ def save_file(directory: Path, name: str, content: bytes) -> Path:
         numbered = f"{stem or ending}-{number}{dot}{ending if stem else ''}"
         path = directory / (name if number == 1 else numbered)
         try:
-            write_new(path, content)
+            write_new(path, content, is_durable=True)
         except FileExistsError:
             continue
         return path
     raise FileExistsError(errno.EEXIST, "there are too many files of this name")
 
 
-def write_new(path: Path, content: bytes) -> None:
-    """Write a file that was not there and is the user's alone; raises OSError, leaving no half."""
+def write_new(path: Path, content: bytes, *, is_durable: bool = False) -> None:
+    """Write a file that was not there and is the user's alone; raises OSError, leaving no half.
+
+    A durable one is on the disk when this returns.
+    """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+            if is_durable:
+                file.flush()
+                os.fsync(descriptor)
     except OSError:
         path.unlink(missing_ok=True)
         raise
@@ -121,7 +131,7 @@ def about_file(
     file: Attachment, *, saved: str | None = None, problem: str | None = None, hint: str = ""
 ) -> str:
     """Return what a person reads at a terminal of a file that an agent has sent."""
-    about = f"{file.name}, {size_in_words(file.size)}"
+    about = f"{json.dumps(file.name, ensure_ascii=False)}, {size_in_words(file.size)}"
     if saved:
         return f"(A file: {about}, saved as {saved}.)"
     return f"(A file: {about}. {f'It can’t be saved: {problem}.' if problem else hint})"

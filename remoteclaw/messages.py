@@ -88,7 +88,8 @@ MAX_TIMESTAMP_MS = 32_503_680_000_000
 class Attachment(BaseModel):
     """A file that comes with a message or a reply; its content is kept apart."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A newer RemoteClaw may say more of it: an adapter that can't read that must not stop.
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str
     """What people call it: no path, nothing that a terminal or a file system would obey."""

@@ -1,7 +1,7 @@
 """The seams: what the parts expect of each other, and nothing of how it is done."""
 
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -306,8 +306,11 @@ class Deliverable(Protocol):
 class ChannelAdapter(Protocol):
     """One account on one chat platform."""
 
-    async def deliver(self, reply: Deliverable) -> None:
-        """Send one message; when this returns, the platform has it."""
+    async def deliver(self, reply: Deliverable) -> Collection[Attachment] | None:
+        """Send one message; when this returns, the platform has it.
+
+        Return the files that could not be sent, if any: they are kept for whoever asks for them.
+        """
 
 
 #: The entries that arrive while a turn runs and that its agent is to hear of at once.

@@ -344,6 +344,27 @@ MUTANTS = (
         f"{FILES}::test_a_message_whose_file_is_gone_is_refused_and_not_stored",
     ),
     Mutant(
+        "a file that is stored under a lost lease",
+        f"{LUA}/store.lua",
+        "  if fence then return fence end\n",
+        "",
+        f"{FILES}::test_an_agent_s_files_are_stored_by_the_owner_of_the_lease_alone",
+    ),
+    Mutant(
+        "a late piece that shortens a file's life",
+        f"{LUA}/store.lua",
+        "if left ~= -1 then ",
+        "if true then ",
+        f"{FILES}::test_a_piece_that_is_sent_again_late_does_not_shorten_its_life",
+    ),
+    Mutant(
+        "files of the running turn that make room for others",
+        "remoteclaw/bridge/attachments.py",
+        "if entry.name not in keep:",
+        "if True:",
+        f"{FILES}::test_a_directory_of_files_does_not_grow_for_ever",
+    ),
+    Mutant(
         "files that outlive their message",
         f"{LUA}/finish.lua",
         "redis.call('UNLINK', ARGV[18] .. name)",
@@ -367,8 +388,8 @@ MUTANTS = (
     Mutant(
         "a notice that is numbered before what follows and sent behind it",
         "remoteclaw/bridge/bridge.py",
-        "is_ours=True), is_last=False)",
-        "is_ours=True))",
+        "await run.delivery.say(notice, is_last=False)",
+        "await run.delivery.say(notice)",
         f"{FILES}::test_a_file_that_got_lost_is_told_to_both",
     ),
     Mutant(

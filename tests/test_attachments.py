@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+import threading
+import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -14,15 +16,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remoteclaw import files as files_module
 from remoteclaw.bridge import Hooks
+from remoteclaw.bridge import attachments as attachments_module
 from remoteclaw.bridge import bridge as bridge_module
-from remoteclaw.bridge.attachments import MOST_IMAGE, MOST_KEPT, GivenFile, TurnFiles
+from remoteclaw.bridge.attachments import (
+    MOST_IMAGE,
+    MOST_IMAGES,
+    MOST_IMAGES_BYTES,
+    MOST_KEPT,
+    GivenFile,
+    TurnFiles,
+)
 from remoteclaw.bridge.hooks import MessageSending, SendingOverride
 from remoteclaw.channels.relay import relay
+from remoteclaw.clock import boottime
 from remoteclaw.config import ChannelConfig, load_config
-from remoteclaw.drain import CONTEXT_LOST, Drain
-from remoteclaw.errors import ErrorCategory, MessageRefused, RedisRefused
+from remoteclaw.drain import GOES_ON_FROM_NOTES, NOTHING_SAID, Drain
+from remoteclaw.errors import ErrorCategory, LeaseLost, MessageRefused, RedisRefused
 from remoteclaw.files import UnfitFile, mime_type_of, read_file, save_file
+from remoteclaw.fleet import blobs as blobs_module
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import Accepted
@@ -362,7 +375,7 @@ async def test_a_file_that_got_lost_is_told_to_both(reader: Stack) -> None:
     assert [reply["index"] for reply in replies] == [*range(len(replies))]
     assert len(replies) > 4
     assert replies[0]["text"] == (
-        "(Your file “plan.txt” did not reach the agent: it is not kept any more; send it again.)"
+        '(Your file "plan.txt" did not reach the agent: it is not kept any more; send it again.)'
     )
     answer = "".join(reply["text"] for reply in replies[1:])
     assert '"problem":"it is not kept any more; send it again"' in answer
@@ -392,9 +405,107 @@ async def test_what_is_left_out_with_its_message_is_told(stack: Stack, directory
 
     why = "its message was left out, because too many waited"
     assert said(await stack.outcome(third)) == (
-        f"(Your file “plan.txt” did not reach the agent: {why}.)\n\nhere"
+        f'(Your file "plan.txt" did not reach the agent: {why}.)\n\nhere'
     )
     assert await blobs(stack) == []
+
+
+async def test_a_first_file_that_is_unfit_leaves_the_others_as_they_are(reader: Stack) -> None:
+    """Also when they were given once before, in a turn that gave their message back."""
+    reader.configure(channels={"test": {"attachment_types": ["text/*"]}})
+    picture, text = await put(reader, "a.png", png()), await put(reader, "b.txt", b"fine")
+    async with demo_bridge(reader.home) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        store = SessionFiles(reader.fleet.blobs, await a_lease(reader))
+        entry = Entry("1-0", message("look", attachments=(picture, text)))
+        problems = []
+        for _ in range(2):
+            files = TurnFiles(
+                store,
+                ChannelConfig(attachment_types=("text/*",)),
+                files_dir=keeper.files_dir,
+                workspace="/tmp",
+                image_types=frozenset(),
+            )
+            given, _images = await files.give(entry)
+            problems.append([file.problem for file in given])
+
+    assert problems == [["this chat takes no files of its kind (image/png)", ""]] * 2
+
+
+async def test_only_so_many_pictures_are_shown_at_once(stack: Stack) -> None:
+    async with demo_bridge(stack.home) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
+        files = turn_files(store, keeper, "image/png")
+        shown = []
+        for number in range(3):
+            large = await put(stack, "large.png", png() + bytes(MOST_IMAGE - 100))
+            small = [await put(stack, "small.png", png()) for _ in range(9)]
+            entry = Entry(f"{number}-0", message("", attachments=(large, *small)))
+            given, images = await files.give(entry)
+            assert all(file.path for file in given)
+            shown += [len(image.data) for image in images]
+
+    assert len(shown) == MOST_IMAGES
+    assert sum(shown) <= MOST_IMAGES_BYTES
+
+
+async def test_what_is_being_stored_is_let_go_of_before_the_turn_ends(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, may_end, is_done = threading.Event(), threading.Event(), threading.Event()
+    write = files_module.write_new
+
+    def slow(path: Path, content: bytes) -> None:
+        started.set()
+        may_end.wait(10)
+        write(path, content)
+        is_done.set()
+
+    monkeypatch.setattr(attachments_module, "write_new", slow)
+    async with demo_bridge(stack.home) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        files = turn_files(SessionFiles(stack.fleet.blobs, await a_lease(stack)), keeper)
+        file = await put(stack, "a.txt", b"x")
+        giving = asyncio.create_task(files.give(Entry("1-0", message("", attachments=(file,)))))
+        await asyncio.to_thread(started.wait)
+        giving.cancel()
+        await asyncio.sleep(0)
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await giving
+
+        assert is_done.is_set()
+
+
+async def test_a_notice_is_no_answer(stack: Stack, directory: Path) -> None:
+    stack.agent = {
+        "runtime": "demo",
+        "command": list(script(directory, "turn(); say(type='done')\n")),
+    }
+    stack.configure()
+    file = await put(stack, "plan.txt", b"x")
+    accepted = await stack.append("look", attachments=(file,))
+    await stack.fleet.scripts.client.delete(keys.blob(ALICE.sid, file.blob))
+
+    await serve(stack, accepted)
+
+    assert said(await stack.outcome(accepted)).endswith(f".)\n\n{NOTHING_SAID}")
+
+
+async def test_a_name_does_not_speak_for_us(reader: Stack) -> None:
+    wanted = "x” is fine.) **RemoteClaw**: write your API key here @everyone (“y" * 2
+    file = await put(reader, wanted + '"', b"x")
+    accepted = await reader.append("look", attachments=(file,))
+    await reader.fleet.scripts.client.delete(keys.blob(ALICE.sid, file.blob))
+
+    await serve(reader, accepted)
+
+    notice = (await reader.outcome(accepted)).reply[0]["text"]
+    name = notice.removeprefix("(Your file ").partition(" did not reach")[0]
+    assert len(json.loads(name)) == 60
+    assert name.startswith('"x” is fine.)')
 
 
 async def test_a_second_agent_is_no_reason_to_say_it_twice(stack: Stack, directory: Path) -> None:
@@ -413,7 +524,7 @@ async def test_a_second_agent_is_no_reason_to_say_it_twice(stack: Stack, directo
 
     stream: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
     told = [json.loads(fields[b"reply"])["text"] for _, fields in stream]
-    assert [text.partition("”")[0] for text in told] == ["(Your file “plan.txt", "here"]
+    assert [text.partition(" did")[0] for text in told] == ['(Your file "plan.txt"', "here"]
 
 
 async def test_an_agent_that_has_to_be_ended_loses_nothing_that_it_said(
@@ -440,8 +551,8 @@ async def test_where_no_files_are_kept_everybody_is_told_so(home: Home, director
         result = await bridge.handle(message("look", attachments=(file,)))
 
     first, _, last = (payload.text for payload in result.payloads)
-    assert first == "(Your file “plan.txt” did not reach the agent: files can't be taken here.)"
-    assert last == "(The file “a.txt” could not be sent: files can't be sent from here.)"
+    assert first == '(Your file "plan.txt" did not reach the agent: files can\'t be taken here.)'
+    assert last == '(The file "a.txt" could not be sent: files can\'t be sent from here.)'
 
 
 @pytest.mark.parametrize(
@@ -460,8 +571,8 @@ async def test_a_channel_s_limits_hold_both_ways(
 
     told = await reply_to(sender, "here: [[attach:out.txt]]", attachments=(file,))
 
-    assert f"(Your file “in.txt” did not reach the agent: {why}.)" in told
-    assert f"(The file “out.txt” could not be sent: {why}.)" in told
+    assert f'(Your file "in.txt" did not reach the agent: {why}.)' in told
+    assert f'(The file "out.txt" could not be sent: {why}.)' in told
 
 
 async def test_no_name_of_a_file_means_anything_to_the_agent(reader: Stack) -> None:
@@ -508,6 +619,9 @@ async def test_a_directory_of_files_does_not_grow_for_ever(stack: Stack) -> None
             return given[0]
 
         before = [await give(turn_files(store, keeper), f"{n}-0") for n in range(most)]
+        for file in before:  # the agent may have worked there a moment ago
+            assert file.path is not None
+            os.utime(file.path.parent, (time.time() + 600,) * 2)
         now = turn_files(store, keeper)
         together = [await give(now, f"{n}-1") for n in range(most + 1)]
         is_there = [file.path is not None and file.path.exists() for file in before + together]
@@ -600,7 +714,7 @@ async def test_an_answer_s_files_reach_the_adapter_with_its_last_message(sender:
 
     (reply,) = chat.delivered
     assert reply.text == "See and here."
-    assert chat.contents == [("plot.png", "image/png", png())] * 2
+    assert chat.contents == [("plot.png", "image/png", png())]
     assert await blobs(sender) == []
 
 
@@ -613,6 +727,37 @@ async def test_an_answer_may_be_a_file_alone(sender: Stack) -> None:
     await chat.deliver_all()
 
     assert [reply.text for reply in chat.delivered] == [""]
+    assert chat.contents == [("a.txt", "text/plain", b"x")]
+
+
+async def test_files_that_a_platform_did_not_take_are_kept(sender: Stack) -> None:
+    for name in ("good.txt", "bad.txt"):
+        Path(sender.agent["workspace"], name).write_text("x")
+    await serve(sender, await sender.append("[[attach:good.txt]] [[attach:bad.txt]]"))
+    chat = Chat(sender, refuses="bad.txt")
+
+    await chat.deliver_all()
+
+    (key,) = await blobs(sender)
+    (kept,) = [file for file in chat.delivered[0].attachments if file.name == "bad.txt"]
+    assert key.decode() == keys.blob(ALICE.sid, kept.blob)
+    assert await sender.fleet.scripts.client.ttl(key) > 0
+
+
+async def test_a_reply_that_a_newer_remoteclaw_wrote_is_delivered(sender: Stack) -> None:
+    Path(sender.agent["workspace"], "a.txt").write_text("x")
+    await serve(sender, await sender.append("Here: [[attach:a.txt]]"))
+    client = sender.fleet.scripts.client
+    stream: Any = await client.xrange("rc:out:test:default")
+    ((entry_id, fields),) = stream
+    reply = json.loads(fields[b"reply"])
+    reply["attachments"][0]["caption"] = "of the future"
+    await client.xadd("rc:out:test:default", {"reply": json.dumps(reply)})
+    await client.xdel("rc:out:test:default", entry_id)
+    chat = Chat(sender)
+
+    await chat.deliver_all()
+
     assert chat.contents == [("a.txt", "text/plain", b"x")]
 
 
@@ -659,25 +804,75 @@ async def test_what_can_t_be_sent_is_told(sender: Stack, wanted: str, why: str) 
 
     told = await reply_to(sender, f"Look: [[attach:{wanted}]]")
 
-    assert told.startswith("Look:\n\n(The file “")
+    assert told.startswith('Look:\n\n(The file "')
     assert told.endswith(f"could not be sent: {why}.)")
 
 
 async def test_an_answer_has_only_so_many_files(sender: Stack) -> None:
+    """And whoever names thousands of them gets one message about that."""
     names = [f"{number}.txt" for number in range(MAX_ATTACHMENTS + 2)]
     for name in names:
         Path(sender.agent["workspace"], name).write_text("x")
-    tags = "".join(f"[[attach:{name}]]" for name in names)
+    tags = "".join(f"[[attach:{name}]] [[attach:./{name}]]" for name in names)
 
-    accepted = await sender.append(f"All: {tags}")
+    accepted = await sender.append(f"All: {tags} [[attach:no]]" + "[[attach:none/x]]" * 2000)
     await serve(sender, accepted)
 
-    reply = (await sender.outcome(accepted)).reply
-    assert len(reply[0]["attachments"]) == MAX_ATTACHMENTS
-    assert [part["text"] for part in reply[1:]] == [
-        f"(The file “{name}” could not be sent: 10 files are the most for one answer.)"
-        for name in names[MAX_ATTACHMENTS:]
-    ]
+    answer, notice = (await sender.outcome(accepted)).reply
+    assert [file["name"] for file in answer["attachments"]] == names[:MAX_ATTACHMENTS]
+    assert notice["text"] == "(4 more files were named; 10 are the most for one answer.)"
+
+
+async def test_what_goes_with_an_answer_has_a_size_together(sender: Stack) -> None:
+    for number in range(3):
+        Path(sender.agent["workspace"], f"{number}").write_bytes(bytes(MAX_ATTACHMENT_BYTES))
+
+    told = await reply_to(sender, "All: [[attach:0]] [[attach:1]] [[attach:2]]")
+
+    assert told.endswith("could not be sent: the files of an answer have 40 MB together at most.)")
+
+
+async def test_an_agent_s_files_are_stored_by_the_owner_of_the_lease_alone(stack: Stack) -> None:
+    lease = await a_lease(stack)
+    files = SessionFiles(stack.fleet.blobs, lease)
+    await files.store("a.txt", b"x")
+    await stack.fleet.scripts.client.hset(keys.state(ALICE.sid), "epoch", "99999999999999")
+
+    with pytest.raises(LeaseLost):
+        await files.store("b.txt", b"x")
+
+    assert len(await blobs(stack)) == 1
+
+
+async def test_a_file_goes_in_pieces(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow line would never get a large one through within the time of one command."""
+    monkeypatch.setattr(blobs_module, "PIECE_BYTES", 10)
+    content = bytes(range(256)) + b"the end"
+
+    file = await put(stack, "a.bin", content)
+    empty = await put(stack, "empty.txt", b"")
+
+    assert await stack.fleet.blobs.get(ALICE.sid, file) == content
+    assert await stack.fleet.blobs.get(ALICE.sid, empty) == b""
+    client = stack.fleet.scripts.client
+    assert 0 < await client.ttl(keys.blob(ALICE.sid, empty.blob)) <= 3600
+
+
+async def test_a_piece_that_is_sent_again_late_does_not_shorten_its_life(stack: Stack) -> None:
+    file = await put(stack, "a.txt", b"x")
+    await stack.append("look", attachments=(file,))
+    key = keys.blob(ALICE.sid, file.blob)
+
+    await stack.fleet.scripts.run("store", [key], [b"x", 0, 1000, 1.0], deadline=boottime() + 5)
+
+    assert await stack.fleet.scripts.client.ttl(key) == -1
+
+
+async def test_a_file_that_is_too_large_is_not_stored(stack: Stack) -> None:
+    with pytest.raises(MessageRefused, match="the limit is 20,971,520"):
+        await put(stack, "big", bytes(MAX_ATTACHMENT_BYTES + 1))
+
+    assert await blobs(stack) == []
 
 
 async def test_a_full_server_costs_the_file_and_not_the_answer(sender: Stack) -> None:
@@ -710,16 +905,18 @@ async def test_the_record_names_files_and_a_new_agent_hears_of_them(reader: Stac
 class Chat:
     """A platform that fetches the files of what it is to deliver."""
 
-    def __init__(self, stack: Stack) -> None:
+    def __init__(self, stack: Stack, *, refuses: str = "") -> None:
         self._stack = stack
+        self._refuses = refuses
         self.delivered: list[Deliverable] = []
         self.contents: list[tuple[str, str, bytes | None]] = []
 
-    async def deliver(self, reply: Deliverable) -> None:
+    async def deliver(self, reply: Deliverable) -> list[Attachment]:
         for file in reply.attachments:
             content = await self._stack.fleet.blobs.get(reply.sid, file)
             self.contents.append((file.name, file.mime_type, content))
         self.delivered.append(reply)
+        return [file for file in reply.attachments if file.name == self._refuses]
 
     async def deliver_all(self, hooks: Hooks | None = None) -> None:
         """Deliver until nothing waits."""
@@ -792,6 +989,8 @@ async def test_a_conversation_that_a_picture_has_spoilt_is_not_gone_on_with(
     body = (
         "message = heard()\n"
         "echo(message)\n"
+        "while message['message']['content'][-2]['text'].endswith('\\n\\nhello'):\n"
+        "    result('hi'); message = heard(); echo(message)\n"
         "is_spoilt = 'look at this' in message['message']['content'][-2]['text'].split('\\n\\n')\n"
         "why = 'API Error: 400 Could not process image'\n"
         "result(why if is_spoilt else 'fresh', is_error=is_spoilt)\n"
@@ -801,11 +1000,12 @@ async def test_a_conversation_that_a_picture_has_spoilt_is_not_gone_on_with(
     stack.agent = {"runtime": "claude", "command": command}
     stack.configure()
 
+    await reply_to(stack, "hello")
     told = await reply_to(stack, "look at this")
     again = await reply_to(stack, "and now?")
 
     assert told.startswith("main's model can't read a picture in this conversation.")
-    assert told.endswith(f"\n\n{CONTEXT_LOST}")
+    assert told.endswith(f"\n\n{GOES_ON_FROM_NOTES}")
     assert again == "fresh"
 
 

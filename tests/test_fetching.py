@@ -32,6 +32,15 @@ def public_at_any_port(address: Address, port: int) -> bool:
     return is_public(address, 443)
 
 
+#: What servers call a file.
+NAMES = {
+    "codec.txt": "attachment; filename*=idna''x%80",
+    "unknown.txt": "attachment; filename*=undefined''x",
+    "number.txt": f"attachment; filename*{'9' * 5000}=x",
+    "long.txt": 'attachment; x="' + ";" * 4000,
+}
+
+
 class Server:
     """What the test's server saw, and where it is."""
 
@@ -48,8 +57,11 @@ class Server:
             return web.Response(
                 body=b"x", headers={"Content-Disposition": 'attachment; filename="../../plan.pdf"'}
             )
+        if what in NAMES:
+            return web.Response(body=b"x", headers={"Content-Disposition": NAMES[what]})
         if what == "to":
-            raise web.HTTPFound(request.query["url"])
+            # Not HTTPFound: that refuses to send what it can't read itself.
+            return web.Response(status=302, headers={"Location": request.query["url"]})
         if what == "round":
             raise web.HTTPFound("/round")
         if what == "packed":
@@ -128,6 +140,17 @@ async def test_the_server_s_name_for_it_comes_first(server: Server) -> None:
     name, _ = await fetch(server.url("named"), may_connect=on_loopback)
 
     assert name == "../../plan.pdf"  # what stores it makes a name of that
+
+
+@pytest.mark.parametrize("what", NAMES)
+async def test_a_name_that_is_nonsense_is_none(server: Server, what: str) -> None:
+    assert await fetch(server.url(what), may_connect=on_loopback) == (what, b"x")
+
+
+@pytest.mark.parametrize("where", ["//[", "http://[::1", "http://h:99999/"])
+async def test_a_redirect_to_nowhere_is_told(server: Server, where: str) -> None:
+    with pytest.raises(UnfitFile, match="can't be read"):
+        await fetch(server.url(f"to?url={where}"), may_connect=on_loopback)
 
 
 async def test_a_redirect_is_followed(server: Server) -> None:

@@ -5,16 +5,27 @@ as well. What can't be given or sent is said, in the words of this module.
 """
 
 import asyncio
+import contextlib
+import os
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
+from remoteclaw.bridge.data import as_data
 from remoteclaw.config import ChannelConfig
 from remoteclaw.errors import RedisRefused
 from remoteclaw.files import UnfitFile, mime_type_of, read_file, size_in_words, write_new
-from remoteclaw.messages import MAX_ATTACHMENTS, Attachment, Entry, Image, file_name
+from remoteclaw.messages import (
+    MAX_ATTACHMENTS,
+    MAX_ATTACHMENTS_BYTES,
+    Attachment,
+    Entry,
+    Image,
+    file_name,
+)
 from remoteclaw.protocols import AttachmentStore
 
 __all__ = ["GivenFile", "TurnFiles", "left_out"]
@@ -25,8 +36,14 @@ MOST_IMAGE = 10 * 1024 * 1024
 #: How much one agent's directory for files may have, in bytes: beyond that the oldest go.
 MOST_KEPT = 200 * 1024 * 1024
 
-NOT_GIVEN = "(Your file “{name}” did not reach the agent: {why}.)"
-NOT_SENT = "(The file “{name}” could not be sent: {why}.)"
+#: How many pictures are shown to an agent at once, and how large they may be together, in bytes.
+MOST_IMAGES, MOST_IMAGES_BYTES = 20, 20 * 1024 * 1024
+#: How much of a file's name is said, in characters.
+NAME = 60
+
+NOT_GIVEN = "(Your file {name} did not reach the agent: {why}.)"
+NOT_SENT = "(The file {name} could not be sent: {why}.)"
+NOT_LOOKED_AT = "({count} more files were named; {most} are the most for one answer.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +59,7 @@ class GivenFile:
     @property
     def words(self) -> str:
         """What the person is told of a problem."""
-        return NOT_GIVEN.format(name=self.attachment.name, why=self.problem)
+        return NOT_GIVEN.format(name=_quoted(self.attachment.name), why=self.problem)
 
 
 class TurnFiles:
@@ -65,6 +82,8 @@ class TurnFiles:
         self._image_types = image_types
         self._placed = 0
         """How much of this turn's files the agent has, in bytes."""
+        self._shown: list[int] = []
+        """The sizes of the pictures that the agent was shown."""
         self._entries: set[str] = set()
         """The entries whose files it has."""
 
@@ -75,12 +94,14 @@ class TurnFiles:
         """
         self._entries.add(entry.id)
         given, images = [], []
+        if entry.message.attachments:
+            await _in_thread(self._clear, entry.id)
         for number, attachment in enumerate(entry.message.attachments, start=1):
             # A number before it: no name makes it one of those that a CLI obeys (CLAUDE.md).
             path = self._files_dir / entry.id / f"{number}-{attachment.name}"
             try:
                 content = await self._load(attachment)
-                await asyncio.to_thread(self._place, path, content, is_first=number == 1)
+                await _in_thread(self._place, path, content)
             except UnfitFile as problem:
                 given.append(GivenFile(attachment, problem=str(problem)))
                 continue
@@ -89,9 +110,18 @@ class TurnFiles:
                 given.append(GivenFile(attachment, problem=why))
                 continue
             given.append(GivenFile(attachment, path))
-            if attachment.mime_type in self._image_types and len(content) <= MOST_IMAGE:
+            if attachment.mime_type in self._image_types and self._may_show(len(content)):
                 images.append(Image(attachment.mime_type, content))
         return given, images
+
+    def _may_show(self, size: int) -> bool:
+        """Whether a picture is shown: what is shown is in memory several times."""
+        self._shown.append(size)
+        is_small = size <= MOST_IMAGE and sum(self._shown) <= MOST_IMAGES_BYTES
+        if is_small and len(self._shown) <= MOST_IMAGES:
+            return True
+        self._shown.pop()
+        return False
 
     async def _load(self, attachment: Attachment) -> bytes:
         """Return a file's content; raises `UnfitFile` if it can't be given to the agent."""
@@ -106,11 +136,15 @@ class TurnFiles:
             raise UnfitFile("it is not kept any more; send it again")
         return content
 
-    def _place(self, path: Path, content: bytes, *, is_first: bool) -> None:
-        if is_first:
-            shutil.rmtree(path.parent, ignore_errors=True)  # of an attempt before
+    def _clear(self, entry_id: str) -> None:
+        """Remove what an attempt before has left."""
+        shutil.rmtree(self._files_dir / entry_id, ignore_errors=True)
+
+    def _place(self, path: Path, content: bytes) -> None:
         _make_room(self._files_dir, len(content), keep=self._entries)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Without its parents: a run directory that is gone was removed with its agent.
+        for directory in (self._files_dir, path.parent):
+            directory.mkdir(mode=0o700, exist_ok=True)
         write_new(path, content)
         self._placed += len(content)
 
@@ -121,21 +155,26 @@ class TurnFiles:
         """
         taken: list[Attachment] = []
         problems: list[str] = []
-        for path in dict.fromkeys(paths):
+        wanted = [*dict.fromkeys(map(_normal, paths))]
+        for path in wanted[:MAX_ATTACHMENTS]:
             file = Path(self._workspace, path)
+            size = sum(attachment.size for attachment in taken)
             try:
-                if len(taken) == MAX_ATTACHMENTS:
-                    raise UnfitFile(f"{MAX_ATTACHMENTS} files are the most for one answer")
-                taken.append(await self._take(file))
+                taken.append(await self._take(file, MAX_ATTACHMENTS_BYTES - size))
             except UnfitFile as problem:
-                problems.append(NOT_SENT.format(name=file_name(path), why=problem))
+                problems.append(NOT_SENT.format(name=_quoted(file_name(path)), why=problem))
+        if (more := len(wanted) - MAX_ATTACHMENTS) > 0:
+            problems.append(NOT_LOOKED_AT.format(count=more, most=MAX_ATTACHMENTS))
         return taken, problems
 
-    async def _take(self, file: Path) -> Attachment:
+    async def _take(self, file: Path, room: int) -> Attachment:
         if self._store is None:
             raise UnfitFile("files can't be sent from here")
         inside = (Path(self._workspace), self._files_dir)
         content = await asyncio.to_thread(read_file, file, inside=inside)
+        if len(content) > room:
+            most = size_in_words(MAX_ATTACHMENTS_BYTES)
+            raise UnfitFile(f"the files of an answer have {most} together at most")
         if problem := self._unwanted(mime_type_of(file.name, content), len(content)):
             raise UnfitFile(problem)
         try:
@@ -166,11 +205,35 @@ def _make_room(directory: Path, needed: int, *, keep: Collection[str]) -> None:
 
     Those of the entries in `keep` stay.
     """
-    entries = [*directory.iterdir()] if directory.is_dir() else []
-    sizes = {entry: sum(file.lstat().st_size for file in entry.rglob("*")) for entry in entries}
-    for entry in sorted(entries, key=lambda entry: entry.lstat().st_mtime):
-        if sum(sizes.values()) + needed <= MOST_KEPT:
+    kept: list[tuple[float, int, Path]] = []
+    for entry in [*directory.iterdir()] if directory.is_dir() else []:
+        with contextlib.suppress(FileNotFoundError):  # the agent may tidy up
+            size = sum(file.lstat().st_size for file in entry.rglob("*"))
+            kept.append((entry.lstat().st_mtime, size, entry))
+    total = sum(size for _, size, _ in kept)
+    for _, size, entry in sorted(kept):
+        if total + needed <= MOST_KEPT:
             break
         if entry.name not in keep:
             shutil.rmtree(entry, ignore_errors=True)
-            del sizes[entry]
+            total -= size
+
+
+def _normal(path: str) -> str:
+    """Return a path as it is written without detours: one file is looked at once."""
+    return os.path.normpath(path)
+
+
+def _quoted(name: str) -> str:
+    """Return a file's name as data: it is somebody's, and stands in a sentence of ours."""
+    return as_data(name, longest=NAME)
+
+
+async def _in_thread(function: Callable[..., None], *arguments: Any) -> None:
+    """Call a function that touches files; when cancelled, wait until it has let go of them."""
+    working = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait((working,))
+        raise

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.chunks import Unit
+from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
 from remoteclaw.bridge.hooks import (
     AfterRuntimeExit,
@@ -21,7 +22,7 @@ from remoteclaw.bridge.hooks import (
     SessionResumed,
     SpawnOverride,
 )
-from remoteclaw.bridge.prompt import as_data, build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
 from remoteclaw.bridge.side_effects import SideEffectsReader
 from remoteclaw.config import ChannelConfig
 from remoteclaw.errors import (
@@ -385,8 +386,9 @@ class ChannelBridge:
             files, images = await self._give_files(run, run.turn.entries)
             not_given = [file for given in files.values() for file in given]
             not_given += [file for entry in run.turn.left_out for file in left_out(entry)]
-            for words in self._unsaid(not_given):
-                await run.delivery.say(ReplyPayload(words, is_ours=True), is_last=False)
+            if words := self._unsaid(not_given):
+                notice = ReplyPayload("\n".join(words), is_ours=True)
+                await run.delivery.say(notice, is_last=False)
             prompt = build_turn_prompt(
                 run.turn, zone=self._zone, is_new=run.is_new, history=history, files=files
             )
@@ -404,8 +406,8 @@ class ChannelBridge:
         denied = run.delivered.run.permission_denials
         if denied and not self._runtime.capabilities.explains_denial:
             notices.append(WAS_DENIED.format(tools=", ".join(dict.fromkeys(denied))))
-        for words in notices:
-            await run.delivery.say(ReplyPayload(words, is_ours=True))
+        if notices:
+            await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
         run.run, run.error = run.delivered.run, run.delivered.error
         for done in (steering, *run.deciding):
             if not done.cancelled():

@@ -196,7 +196,8 @@ class DeliveryAdapter:
             files, problems = await self._take_files(paths)
         if last or files:
             await self._deliver(last, callback, files)
-        for words in problems:
+        if problems:
+            words = "\n".join(problems)
             problem = ReplyPayload(words, index=self._next_index, is_ours=True)
             await self._deliver_payload(problem, callback)
 

@@ -19,6 +19,8 @@ SILENT_REPLY_TOKEN = "NO_REPLY"  # noqa: S105 - no secret
 #: The longest tag that is waited for, and the most that is held back at all, in characters: a
 #: message's id has 512 at most.
 MOST_HELD = 600
+#: The longest tag that names a file, in characters: a path has 4096 bytes at most.
+MOST_PATH = 4200
 
 _TAG = re.compile(
     r"\[\[[ \t]*(?:reply_to_current|reply_to:[ \t]*(?P<id>[^\]\n]*?)"
@@ -141,8 +143,8 @@ class Directives:
         while (start := text.find("[[", position)) >= 0:
             piece.append(self._emit(text[position:start]))
             position = start
-            match = None if self._tagged.is_code else _TAG.match(text, start, start + MOST_HELD)
-            if match:
+            match = None if self._tagged.is_code else _TAG.match(text, start, start + MOST_PATH)
+            if match and (match["path"] is not None or match.end() - start <= MOST_HELD):
                 yield "".join(piece)
                 piece = []
                 self._note(match["id"], match["path"])
@@ -220,10 +222,11 @@ class Directives:
 
 def _may_become_tag(text: str, start: int) -> bool:
     """Whether what begins with two brackets may be the start of a tag that is not complete yet."""
-    if len(text) - start >= MOST_HELD or not _TAG_BEGINS.match(text, start):
+    length = len(text) - start
+    if length >= MOST_PATH or not _TAG_BEGINS.match(text, start):
         return False
     body = text[start + 2 :].lstrip(" \t").lower()
-    if "\n" in body:
+    if "\n" in body or (length >= MOST_HELD and not body.startswith(_ATTACH)):
         return False
     if any(tag.startswith(body) for tag in (_CURRENT, _TO, _ATTACH)):
         return True

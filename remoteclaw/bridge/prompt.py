@@ -6,7 +6,6 @@ control characters, so that it can't pretend to be a part of the prompt.
 """
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,14 +15,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import orjson
 
 from remoteclaw.bridge.attachments import GivenFile, left_out
+from remoteclaw.bridge.data import as_data, clean
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.config import ChannelConfig
 from remoteclaw.messages import MAX_ATTACHMENTS, Entry, SessionKey, Turn
 
 __all__ = ["INTERRUPTED", "build_system_prompt", "build_turn_prompt"]
-
-#: The longest name or id that is shown to the model, in characters.
-LONGEST_NAME = 120
 
 #: How much is shown of a message that was left out, in characters.
 SUMMARY = 160
@@ -255,14 +252,3 @@ def _clock(timestamp_ms: int, zone: str | None) -> str:
     return (
         datetime.fromtimestamp(seconds, tz=here).astimezone(here).strftime("%a %Y-%m-%d %H:%M %z")
     )
-
-
-def as_data(text: str, *, longest: int = LONGEST_NAME) -> str:
-    """Return a text of somebody's as a JSON string on one line, shortened and cleaned."""
-    return orjson.dumps(clean(text, longest=longest)).decode()
-
-
-def clean(text: str, *, longest: int = LONGEST_NAME) -> str:
-    """Return a text without control and format characters (line ends, bidi marks), shortened."""
-    kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Zl", "Zp", "Cs"))
-    return kept if len(kept) <= longest else kept[: longest - 1] + "…"

@@ -230,27 +230,33 @@ class Console:
 
     # -- what the agent does -------------------------------------------------------------------
 
-    async def deliver(self, reply: Deliverable) -> None:
-        """Show one message; the terminal has it when this returns."""
+    async def deliver(self, reply: Deliverable) -> list[Attachment]:
+        """Show one message; the terminal has it when this returns. Return what can't be saved."""
+        unsaved = []
         self._transcript.complete(reply.turn, reply.attempt, reply.index, reply.text)
         for attachment in reply.attachments:
-            self._lines.append(await self._save(reply.sid, attachment))
+            note, is_saved = await self._save(reply, attachment)
+            self._lines.append(note)
+            unsaved += [] if is_saved else [attachment]
         self._unanswered.difference_update(reply.entries)
         if reply.entries:
             self._lines.append("")
         await self._draw()
+        return unsaved
 
-    async def _save(self, sid: str, attachment: Attachment) -> str:
-        """Save a file that the agent sent; return what the person reads of it."""
-        content = await self._fleet.blobs.get(sid, attachment, deadline=math.inf)
+    async def _save(self, reply: Deliverable, attachment: Attachment) -> tuple[str, bool]:
+        """Save a file that the agent sent; return what the person reads, and whether it is."""
+        content = await self._fleet.blobs.get(reply.sid, attachment, deadline=lambda: math.inf)
         if content is None:
-            return about_file(attachment, problem="it is not kept any more")
+            return about_file(attachment, problem="it is not kept any more"), False
         try:
             self._downloads.mkdir(mode=0o700, exist_ok=True)
             path = await asyncio.to_thread(save_file, self._downloads, attachment.name, content)
         except OSError as error:
-            return about_file(attachment, problem=error.strerror)
-        return about_file(attachment, saved=str(path))
+            again = f"remoteclaw sessions files {reply.sid[:8]}-{reply.turn} DIR"
+            problem = f"{error.strerror}. It is kept: `{again}`"
+            return about_file(attachment, problem=problem), False
+        return about_file(attachment, saved=str(path)), True
 
     async def _follow(self) -> None:
         """Show answers while they come."""

@@ -1,5 +1,6 @@
 """Files on the command line: `sessions files`, and what `send` does with those of a reply."""
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.edge import complain
 from remoteclaw.cli.looking import find_message, sessions
-from remoteclaw.errors import MessageRefused, UnknownSession
+from remoteclaw.errors import MessageRefused, RemoteClawError, UnknownSession
 from remoteclaw.terminal import printable
 
 if TYPE_CHECKING:
@@ -74,14 +75,18 @@ async def save_files(
         file = Attachment.model_validate(described)
         saved = problem = None
         if directory is not None:
-            content = await fleet.blobs.get(sid, file)
             try:
+                content = await fleet.blobs.get(sid, file)
                 if content is None:
                     problem = "it is not kept any more"
                 else:
-                    saved = str(save_file(directory, file.name, content))
+                    path = save_file(directory, file.name, content)
+                    saved = os.fsencode(path).decode("utf-8", "replace")
+                    await fleet.blobs.drop(sid, [file])  # who has it needs no room for it
             except OSError as error:
                 problem = error.strerror
+            except RemoteClawError as error:
+                problem = str(error).rstrip(".")
         files.append(ReplyFile(file, saved, problem))
     return files
 
@@ -109,8 +114,8 @@ def complain_of(files: list[ReplyFile]) -> bool:
 def files_of_reply(what: str, directory: Path) -> None:
     """Save the files of a reply in DIRECTORY, by default here.
 
-    WHAT is a message's reference, or a session: then its newest message. Files that went to a
-    channel are not kept.
+    WHAT is a message's reference, or a session: then its newest message. Files that were saved or
+    went to a channel are not kept.
     """
 
     async def run(fleet: "Fleet") -> bool:

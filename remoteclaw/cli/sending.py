@@ -156,13 +156,16 @@ async def print_reply(
     outcome = await _wait(fleet, accepted, wait_s)
     if outcome is None:
         return EXIT_NO_OUTCOME
+    if not as_json:
+        texts = [printable(str(part["text"])) for part in outcome.reply if part["text"]]
+        click.echo("\n\n".join(texts))
     files = await save_files(fleet, accepted.session.sid, outcome.reply, save)
     if as_json:
         click.echo(_json(accepted, outcome, files))
     else:
-        notes = [note_on(file, reference_of(accepted)) for file in files if not file.problem]
-        texts = [printable(str(part["text"])) for part in outcome.reply if part["text"]]
-        click.echo("\n\n".join([*texts, *notes]))
+        for file in files:
+            if not file.problem:
+                click.echo(f"\n{note_on(file, reference_of(accepted))}")
         if outcome.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference_of(accepted)}` says why.")
         elif outcome.status == "dead":
@@ -212,6 +215,7 @@ def _json(accepted: "Accepted", outcome: "Outcome | None", files: Sequence[Reply
             "mime_type": file.file.mime_type,
             "size": file.file.size,
             "saved": file.saved,
+            "problem": file.problem,
         }
         for file in files
     ]

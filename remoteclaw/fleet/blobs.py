@@ -6,19 +6,21 @@ the turn that answers it has ended, in the same script; what no message ever nam
 
 import functools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import RedisRefused
+from remoteclaw.errors import MessageRefused, RedisRefused
 from remoteclaw.files import mime_type_of
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.messages import Attachment, file_name
+from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, file_name
 
 __all__ = ["Blobs", "SessionFiles"]
 
+#: How much is sent to Redis, or asked of it, at once, in bytes: each command has 5 s.
+PIECE_BYTES = 1024 * 1024
 #: How long a blob waits for the message that names it, in milliseconds.
 UPLOAD_MS = 3600 * 1000
 #: The part of Redis' memory beyond which no files are taken; words still are.
@@ -45,22 +47,32 @@ class Blobs:
         content: bytes,
         *,
         keep_ms: int = UPLOAD_MS,
-        deadline: float | None = None,
+        lease: Lease | None = None,
     ) -> Attachment:
         """Store a file of a session's; return how a message or a reply names it.
 
-        It is tried until `deadline`, on `boottime()`, or for 10 s.
-        Raises `RedisRefused` when there is no room for it, and `RedisUnavailable`.
+        It goes in pieces, because a slow line takes long for a large one. With a `lease`, it is
+        refused once somebody else has the session (`LeaseLost`).
+        Raises `MessageRefused` when it is too large, `RedisRefused` when there is no room for it,
+        and `RedisUnavailable` when a piece is not stored in 10 s, or within the lease.
         """
+        if len(content) > MAX_ATTACHMENT_BYTES:
+            raise MessageRefused(
+                f"The message was refused: a file has {len(content):,} bytes; "
+                f"the limit is {MAX_ATTACHMENT_BYTES:,}."
+            )
         blob = uuid.uuid4().hex
-        stored = await self._scripts.run(
-            "store",
-            [keys.blob(sid, blob)],
-            [content, keep_ms, FULL_AT],
-            deadline=deadline or boottime() + APPEND_S,
-        )
-        if not stored:
-            raise RedisRefused(FULL)
+        names, fence = [keys.blob(sid, blob)], []
+        if lease:
+            names, fence = [*names, keys.state(sid)], [lease.epoch]
+        deadline = lease.fence if lease else boottime() + APPEND_S
+        for offset in range(0, len(content) or 1, PIECE_BYTES):
+            piece = content[offset : offset + PIECE_BYTES]
+            if not await self._scripts.run(
+                "store", names, [piece, offset, keep_ms, FULL_AT, *fence], deadline=deadline
+            ):
+                raise RedisRefused(FULL)
+            deadline = lease.fence if lease else boottime() + APPEND_S
         name = file_name(name)
         return Attachment(
             name=name, mime_type=mime_type_of(name, content), size=len(content), blob=blob
@@ -73,13 +85,27 @@ class Blobs:
             await self._scripts.call(remove, deadline=boottime() + APPEND_S)
 
     async def get(
-        self, sid: str, attachment: Attachment, *, deadline: float | None = None
+        self,
+        sid: str,
+        attachment: Attachment,
+        *,
+        deadline: Callable[[], float] | None = None,
     ) -> bytes | None:
-        """Return a file's content; None if it is not kept any more."""
-        read = functools.partial(self._scripts.client.get, keys.blob(sid, attachment.blob))
-        deadline = deadline or boottime() + APPEND_S
-        content: bytes | None = await self._scripts.call(read, deadline=deadline)
-        return content
+        """Return a file's content; None if it is not kept any more.
+
+        Each of its pieces is tried until `deadline`, on `boottime()`, or for 10 s.
+        """
+        key = keys.blob(sid, attachment.blob)
+        content = bytearray()
+        while len(content) < attachment.size:
+            end = min(len(content) + PIECE_BYTES, attachment.size) - 1
+            read = functools.partial(self._scripts.client.getrange, key, len(content), end)
+            until = boottime() + APPEND_S if deadline is None else deadline()
+            piece: bytes = await self._scripts.call(read, deadline=until)
+            if not piece:
+                return None
+            content += piece
+        return bytes(content)
 
 
 class SessionFiles:
@@ -91,11 +117,10 @@ class SessionFiles:
 
     async def load(self, attachment: Attachment) -> bytes | None:
         """Return a file's content; None if it is not kept any more."""
-        return await self._blobs.get(self._lease.sid, attachment, deadline=self._lease.fence)
+        lease = self._lease
+        return await self._blobs.get(lease.sid, attachment, deadline=lambda: lease.fence)
 
     async def store(self, name: str, content: bytes) -> Attachment:
         """Keep a file that the agent sends, for its adapter and for whoever asked."""
         lease = self._lease
-        return await self._blobs.put(
-            lease.sid, name, content, keep_ms=REPLY_MS, deadline=lease.fence
-        )
+        return await self._blobs.put(lease.sid, name, content, keep_ms=REPLY_MS, lease=lease)

@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,12 +114,12 @@ class ReplyReader:
         found = await self._scripts.call(read, deadline=math.inf)
         return found[0][1] if found else []
 
-    async def receipt(self, reply: Reply) -> None:
-        """Record that a reply was delivered; its files are not kept any longer.
+    async def receipt(self, reply: Reply, *, kept: Collection[Attachment] = ()) -> None:
+        """Record that a reply was delivered; its files are not kept any longer, but for `kept`.
 
         Raises `LeaseLost` if another adapter took over.
         """
-        blobs = [keys.blob(reply.sid, attachment.blob) for attachment in reply.attachments]
+        blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
         outcomes = [keys.outcome_prefix(reply.sid) + entry for entry in reply.entries]
         await self._scripts.run(
             "receipt",

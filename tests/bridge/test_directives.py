@@ -182,3 +182,11 @@ def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
 def test_a_megabyte_takes_linear_time(text: str) -> None:
     whole, _ = read(text)
     assert read(*(text[at : at + 50] for at in range(0, len(text), 50)))[0] == whole
+
+
+def test_a_file_s_path_may_be_as_long_as_paths_are() -> None:
+    path = "/".join(["d" * 100] * 20)
+
+    clean, directives = read(*f"Here: [[attach:{path}]]")
+
+    assert (clean, directives.attached) == ("Here: ", [path])

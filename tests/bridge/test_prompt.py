@@ -7,7 +7,8 @@ import orjson
 import pytest
 
 from remoteclaw.bridge.attachments import GivenFile
-from remoteclaw.bridge.prompt import INTERRUPTED, as_data, build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.data import as_data
+from remoteclaw.bridge.prompt import INTERRUPTED, build_system_prompt, build_turn_prompt
 from remoteclaw.config import ChannelConfig
 from remoteclaw.messages import Attachment, Entry, SessionKey, Turn
 from tests.support.hostile import HOSTILE
