@@ -1,0 +1,105 @@
+"""The server: one scripted model behind the APIs that the CLIs speak."""
+
+import asyncio
+import json
+from collections import deque
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+
+from tests.support.model_server.anthropic import Anthropic
+from tests.support.model_server.chat import Chat
+from tests.support.model_server.conversation import Dialect, Plan
+from tests.support.model_server.gemini import Gemini
+from tests.support.model_server.responses import Responses
+from tests.support.model_server.script import Script, aside
+
+__all__ = ["ModelServer"]
+
+_DIALECTS: tuple[Dialect, ...] = (Anthropic(), Responses(), Chat(), Gemini())
+#: How many requests are kept as they came.
+KEPT_BODIES = 20
+#: Lets the client read what was sent before the connection is reset under it.
+_CUT_AFTER_S = 0.05
+
+
+class ModelServer:
+    """The scripted model."""
+
+    def __init__(self, log: Path) -> None:
+        self._log = log.open("a", buffering=1)
+        self._script = Script()
+        self._bodies: deque[bytes] = deque(maxlen=KEPT_BODIES)
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        app = web.Application(client_max_size=64 * 2**20)
+        for dialect in _DIALECTS:
+            for path in dialect.paths:
+                app.router.add_post(path, partial(self._model, dialect))
+        app.router.add_get("/bodies", self.bodies)
+        app.router.add_route("*", "/{rest:.*}", self.anything)
+        app.on_cleanup.append(self._close)
+        return app
+
+    async def anything(self, request: web.Request) -> web.Response:
+        """Answer what CLIs ask besides: counts, health."""
+        return web.json_response({"input_tokens": 1, "totalTokens": 1})
+
+    async def bodies(self, request: web.Request) -> web.Response:
+        """Return the last requests as they came."""
+        return web.Response(body=b"\n".join(self._bodies))
+
+    async def _close(self, app: web.Application) -> None:
+        self._log.close()
+
+    async def _model(self, dialect: Dialect, request: web.Request) -> web.StreamResponse:
+        """Answer one request for a message."""
+        raw = await request.read()
+        self._bodies.append(raw)
+        conversation = dialect.read(json.loads(raw), request.path)
+        own = aside(conversation)
+        plan = own or self._script.plan(dialect.name, conversation)
+        record = {
+            "last": conversation.last[:200],
+            "users": len(conversation.users),
+            "tools": [tool.full_name for tool in conversation.tools],
+            "api": dialect.name,
+            "is_aside": own is not None,
+        }
+        self._log.write(json.dumps(record) + "\n")
+        await asyncio.sleep(plan.sleep_s)
+        if plan.status != 200:
+            status, error = dialect.error(plan)
+            headers = {"retry-after": plan.retry_after_s} if plan.retry_after_s else None
+            return web.json_response(error, status=status, headers=headers)
+        if conversation.streams:
+            return await self._stream(dialect, request, plan, conversation.model)
+        if plan.is_cut:
+            raise _cut(request)
+        return web.json_response(dialect.whole(plan, conversation.model))
+
+    async def _stream(
+        self, dialect: Dialect, request: web.Request, plan: Plan, model: str
+    ) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        pieces_left = len(plan.pieces)
+        for event in dialect.stream(plan, model):
+            await response.write(event.encoded())
+            if event.is_text:
+                await asyncio.sleep(plan.drip_s)
+                pieces_left -= 1
+            if plan.is_cut and not pieces_left:
+                await asyncio.sleep(_CUT_AFTER_S)
+                raise _cut(request)
+        await response.write_eof()
+        return response
+
+
+def _cut(request: web.Request) -> ConnectionResetError:
+    """Drop a connection, and return what to raise so that nothing more is sent on it."""
+    assert request.transport is not None, "it was connected"
+    request.transport.abort()
+    return ConnectionResetError()
