@@ -10,11 +10,18 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import McpServerConfig
@@ -108,8 +115,9 @@ class FleetConfig(_Section):
 class AgentConfig(_Section):
     """One agent: which CLI, where, and what it may do."""
 
-    runtime: Literal["claude", "demo"] | None = None
-    """The CLI that runs it. Without it, the first one that is installed; the demo if none is."""
+    runtime: Literal["claude", "codex", "gemini", "opencode", "acp", "demo"] | None = None
+    """The CLI that runs it. Without it, the first one that is installed; the demo if none is.
+    `acp` is any other agent that speaks the Agent Client Protocol: name its `command`."""
     command: tuple[str, ...] | None = Field(default=None, min_length=1)
     """The program to run and its first arguments, if it isn't found on PATH by its usual name."""
     workspace: Path | None = None
@@ -153,6 +161,12 @@ class AgentConfig(_Section):
             return value and ZoneInfo(value).key
         except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
             raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}") from None
+
+    @model_validator(mode="after")
+    def _check_command(self) -> Self:
+        if self.runtime == "acp" and self.command is None:
+            raise ValueError('has runtime = "acp" and no command: name the agent\'s program')
+        return self
 
     @field_validator("mcp_servers")
     @classmethod

@@ -4,7 +4,7 @@ It makes and changes nothing.
 """
 
 import os
-import shutil
+import re
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +17,19 @@ from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import find_server
 from remoteclaw.home import Home
 from remoteclaw.process import read_output
-from remoteclaw.runtimes import create_cli_runtime, detect_runtime
+from remoteclaw.protocols import Capabilities
+from remoteclaw.runtimes import RUNTIMES, create_cli_runtime, detect_runtime
 from remoteclaw.supervisor import running_pid
 from remoteclaw.terminal import one_line
 
-__all__ = ["Finding", "agent_problem", "describe_configuration", "examine", "hooks_problem"]
+__all__ = [
+    "Finding",
+    "agent_problem",
+    "describe_configuration",
+    "examine",
+    "hooks_problem",
+    "installed_clis",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
     """Return why an agent can't work here, and what to do; None if it can, as far as one sees."""
     runtime_name = settings.runtime or detect_runtime()[0]
     command, env = _command(runtime_name, settings)
-    if shutil.which(command, path=env.get("PATH")) is None:
+    if create_cli_runtime(runtime_name).find(command, env.get("PATH")) is None:
         hint = f"install it, or set [agents.{name}] command"
         return f"{runtime_name}: {command!r} is not installed: {hint}."
     workspace = home.workspace_path(name, settings)
@@ -97,7 +105,8 @@ def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str
     """Return an agent's program and environment, as the bridge has them."""
     runtime = create_cli_runtime(runtime_name)
     command = settings.command or runtime.command
-    return command[0], {**runtime.environment(os.environ), **settings.env}
+    env = {**runtime.environment(os.environ), **settings.env}
+    return runtime.find(command[0], env.get("PATH")) or command[0], env
 
 
 def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
@@ -106,15 +115,54 @@ def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
         return Finding(subject, False, problem)
     runtime_name, why = (settings.runtime, "configured") if settings.runtime else detect_runtime()
     assert runtime_name is not None, "it is configured or detected"
-    version = "" if runtime_name == "demo" else _version(*_command(runtime_name, settings))
+    version = "" if runtime_name == "demo" else version_of(*_command(runtime_name, settings))
     works = f"works in {home.workspace_path(name, settings)}"
-    return Finding(subject, True, f"{runtime_name} {version}({why}), {works}")
+    about = " ".join(filter(None, (runtime_name, version, f"({why})")))
+    untested = untested_version(runtime_name, version)
+    return Finding(subject, True, "; ".join(filter(None, (f"{about}, {works}", untested))))
 
 
-def _version(command: str, env: Mapping[str, str]) -> str:
-    program = shutil.which(command, path=env.get("PATH")) or command
-    output = read_output([program, "--version"], env=env, timeout_s=10)
-    return f"{one_line(output.split()[0], most=40)} " if output and output.split() else ""
+def version_of(program: str, env: Mapping[str, str]) -> str:
+    """Return what a CLI says of its version; nothing if it says none."""
+    output = read_output([program, "--version"], env=env, timeout_s=20)
+    found = re.search(r"\d+(\.\d+)+[\w.+-]*", output or "")
+    return one_line(found[0], most=40) if found else ""
+
+
+def untested_version(runtime_name: str, version: str) -> str:
+    """Return a warning about a version that differs in its first two numbers; else nothing."""
+    tested = create_cli_runtime(runtime_name).capabilities.tested
+    if not version or version.split(".")[:2] == tested.split(".")[:2]:
+        return ""
+    return f"tested with {tested}, so look at what it does first"
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledCli:
+    """An agent CLI that is installed here."""
+
+    name: str
+    version: str
+    program: str
+    capabilities: Capabilities
+    warning: str
+    """What is to be known of this version; nothing if it was tested."""
+
+
+def installed_clis() -> list[InstalledCli]:
+    """Return the agent CLIs that are found on PATH."""
+    found = []
+    for name in RUNTIMES:
+        runtime = create_cli_runtime(name)
+        if name in ("acp", "demo"):
+            continue
+        env = runtime.environment(os.environ)
+        program = runtime.find(runtime.command[0], env.get("PATH"))
+        if program is not None:
+            version = version_of(program, env)
+            warning = untested_version(name, version)
+            found.append(InstalledCli(name, version, program, runtime.capabilities, warning))
+    return found
 
 
 # -- what runs ---------------------------------------------------------------------------------

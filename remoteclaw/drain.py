@@ -308,7 +308,8 @@ class _SessionDrain:
         self._abort.clear()
         self._is_overtaken = False
         self._running = turn
-        if self._queue.mode == "steer" and turn.entries[-1].deliver == "channel":
+        is_chat = turn.entries[-1].deliver == "channel"
+        if self._queue.mode == "steer" and is_chat and self._bridge.can_steer:
             done = batch.entry_ids
             # Nothing overtakes what waits.
             if all(entry_id in done for entry_id, _ in self._lease.waiting):
@@ -486,6 +487,10 @@ class _SessionDrain:
 class _Handler(Protocol):
     """What a drain needs of a bridge."""
 
+    @property
+    def can_steer(self) -> bool:
+        """Whether the agent takes up messages while it works."""
+
     async def handle(
         self,
         message: Turn,
@@ -504,6 +509,8 @@ class _Handler(Protocol):
 
 class _Unusable:
     """In place of a bridge, for a session whose agent is not, or wrongly, configured."""
+
+    can_steer = False
 
     def __init__(self, problem: RemoteClawError) -> None:
         self._problem = problem

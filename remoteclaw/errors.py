@@ -24,6 +24,7 @@ __all__ = [
     "StateDirectoryError",
     "UnknownDeadLetter",
     "UnknownSession",
+    "classify_end",
     "classify_error",
     "sentence",
 ]
@@ -133,11 +134,11 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
         (
             ErrorCategory.CONTEXT_OVERFLOW,
             r"prompt is too long|context.?(length|window|overflow)|too many tokens"
-            r"|maximum context|token.?limit",
+            r"|maximum context|token.?limit|maximum number of tokens",
         ),
         (
             ErrorCategory.AUTH,
-            r"\b40[13]\b|unauthori[sz]ed|forbidden|invalid.?(api.?)?key|authentication"
+            r"\b40[13]\b|unauthori[sz]ed|forbidden|(invalid|incorrect).?(api.?)?key|authentication"
             r"|not logged in|please run /login",
         ),
         (
@@ -163,6 +164,15 @@ def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
     if status is not None and status >= 500:
         return ErrorCategory.RETRYABLE
     return next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
+
+
+def classify_end(errors: str) -> ErrorCategory:
+    """Return the category of a CLI that ended while it started, by what it printed about that.
+
+    For no reason that is known it may start the next time.
+    """
+    category = classify_error(errors)
+    return ErrorCategory.DIED if category is ErrorCategory.FATAL else category
 
 
 _SENTENCES = {

@@ -18,11 +18,12 @@ import orjson
 
 from remoteclaw.config import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
+from remoteclaw.files import write_new
 from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
 from remoteclaw.home import Home, private_directory
 from remoteclaw.process import end_strays
-from remoteclaw.protocols import AgentProcess, AgentSpec
+from remoteclaw.protocols import FILES, AgentProcess, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
 
@@ -32,8 +33,6 @@ __all__ = ["LIFELINE", "UP_PREFIX", "AgentKeeper"]
 LIFELINE = "REMOTECLAW_LIFELINE"
 #: How the run directories of those agents begin: `up` waits for them when it ends.
 UP_PREFIX = "up"
-#: The part of a run directory that the agent may read in.
-FILES = "files"
 
 log = logging.getLogger(__name__)
 
@@ -217,8 +216,10 @@ class AgentKeeper:
         except (StateDirectoryError, OSError) as error:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         launch = create_cli_runtime(spec.runtime).launch(
-            spec, session_id=session_id, files_dir=run_dir / FILES
+            spec, session_id=session_id, run_dir=run_dir
         )
+        for file, content in launch.files.items():
+            write_new(run_dir / file, content.encode())
         self._key = secrets.token_hex(16)
         holder_launch = HolderLaunch(
             argv=launch.argv,

@@ -20,6 +20,7 @@ from remoteclaw.messages import (
 )
 
 __all__ = [
+    "FILES",
     "SIDE_EFFECTS_FILE",
     "AgentPipes",
     "AgentProcess",
@@ -42,6 +43,8 @@ __all__ = [
 
 #: Where a turn's tools write what they did besides answering, in the agent's run directory.
 SIDE_EFFECTS_FILE = "side-effects.ndjson"
+#: The part of a run directory in which the agent may read: for the files that people send.
+FILES = "files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,12 @@ class Capabilities:
     """Whether it takes up messages while it works."""
     explains_denial: bool
     """Whether it is told why a permission was denied, and so can say it."""
+    reports_cost: bool = False
+    """Whether it tells what a turn cost."""
+    resumes: str = "by its own id"
+    """How another process goes on with a conversation, in words."""
+    tested: str = ""
+    """The version that it was tested with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +116,9 @@ class Launch:
     env: Mapping[str, str]
     cwd: str
     session_id: str | None
-    """The id of the conversation that this process will have, where we choose it."""
+    """The id of the conversation that this process will have, where it is known."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """What it reads at its start, by the names of files in its run directory."""
 
 
 class AgentPipes(Protocol):
@@ -174,6 +185,9 @@ class Runtime(Protocol):
     def command(self) -> tuple[str, ...]:
         """The program's usual name, looked for on PATH, and its first arguments."""
 
+    def find(self, program: str, path: str | None) -> str | None:
+        """Return the program to start for a command, looked for on `path`; None without one."""
+
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
@@ -185,10 +199,10 @@ class Runtime(Protocol):
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of RemoteClaw's environment that this CLI needs."""
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, files_dir: Path) -> Launch:
+    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
         """Return how to start it, resuming a conversation if its id is given.
 
-        In `files_dir` it may read: the files that people send are put there.
+        `run_dir` is its own; in the part `FILES` of it, it may read what people send.
         """
 
     async def connect(

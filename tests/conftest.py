@@ -16,7 +16,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import PRELUDE, Scripts, open_redis
 from remoteclaw.fleet.embedded import ServerProgram
 from remoteclaw.home import Home
-from tests.support.agents import ClaudeCli, ModelServerProcess, find_claude
+from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack
 
@@ -118,13 +118,18 @@ def model_server() -> Iterator[ModelServerProcess]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture
-def claude(model_server: ModelServerProcess) -> ClaudeCli:
-    """The real claude, pointed at the scripted model."""
-    program = find_claude()
+def required(name: str, model: ModelServerProcess) -> AgentCli:
+    """Return a real CLI, pointed at the scripted model; skip the test where it is not installed."""
+    program = find_cli(name)
     if program is None:
-        message = "claude is not installed (looked on PATH and in $REMOTECLAW_TEST_CLIS)"
+        message = f"{name} is not installed (looked on PATH and in $REMOTECLAW_TEST_CLIS)"
         if REQUIRED:
             pytest.fail(message)
         pytest.skip(message)
-    return ClaudeCli(program, model_server)
+    return AgentCli(name, program, model)
+
+
+@pytest.fixture
+def claude(model_server: ModelServerProcess) -> AgentCli:
+    """The real claude, pointed at the scripted model."""
+    return required("claude", model_server)

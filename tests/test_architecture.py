@@ -133,3 +133,12 @@ def test_requirements_are_exact_and_hashed() -> None:
 def test_every_error_is_documented() -> None:
     for error in RemoteClawError.__subclasses__():
         assert (error.__doc__ or "").startswith("Raised "), error.__name__
+
+
+def test_every_trap_has_the_test_that_is_named() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page)
+
+    assert len(named) > 12
+    for file, test in named:
+        assert f"def {test}" in (ROOT / file).read_text(), f"{file}::{test}"

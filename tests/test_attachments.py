@@ -51,7 +51,7 @@ from remoteclaw.messages import (
     file_name,
 )
 from remoteclaw.protocols import BridgeCallbacks, Deliverable
-from tests.support.agents import ClaudeCli
+from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
 from tests.support.hostile import HOSTILE
 from tests.support.pictures import png
@@ -937,7 +937,7 @@ class Chat:
 
 
 @pytest.fixture
-async def with_claude(stack: Stack, claude: ClaudeCli) -> Stack:
+async def with_claude(stack: Stack, claude: AgentCli) -> Stack:
     stack.configure(claude.config())
     await stack.start_worker()
     return stack

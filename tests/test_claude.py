@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.agents import ROOT, ClaudeCli
+from tests.support.agents import ROOT, AgentCli
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture
-async def agent(stack: Stack, claude: ClaudeCli) -> Stack:
+async def agent(stack: Stack, claude: AgentCli) -> Stack:
     """A stack whose agent is the real claude, and one worker."""
     stack.configure(claude.config())
     await stack.start_worker()
@@ -117,7 +117,7 @@ async def test_a_message_is_never_an_option_or_a_command(agent: Stack, text: str
 
 
 @pytest.mark.parametrize("mention", ["@{}", '@"{}"', "look\u3002@{}", "@{}#L1-2"])
-async def test_a_message_reads_no_file(stack: Stack, claude: ClaudeCli, mention: str) -> None:
+async def test_a_message_reads_no_file(stack: Stack, claude: AgentCli, mention: str) -> None:
     """Claude puts a file in the place of what somebody typed with an @, whoever may read it."""
     secret = stack.home.path / "secret.txt"
     secret.write_text("TOP-SECRET-4711")
@@ -140,7 +140,7 @@ async def test_a_prompt_of_200_kb(agent: Stack) -> None:
     assert int(reply.removeprefix("LEN ")) > 200_000
 
 
-async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: ClaudeCli) -> None:
+async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: AgentCli) -> None:
     server = {
         "command": sys.executable,
         "args": ["-m", "tests.support.mcp_server"],
@@ -160,7 +160,7 @@ async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: 
     assert "only the server's" not in command_lines(stack)
 
 
-async def test_the_users_own_mcp_servers_stay(stack: Stack, claude: ClaudeCli) -> None:
+async def test_the_users_own_mcp_servers_stay(stack: Stack, claude: AgentCli) -> None:
     theirs = {
         "command": sys.executable,
         "args": ["-m", "tests.support.mcp_server"],
@@ -178,7 +178,7 @@ def command_lines(stack: Stack) -> str:
     return "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in marked_processes(stack.home))
 
 
-async def test_text_around_a_tool_is_two_paragraphs(stack: Stack, claude: ClaudeCli) -> None:
+async def test_text_around_a_tool_is_two_paragraphs(stack: Stack, claude: AgentCli) -> None:
     stack.configure(claude.config(permissions="auto"))
     await stack.start_worker()
     call = json.dumps({"command": "echo done-it", "description": "x"})
@@ -199,7 +199,7 @@ async def test_without_permission_nothing_is_done_and_the_agent_is_told(agent: S
     assert not target.exists()
 
 
-async def test_with_permission_it_is_done(stack: Stack, claude: ClaudeCli) -> None:
+async def test_with_permission_it_is_done(stack: Stack, claude: AgentCli) -> None:
     stack.configure(claude.config(permissions="auto"))
     await stack.start_worker()
     target = stack.home.path / "touched"
@@ -210,7 +210,7 @@ async def test_with_permission_it_is_done(stack: Stack, claude: ClaudeCli) -> No
     assert target.exists()
 
 
-async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: ClaudeCli) -> None:
+async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: AgentCli) -> None:
     workspace = stack.home.path / "mine"
     hook = {"type": "command", "command": f"touch {stack.home.path / 'project-ran'}"}
     (workspace / ".claude").mkdir(parents=True)
@@ -229,7 +229,7 @@ async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: 
 
 @pytest.mark.parametrize("permissions", ["deny", "auto"])
 async def test_a_workspace_says_nothing_about_its_agent(
-    stack: Stack, claude: ClaudeCli, permissions: str
+    stack: Stack, claude: AgentCli, permissions: str
 ) -> None:
     """Who can write a file there could otherwise run what they like, whatever the agent may do."""
     workspace, user = stack.home.path / "theirs", Path(os.environ["HOME"])
@@ -275,7 +275,7 @@ def background(flag: Path) -> str:
     return f"TOOL:Bash:{json.dumps(call)}"
 
 
-async def test_what_it_says_unasked_is_nobodys_answer(stack: Stack, claude: ClaudeCli) -> None:
+async def test_what_it_says_unasked_is_nobodys_answer(stack: Stack, claude: AgentCli) -> None:
     """When a task ends, claude takes a turn of its own, with a result like any other."""
     stack.configure(claude.config(permissions="auto"), linger_s=20)
     await stack.start_worker()
@@ -292,7 +292,7 @@ async def test_what_it_says_unasked_is_nobodys_answer(stack: Stack, claude: Clau
 
 
 async def test_what_it_said_unasked_between_two_messages_is_nobodys_answer(
-    stack: Stack, claude: ClaudeCli
+    stack: Stack, claude: AgentCli
 ) -> None:
     stack.configure(claude.config(permissions="auto"), linger_s=20)
     await stack.start_worker()
@@ -307,7 +307,7 @@ async def test_what_it_said_unasked_between_two_messages_is_nobodys_answer(
     assert await stack.ask("SAY:answer") == "answer"
 
 
-async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude: ClaudeCli) -> None:
+async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude: AgentCli) -> None:
     """Parked, nobody would hear it, answer its questions, or hold its session's lease."""
     stack.configure(claude.config(permissions="auto"))
     await stack.start_worker()
@@ -372,7 +372,7 @@ async def test_a_stream_that_breaks_behind_a_message_repeats_nothing(agent: Stac
 
 
 async def test_a_command_with_half_a_character_in_it_is_decided(
-    stack: Stack, claude: ClaudeCli
+    stack: Stack, claude: AgentCli
 ) -> None:
     stack.configure(claude.config(permissions="deny"))
     await stack.start_worker()
@@ -404,7 +404,7 @@ async def test_a_turn_is_stopped_and_the_next_one_knows_it(agent: Stack) -> None
     assert (await agent.reached(after, "spawned")).startswith("warm")
 
 
-async def test_a_tool_that_is_stopped_writes_nothing_later(stack: Stack, claude: ClaudeCli) -> None:
+async def test_a_tool_that_is_stopped_writes_nothing_later(stack: Stack, claude: AgentCli) -> None:
     stack.configure(claude.config(permissions="auto"))
     await stack.start_worker()
     target = stack.home.path / "touched"
@@ -430,7 +430,7 @@ def runs(stack: Stack, command: bytes) -> bool:
     return any(command in line for line in found)
 
 
-async def test_its_tool_shells_end_with_the_worker(stack: Stack, claude: ClaudeCli) -> None:
+async def test_its_tool_shells_end_with_the_worker(stack: Stack, claude: AgentCli) -> None:
     """claude starts them in sessions of their own, out of reach of a process group."""
     stack.configure(claude.config(permissions="auto"))
     worker = await stack.start_worker()
@@ -446,7 +446,7 @@ async def test_its_tool_shells_end_with_the_worker(stack: Stack, claude: ClaudeC
 
 
 async def test_a_conversation_that_it_does_not_know_starts_anew_and_says_so(
-    agent: Stack, claude: ClaudeCli
+    agent: Stack, claude: AgentCli
 ) -> None:
     first = await agent.append("SAY:one")
     await agent.outcome(first)
@@ -491,7 +491,7 @@ def digests(files: dict[Path, Any]) -> dict[str, str]:
 
 
 async def test_it_gets_no_secret_that_it_does_not_need(
-    stack: Stack, claude: ClaudeCli, monkeypatch: pytest.MonkeyPatch
+    stack: Stack, claude: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.configure(claude.config())
     await stack.start_worker(
@@ -528,7 +528,7 @@ async def test_two_people_talk_to_it_at_once(agent: Stack) -> None:
 
 
 @pytest.fixture
-async def steered(stack: Stack, claude: ClaudeCli) -> Stack:
+async def steered(stack: Stack, claude: AgentCli) -> Stack:
     """A stack whose claude hears of messages while it works."""
     stack.configure(claude.config(permissions="auto"), queue={"mode": "steer"})
     await stack.start_worker()
@@ -540,7 +540,7 @@ def bash(command: str) -> str:
 
 
 async def test_it_hears_of_a_message_with_the_result_of_its_tool(
-    steered: Stack, claude: ClaudeCli, directory: Path
+    steered: Stack, claude: AgentCli, directory: Path
 ) -> None:
     until_told = f"until [ -e {directory}/go ]; do sleep 0.01; done"
     # Nothing shows when claude has read the message, so the tool goes on for a moment.

@@ -11,7 +11,7 @@ from remoteclaw.config import load_config
 from remoteclaw.drain import GOES_ON_FROM_NOTES, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
-from tests.support.bridges import script
+from tests.support.bridges import acp_script, script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
@@ -499,3 +499,21 @@ async def test_messages_are_as_long_as_their_channel_takes(stack: Stack, directo
     texts = [reply.text for reply in await published(stack)]
     assert "".join(texts) == "\U0001f600" * 300
     assert all(160 < len(text.encode("utf-16-le")) / 2 <= 200 for text in texts[:-1])
+
+
+async def test_an_agent_that_ends_while_it_starts_is_started_once_more(
+    stack: Stack, directory: Path
+) -> None:
+    """Of two of opencode that start for the first time at once, one finds its database locked."""
+    body = (
+        "if not os.path.exists('tried'):\n"
+        "    open('tried', 'w').close(); sys.exit('database is locked')\n"
+        "prompt = begin(); text('here'); answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    stack.configure({"runtime": "acp", "command": list(acp_script(directory, body))})
+    accepted = await stack.append("hello")
+    config = load_config(stack.home.config_file, {})
+
+    await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
+
+    assert said(await stack.outcome(accepted)) == "here"

@@ -24,7 +24,7 @@ from remoteclaw.messages import (
     ToolCall,
     Turn,
 )
-from tests.support.agents import ClaudeCli
+from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.stack import Stack, message, said
 
@@ -143,7 +143,7 @@ async def test_a_record_goes_when_there_is_to_be_none_any_more(agent: Stack) -> 
 
 
 async def test_the_real_claude_goes_on_when_its_transcript_is_gone(
-    stack: Stack, claude: ClaudeCli
+    stack: Stack, claude: AgentCli
 ) -> None:
     stack.configure(claude.config(warm_s=0))
     await answered(stack, "SAY:I shall remember green.")

@@ -449,7 +449,7 @@ def test_without_any_the_demo_is_taken_and_the_reason_is_said(home: Home) -> Non
     with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
         shown = terminal.see("you>")
 
-        assert "main is demo: no agent CLI was found on PATH (looked for claude)" in shown
+        assert "main is demo: no agent CLI was found on PATH (looked for claude, " in shown
         terminal.type("\x04")
         terminal.leave()
 

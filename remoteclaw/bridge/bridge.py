@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import shutil
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -176,6 +175,11 @@ class ChannelBridge:
         """Hooks of turns that are over."""
         self._hooks = hooks or Hooks()
 
+    @property
+    def can_steer(self) -> bool:
+        """Whether the agent takes up messages while it works."""
+        return self._runtime.capabilities.steers
+
     async def handle(
         self,
         message: Turn | ChannelMessage,
@@ -334,7 +338,7 @@ class ChannelBridge:
 
     async def _start_agent(self, run: _Run) -> AgentProcess:
         """Get an agent that fits, warm or new, and remember its conversation before it is asked."""
-        program = shutil.which(self._command[0], path=run.env.get("PATH"))
+        program = self._runtime.find(self._command[0], run.env.get("PATH"))
         if program is None:
             raise AgentUnavailable(
                 f"{self._command[0]!r} was not found: install it, or correct the agent's command.",
@@ -424,7 +428,9 @@ class ChannelBridge:
         """Answer a request for a permission, by the configuration or by whoever can be asked."""
         assert run.agent is not None, "it asked"
         decision = Decision("deny", NOT_ALLOWED)
-        if self._permissions == "auto":
+        # The operator chose those servers, and so allowed their tools.
+        is_ours = any(event.tool_name.startswith(f"mcp__{name}__") for name in self._mcp_servers)
+        if self._permissions == "auto" or (self._permissions == "ask" and is_ours):
             decision = Decision("allow")
         elif self._permissions == "ask":
             decision = Decision("deny", NOBODY_TO_ASK)
@@ -455,7 +461,7 @@ class ChannelBridge:
 
     async def _steer(self, run: _Run, agent: AgentProcess) -> None:
         """Give the agent what arrives while it works."""
-        if run.newcomers is None:
+        if run.newcomers is None or not self.can_steer:
             return
         try:
             async with contextlib.aclosing(run.newcomers()) as entries:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from remoteclaw.config import QueueOverride
     from remoteclaw.fleet import Fleet
 
-__all__ = ["config", "doctor", "find_message", "sessions", "status"]
+__all__ = ["agents", "config", "doctor", "find_message", "sessions", "status"]
 
 
 #: How many busy sessions `status` shows.
@@ -201,6 +201,30 @@ async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
     if view is None or view.last_entry is None:
         raise UnknownSession(f"Nothing is known of {what!r} any more.")
     return sid, view.last_entry
+
+
+@click.command()
+def agents() -> None:
+    """List the agent CLIs that are installed here.
+
+    STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
+    DENIED: whether it is told why a permission was denied.
+    """
+    from remoteclaw.doctor import installed_clis
+
+    found = installed_clis()
+    if not found:
+        click.echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
+        return
+    row = "{:<9}  {:<10}  {:<5}  {:<4}  {:<6}  {:<53}  {}"
+    click.echo(row.format("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"))
+    for cli in found:
+        can = cli.capabilities
+        flags = (can.steers, can.reports_cost, can.explains_denial)
+        told = ("yes" if flag else "no" for flag in flags)
+        click.echo(row.format(cli.name, cli.version, *told, can.resumes, cli.program))
+        if cli.warning:
+            complain(f"{cli.name}: {cli.warning}.")
 
 
 @click.command()

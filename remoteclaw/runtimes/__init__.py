@@ -7,13 +7,24 @@ import shutil
 from collections.abc import Callable, Mapping
 
 from remoteclaw.protocols import Runtime
+from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.claude import ClaudeRuntime
+from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.demo import DemoRuntime
+from remoteclaw.runtimes.gemini import GeminiRuntime
+from remoteclaw.runtimes.opencode import OpencodeRuntime
 
 __all__ = ["RUNTIMES", "create_cli_runtime", "detect_runtime"]
 
 #: Every runtime by the name it has in the configuration, in the order in which they are looked for.
-RUNTIMES: Mapping[str, Callable[[], Runtime]] = {"claude": ClaudeRuntime, "demo": DemoRuntime}
+RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
+    "claude": ClaudeRuntime,
+    "codex": CodexRuntime,
+    "gemini": GeminiRuntime,
+    "opencode": OpencodeRuntime,
+    "acp": AcpRuntime,
+    "demo": DemoRuntime,
+}
 
 
 def create_cli_runtime(name: str) -> Runtime:
@@ -26,7 +37,7 @@ def detect_runtime(path: str | None = None) -> tuple[str, str]:
 
     `path` is searched instead of PATH.
     """
-    clis = [name for name in RUNTIMES if name != "demo"]
+    clis = [name for name in RUNTIMES if name not in ("acp", "demo")]
     for name in clis:
         if found := shutil.which(create_cli_runtime(name).command[0], path=path):
             return name, f"the first agent CLI found: {found}"

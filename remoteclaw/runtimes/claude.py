@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end, classify_error
 from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
@@ -31,6 +31,7 @@ from remoteclaw.messages import (
     TextEvent,
 )
 from remoteclaw.protocols import (
+    FILES,
     SIDE_EFFECTS_FILE,
     AgentPipes,
     AgentProcess,
@@ -41,6 +42,7 @@ from remoteclaw.protocols import (
 )
 from remoteclaw.runtimes.claude_turn import Activity, Exchange, TurnReading
 from remoteclaw.runtimes.environment import inherit
+from remoteclaw.runtimes.programs import find_program
 from remoteclaw.runtimes.wire import count, decode, mapping, mappings, text
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
@@ -79,7 +81,14 @@ class ClaudeRuntime:
     command = ("claude",)
     #: It makes large ones smaller itself, and puts a note in place of what is no picture.
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-    capabilities = Capabilities(steers=True, explains_denial=True)
+    capabilities = Capabilities(
+        steers=True, explains_denial=True, reports_cost=True, tested="2.1.197"
+    )
+    natives = ("@anthropic-ai/claude-code-linux-*/claude",)
+
+    def find(self, program: str, path: str | None) -> str | None:
+        """Return the program to start: the real one, where npm's script would start that."""
+        return find_program(program, path=path, natives=self.natives)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what claude needs of our environment: its own settings and its provider's keys."""
@@ -96,7 +105,7 @@ class ClaudeRuntime:
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
         return env
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, files_dir: Path) -> Launch:
+    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
         """Return the command line; a new conversation gets an id of our choice, known from now."""
         fresh_id = str(uuid.uuid4())
         argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
@@ -104,7 +113,7 @@ class ClaudeRuntime:
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
         # The workspace's only if it is trusted: its hooks run whatever the agent may do.
         argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
-        argv += [f"--add-dir={files_dir}"]
+        argv += [f"--add-dir={run_dir / FILES}"]
         argv += [f"--resume={session_id}" if session_id else f"--session-id={fresh_id}"]
         if spec.model:
             argv += ["--model", spec.model]
@@ -202,7 +211,7 @@ class ClaudeProcess:
                 return
         raise AgentUnavailable(
             f"claude ended while it started: {self._pipes.last_errors()}",
-            category=classify_error(self._pipes.last_errors()),
+            category=classify_end(self._pipes.last_errors()),
         )
 
     @staticmethod

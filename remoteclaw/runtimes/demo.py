@@ -28,6 +28,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Capabilities, Decision, Launch
 from remoteclaw.runtimes.environment import inherit
+from remoteclaw.runtimes.programs import find_program
 from remoteclaw.runtimes.wire import decode, mapping, text
 
 __all__ = ["DemoProcess", "DemoRuntime"]
@@ -47,11 +48,15 @@ class DemoRuntime:
     image_types: frozenset[str] = frozenset()
     capabilities = Capabilities(steers=True, explains_denial=True)
 
+    def find(self, program: str, path: str | None) -> str | None:
+        """Return the program to start."""
+        return find_program(program, path=path)
+
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the common variables: the demo needs no others."""
         return inherit(inherited)
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, files_dir: Path) -> Launch:
+    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
         """Return the command line."""
         known_id = session_id or str(uuid.uuid4())
         argv = (*spec.command, "resume" if session_id else "start", known_id)

@@ -18,7 +18,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.home import Home
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
 from tests.bench.load import Figure, bench_load
-from tests.support.agents import ClaudeCli, ModelServerProcess, find_claude
+from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.stack import Stack, message
 
 Measure = Callable[[], Awaitable[float]]
@@ -114,7 +114,7 @@ async def bench_streams(stack: Stack, rounds: int) -> list[Row]:
     ]
 
 
-async def bench_claude(stack: Stack, claude: ClaudeCli, directory: Path, rounds: int) -> list[Row]:
+async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: int) -> list[Row]:
     """The real claude with a model that answers at once."""
     ours = Ours(stack)
     async with BareClaude(claude, directory).running() as bare:
@@ -174,9 +174,9 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
         claude = None
         try:
             rows = await bench_streams(stack, rounds)
-            if program := find_claude():
+            if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
-                claude = ClaudeCli(program, model)
+                claude = AgentCli("claude", program, model)
                 rows += await bench_claude(stack, claude, directory, rounds)
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")

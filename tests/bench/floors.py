@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.fleet.connection import open_redis
-from tests.support.agents import ClaudeCli
+from tests.support.agents import AgentCli
 
 __all__ = ["ECHO_AGENT", "BareClaude", "BareConsumer", "one_shot_claude"]
 
@@ -75,7 +75,7 @@ class BareConsumer:
 class BareClaude:
     """A claude that stays: the CLI's own warm turn, with nothing of ours around it."""
 
-    def __init__(self, claude: ClaudeCli, directory: Path) -> None:
+    def __init__(self, claude: AgentCli, directory: Path) -> None:
         self._claude = claude
         self._directory = directory
 
@@ -111,7 +111,7 @@ class BareClaude:
 
 
 async def one_shot_claude(
-    claude: ClaudeCli, directory: Path, text: str, more: Sequence[str] = ()
+    claude: AgentCli, directory: Path, text: str, more: Sequence[str] = ()
 ) -> float:
     """Return how long a bare `claude -p` takes from its start to its end."""
     started = time.perf_counter()
@@ -126,6 +126,6 @@ async def one_shot_claude(
     return time.perf_counter() - started
 
 
-def bare_environment(claude: ClaudeCli, directory: Path) -> dict[str, str]:
+def bare_environment(claude: AgentCli, directory: Path) -> dict[str, str]:
     """Return what a claude needs, as in the configuration that is measured."""
     return {"PATH": os.environ["PATH"], "HOME": str(directory), **claude.env}

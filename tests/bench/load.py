@@ -21,7 +21,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from tests.bench.floors import ECHO_AGENT
-from tests.support.agents import ClaudeCli
+from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.processes import children
 from tests.support.stack import Stack
@@ -50,7 +50,7 @@ class Figure:
         }
 
 
-async def bench_load(stack: Stack, claude: ClaudeCli | None, *, sessions: int) -> list[Figure]:
+async def bench_load(stack: Stack, claude: AgentCli | None, *, sessions: int) -> list[Figure]:
     """Measure everything that needs many sessions."""
     return [
         *await many_sessions(stack, sessions),
@@ -173,7 +173,7 @@ async def one_busy_session(stack: Stack) -> list[Figure]:
     ]
 
 
-async def a_crowd(stack: Stack, claude: ClaudeCli | None) -> list[Figure]:
+async def a_crowd(stack: Stack, claude: AgentCli | None) -> list[Figure]:
     """20 sessions with 3 messages each at once; and 8 people who chat, on 4 workers."""
     agent = claude.config() if claude else {"runtime": "demo", "command": list(ECHO_AGENT)}
     name = "real claude" if claude else "echo agent"

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -13,7 +12,9 @@ from typing import Any, Self
 
 import orjson
 
-__all__ = ["ClaudeCli", "ModelServerProcess", "find_claude"]
+from remoteclaw.runtimes import create_cli_runtime
+
+__all__ = ["AgentCli", "ModelServerProcess", "find_cli"]
 
 ROOT = Path(__file__).parents[2]
 #: Where CI put the CLIs; read now, because tests clear our variables.
@@ -53,32 +54,95 @@ class ModelServerProcess:
             return str(answer.read(), "utf-8")
 
 
-def find_claude() -> str | None:
-    """Return the claude that CI brought, else the one on PATH."""
+def find_cli(name: str) -> str | None:
+    """Return the CLI that CI brought, else the one on PATH."""
     path = f"{CLIS}{os.pathsep}{os.environ['PATH']}" if CLIS else None
-    found = shutil.which("claude", path=path)
-    return str(Path(found).resolve()) if found else None
+    return create_cli_runtime(name).find(name, path)
 
 
 @dataclass(frozen=True)
-class ClaudeCli:
-    """The real claude and the environment that points it at the scripted model."""
+class AgentCli:
+    """A real agent CLI, and what points it at the scripted model."""
 
+    name: str
     program: str
     model: ModelServerProcess
 
     @property
+    def command(self) -> tuple[str, ...]:
+        """The program and its first arguments."""
+        if self.name != "codex":
+            return (self.program,)
+        provider = (
+            f'{{name="Scripted",base_url="{self.model.url}/v1",env_key="OPENAI_API_KEY",'
+            'wire_api="responses",request_max_retries=1,stream_max_retries=1,'
+            "supports_websockets=false}"
+        )
+        options = (
+            'model_provider="scripted"',
+            f"model_providers.scripted={provider}",
+            "analytics.enabled=false",
+            "features.plugins=false",
+        )
+        return (self.program, *(part for option in options for part in ("-c", option)))
+
+    @property
+    def model_name(self) -> str | None:
+        """The model to ask for; claude's own choice will do."""
+        return {"codex": "scripted", "gemini": "gemini-2.5-flash"}.get(self.name)
+
+    @property
     def env(self) -> dict[str, str]:
+        """What its environment needs."""
         return {
-            "ANTHROPIC_BASE_URL": self.model.url,
-            "ANTHROPIC_API_KEY": "nobody's key",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "CLAUDE_CODE_MAX_RETRIES": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_ERROR_REPORTING": "1",
-            "DISABLE_TELEMETRY": "1",
+            "claude": {
+                "ANTHROPIC_BASE_URL": self.model.url,
+                "ANTHROPIC_API_KEY": "nobody's key",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+                "CLAUDE_CODE_MAX_RETRIES": "1",
+                "DISABLE_AUTOUPDATER": "1",
+                "DISABLE_ERROR_REPORTING": "1",
+                "DISABLE_TELEMETRY": "1",
+            },
+            "codex": {"OPENAI_API_KEY": "nobody's key"},
+            "gemini": {
+                "GOOGLE_GEMINI_BASE_URL": self.model.url,
+                "GEMINI_API_KEY": "nobody's key",
+                "NO_COLOR": "1",
+            },
+            "opencode": {"OPENCODE_CONFIG_CONTENT": self._opencode_config},
+            "demo": {},
+        }[self.name]
+
+    @property
+    def _opencode_config(self) -> str:
+        scripted = {
+            "npm": "@ai-sdk/openai-compatible",
+            "name": "Scripted",
+            "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "nobody's key"},
+            "models": {
+                "scripted": {
+                    "name": "Scripted",
+                    "attachment": True,
+                    "modalities": {"input": ["text", "image"], "output": ["text"]},
+                }
+            },
         }
+        config = {
+            "provider": {"scripted": scripted},
+            "enabled_providers": ["scripted"],
+            "model": "scripted/scripted",
+            "small_model": "scripted/scripted",
+        }
+        return orjson.dumps(config).decode()
 
     def config(self, **more: Any) -> dict[str, Any]:
-        """Return the configuration of an agent that is this claude."""
-        return {"runtime": "claude", "command": [self.program], "env": self.env, **more}
+        """Return the configuration of an agent that is this CLI."""
+        model = {"model": self.model_name} if self.model_name else {}
+        return {
+            "runtime": self.name,
+            "command": list(self.command),
+            "env": self.env,
+            **model,
+            **more,
+        }

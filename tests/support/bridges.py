@@ -14,7 +14,14 @@ from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["MemorySessionMap", "agent_bridge", "claude_script", "demo_bridge", "script"]
+__all__ = [
+    "MemorySessionMap",
+    "acp_script",
+    "agent_bridge",
+    "claude_script",
+    "demo_bridge",
+    "script",
+]
 
 
 class MemorySessionMap(dict[str, str]):
@@ -112,5 +119,32 @@ def claude_script(directory: Path, body: str) -> tuple[str, ...]:
         "    say(**{'type': 'result', 'num_turns': 1, 'result': text, **more})\n"
         "def delta(text): say(type='stream_event', event=dict(\n"
         "    type='content_block_delta', delta=dict(type='text_delta', text=text)))\n"
+    )
+    return script(directory, words + body)
+
+
+def acp_script(directory: Path, body: str) -> tuple[str, ...]:
+    """Return the command of a program that speaks the Agent Client Protocol as `body` says.
+
+    `body` sees `asked`, which returns the next line of ours of a method, `answer`, `update`, and
+    `begin`, which does what stands before a first prompt and returns that.
+    """
+    words = (
+        "def asked(method=None):\n"
+        "    for line in sys.stdin:\n"
+        "        message = json.loads(line)\n"
+        "        if method is None or message.get('method') == method: return message\n"
+        "    sys.exit()\n"
+        "def answer(message, **result): say(jsonrpc='2.0', id=message['id'], result=result)\n"
+        "def fail(message, code, text):\n"
+        "    say(jsonrpc='2.0', id=message['id'], error=dict(code=code, message=text))\n"
+        "def update(kind, **more):\n"
+        "    say(jsonrpc='2.0', method='session/update',\n"
+        "        params=dict(sessionId='s', update=dict(sessionUpdate=kind, **more)))\n"
+        "def text(words): update('agent_message_chunk', content=dict(type='text', text=words))\n"
+        "def begin(**can):\n"
+        "    answer(asked('initialize'), protocolVersion=1, agentCapabilities=can)\n"
+        "    answer(asked('session/new'), sessionId='s')\n"
+        "    return asked('session/prompt')\n"
     )
     return script(directory, words + body)

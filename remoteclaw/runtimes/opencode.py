@@ -1,0 +1,91 @@
+"""OpenCode, over ACP; its whole configuration goes with its environment, and no file is edited."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
+from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.environment import inherit
+from remoteclaw.runtimes.wire import mapping, text
+
+__all__ = ["OpencodeRuntime"]
+
+#: Where opencode looks for a configuration that goes before its files.
+CONFIG = "OPENCODE_CONFIG_CONTENT"
+#: What it may do without being asked: it asks for nothing else by itself.
+_HARMLESS = ("read", "glob", "grep", "list", "lsp", "skill", "task", "todowrite", "todoread")
+
+log = logging.getLogger(__name__)
+
+
+class OpencodeRuntime(AcpRuntime):
+    """How to start OpenCode."""
+
+    name = "opencode"
+    command = ("opencode",)
+    capabilities = Capabilities(
+        steers=True, explains_denial=False, reports_cost=True, tested="1.18.33"
+    )
+    natives = ("opencode-linux-*/bin/opencode",)
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return what opencode needs of our environment: its own settings and providers' keys."""
+        prefixes = ("OPENCODE_", "ANTHROPIC_", "OPENAI_", "GEMINI_", "GOOGLE_", "OPENROUTER_")
+        env = inherit(inherited, prefixes=prefixes)
+        env.setdefault("OPENCODE_DISABLE_AUTOUPDATE", "1")
+        return env
+
+    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+        """Return the command line, with our configuration merged into the agent's own."""
+        prompt = run_dir / "system-prompt.md"
+        config = _config(spec.env.get(CONFIG, ""))
+        config["instructions"] = [*_listed(config.get("instructions")), str(prompt)]
+        agent = mapping(config.get("agent"))
+        config["agent"] = {**agent, "title": {"disable": True, **mapping(agent.get("title"))}}
+        experimental = mapping(config.get("experimental"))
+        config["experimental"] = {"continue_loop_on_deny": True, **experimental}
+        files = {f"{run_dir / FILES}/**": "allow"}
+        if spec.permissions == "auto":
+            config.setdefault("permission", {"external_directory": files})
+        else:
+            servers = {f"{name}_*": "allow" for name in spec.mcp_servers}
+            config["permission"] = {
+                "*": "ask",
+                **dict.fromkeys(_HARMLESS, "allow"),
+                "external_directory": {"*": "ask", **files},
+                **(servers if spec.permissions == "ask" else {}),
+            }
+        env = {**spec.env, CONFIG: orjson.dumps(config).decode()}
+        if not spec.trust_workspace:
+            env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+        return Launch(
+            argv=(*spec.command, "acp"),
+            env=env,
+            cwd=spec.workspace,
+            session_id=session_id,
+            files={prompt.name: spec.system_prompt},
+        )
+
+    def instructs_by_prompt(self) -> bool:
+        """Return False: its configuration names a file for that."""
+        return False
+
+    def tool_name(self, call: Mapping[str, Any]) -> str:
+        """Return a tool's name: the title until it is known what the tool is to do."""
+        return text(call.get("title"))
+
+
+def _config(content: str) -> dict[str, Any]:
+    try:
+        return mapping(orjson.loads(content)) if content else {}
+    except ValueError:
+        log.warning("%s is not JSON, and is not used", CONFIG)
+        return {}
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

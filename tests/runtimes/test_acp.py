@@ -1,0 +1,320 @@
+"""The Agent Client Protocol against programs that speak it well, badly, or not at all."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.home import Home
+from remoteclaw.messages import AgentDeliveryResult, McpServerConfig, PermissionEvent
+from remoteclaw.protocols import SIDE_EFFECTS_FILE, AgentSpec, BridgeCallbacks, Decision
+from remoteclaw.runtimes import acp as acp_module
+from remoteclaw.runtimes.gemini import GeminiRuntime
+from remoteclaw.runtimes.opencode import OpencodeRuntime
+from tests.support.bridges import acp_script, agent_bridge
+from tests.support.stack import message
+
+
+async def asked(
+    home: Home,
+    directory: Path,
+    body: str,
+    callbacks: BridgeCallbacks | None = None,
+    abort: asyncio.Event | None = None,
+    **options: Any,
+) -> AgentDeliveryResult:
+    """Ask an agent that speaks as `body` says once; return the result."""
+    command = acp_script(directory, body)
+    async with (
+        asyncio.timeout(20),
+        agent_bridge(home, "acp", command=command, **options) as (bridge, *_),
+    ):
+        return await bridge.handle(message("hello"), callbacks, abort)
+
+
+def said(result: AgentDeliveryResult) -> list[str]:
+    return [payload.text for payload in result.payloads]
+
+
+async def test_any_agent_that_speaks_it(home: Home, directory: Path) -> None:
+    """Its first message says who it is, for want of a better place."""
+    shown: list[str] = []
+    body = (
+        "prompt = begin()\n"
+        "update('plan', entries=[dict(content='look', status='completed'),\n"
+        "    dict(content='tell', status='pending')])\n"
+        "update('tool_call', toolCallId='1', title='look', status='pending', rawInput={})\n"
+        "update('tool_call_update', toolCallId='1', status='in_progress', rawInput=dict(at='x'))\n"
+        "update('tool_call_update', toolCallId='1', status='completed', title='Looked at x',\n"
+        "    content=[dict(type='content', content=dict(type='text', text='seen'))])\n"
+        "update('of_the_future', what=1)\n"
+        "text(prompt['params']['prompt'][0]['text'][:200])\n"
+        "answer(prompt, stopReason='end_turn', usage=dict(inputTokens=3, outputTokens=4))\n"
+        "prompt = asked('session/prompt')\n"
+        "text(prompt['params']['prompt'][0]['text'][:20])\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    callbacks = BridgeCallbacks(on_live_text=lambda _, words: shown.append(words))
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, *_):
+        first = await bridge.handle(message("hello"), callbacks)
+        second = await bridge.handle(message("hello"))
+
+    assert "You are running inside RemoteClaw" in said(first)[0]
+    assert (first.run.usage.input_tokens, first.run.usage.output_tokens) == (3, 4)
+    (call,) = first.tool_calls
+    assert (call.name, call.input, call.output) == ("look", '{"at":"x"}', "seen")
+    assert shown[0] == "[x] look\n[ ] tell"
+    assert said(second)[0].startswith("[remoteclaw {")
+
+
+async def test_a_request_that_we_do_not_know_is_refused(home: Home, directory: Path) -> None:
+    body = (
+        "prompt = begin()\n"
+        "say(jsonrpc='2.0', id='q', method='fs/read_text_file', params=dict(path='/etc/passwd'))\n"
+        "text(json.dumps(asked()['error']))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    result = await asked(home, directory, body)
+
+    assert json.loads(said(result)[0])["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("permissions", "verdict", "chosen"),
+    [
+        ("auto", None, "once"),
+        ("ask", None, "no"),
+        ("ask", "allow", "once"),
+        ("ask", "allow_session", "always"),
+        ("ask", "deny", "no"),
+        ("deny", "allow", "no"),
+    ],
+)
+async def test_a_permission_is_answered_with_the_option_that_fits(
+    home: Home, directory: Path, permissions: str, verdict: Any, chosen: str
+) -> None:
+    body = (
+        "prompt = begin()\n"
+        "options = [dict(optionId=i, kind=k, name=k) for i, k in (('always', 'allow_always'),\n"
+        "    ('once', 'allow_once'), ('no', 'reject_once'))]\n"
+        "call = dict(toolCallId='1', title='rm -rf', kind='execute', rawInput=dict(command='rm'))\n"
+        "say(jsonrpc='2.0', id=0, method='session/request_permission',\n"
+        "    params=dict(sessionId='s', toolCall=call, options=options))\n"
+        "text(asked()['result']['outcome']['optionId'])\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    asked_for: list[PermissionEvent] = []
+
+    async def decide(event: PermissionEvent) -> Decision:
+        asked_for.append(event)
+        return Decision(verdict)
+
+    callbacks = BridgeCallbacks(on_permission=decide if verdict else None)
+    result = await asked(home, directory, body, callbacks, permissions=permissions)
+
+    assert said(result)[0] == chosen
+    is_denied = chosen == "no"
+    assert result.run.permission_denials == (("rm -rf",) if is_denied else ())
+    assert ("needs a permission" in said(result)[-1]) is is_denied
+    if asked_for:
+        assert (asked_for[0].tool_name, asked_for[0].input) == ("rm -rf", {"command": "rm"})
+
+
+async def test_a_question_is_withdrawn_when_the_turn_is_stopped(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "prompt = begin()\n"
+        "say(jsonrpc='2.0', id=7, method='session/request_permission',\n"
+        "    params=dict(sessionId='s', toolCall=dict(toolCallId='1', title='x'), options=[]))\n"
+        "asked('session/cancel')\n"
+        "got = asked()\n"
+        "text(json.dumps([got['id'], got['result']['outcome']['outcome']]))\n"
+        "answer(prompt, stopReason='cancelled')\n"
+    )
+    abort = asyncio.Event()
+
+    async def decide(_event: PermissionEvent) -> Decision:
+        abort.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    result = await asked(home, directory, body, BridgeCallbacks(on_permission=decide), abort)
+
+    assert said(result) == ['[7, "cancelled"]', "Stopped."]
+    assert result.error_category is ErrorCategory.ABORTED
+
+
+@pytest.mark.parametrize(
+    ("body", "category"),
+    [
+        ("sys.exit()", ErrorCategory.DIED),
+        ("print('error: 401 unauthorized', file=sys.stderr); sys.exit(1)", ErrorCategory.AUTH),
+        ("fail(asked('initialize'), -32000, 'sign in')", ErrorCategory.AUTH),
+        ("print('{broken', flush=True); asked('nothing')", ErrorCategory.FATAL),
+        ("prompt = begin(); sys.exit()", ErrorCategory.DIED),
+        ("prompt = begin(); print('{bro', flush=True); asked('nothing')", ErrorCategory.FATAL),
+        ("fail(begin(), 429, 'slow down'); asked('nothing')", ErrorCategory.RETRYABLE),
+        ("fail(begin(), 429, 'daily quota exhausted'); asked('nothing')", ErrorCategory.BILLING),
+        ("fail(begin(), -32603, 'context length'); asked('x')", ErrorCategory.CONTEXT_OVERFLOW),
+        ("answer(begin(), stopReason='refusal'); asked('x')", ErrorCategory.FATAL),
+    ],
+)
+async def test_what_goes_wrong_has_its_category(
+    home: Home, directory: Path, body: str, category: ErrorCategory
+) -> None:
+    result = await asked(home, directory, body + "\n")
+
+    assert result.error_category is category
+
+
+async def test_an_agent_that_does_not_start_is_not_waited_for(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acp_module, "START_S", 0.3)
+
+    result = await asked(home, directory, "asked('nothing')\n")
+
+    assert result.error_category is ErrorCategory.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("can", "method", "is_known"),
+    [
+        ("sessionCapabilities=dict(resume={}), loadSession=True", "session/resume", True),
+        ("loadSession=True", "session/load", True),
+        ("", "", False),
+    ],
+)
+async def test_a_session_is_gone_on_with_in_the_best_way_there_is(
+    home: Home, directory: Path, can: str, method: str, is_known: bool
+) -> None:
+    body = (
+        f"answer(asked('initialize'), agentCapabilities=dict({can}))\n"
+        "begun = asked()\n"
+        "if begun['method'] == 'session/new': answer(begun, sessionId='s')\n"
+        "else:\n"
+        "    update('user_message_chunk', content=dict(type='text', text='before'))\n"
+        "    text('said before')\n"
+        "    answer(begun)\n"
+        "prompt = asked('session/prompt')\n"
+        "text(begun['method'] + ' ' + prompt['params']['sessionId'])\n"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, session_map):
+        await bridge.handle(message("one"))
+        await keeper.discard()
+        result = await bridge.handle(message("two"))
+        kept = dict(session_map)
+
+    if is_known:
+        assert said(result) == [f"{method} s"]
+    else:
+        assert result.error_category is ErrorCategory.SESSION_EXPIRED
+        assert kept == {}
+
+
+async def test_servers_are_described_with_what_they_need(home: Home, directory: Path) -> None:
+    body = (
+        "answer(asked('initialize'))\n"
+        "begun = asked('session/new')\n"
+        "answer(begun, sessionId='s')\n"
+        "prompt = asked('session/prompt')\n"
+        "text(json.dumps(begun['params']['mcpServers']))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    servers = {
+        "probe": McpServerConfig(command="probe", args=("-x",), env={"KEY": "value"}),
+        "web": McpServerConfig(url="https://example.org/mcp", headers={"Authorization": "t"}),
+    }
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command, mcp_servers=servers) as (
+        bridge,
+        keeper,
+        _,
+    ):
+        result = await bridge.handle(message("hello"))
+        file = str(keeper.run_dir / SIDE_EFFECTS_FILE)
+
+    probe, web = json.loads(said(result)[0])
+    assert probe == {
+        "name": "probe",
+        "command": "probe",
+        "args": ["-x"],
+        "env": [
+            {"name": "KEY", "value": "value"},
+            {"name": "REMOTECLAW_SIDE_EFFECTS_FILE", "value": file},
+        ],
+    }
+    assert web["headers"] == [{"name": "Authorization", "value": "t"}]
+
+
+# -- gemini, which destroys its own sessions ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "minutes_ago", "may"),
+    [
+        ('{"general": {"sessionRetention": {"enabled": false}}}', 5, True),
+        ('{"general": {"sessionRetention": {"enabled": false}}}', 0, False),
+        ('{"general": {"sessionRetention": {"enabled": true}}}', 5, False),
+        ('{"general": {}}', 5, False),
+        ("{broken", 5, False),
+        (None, 5, False),
+    ],
+)
+def test_gemini_loads_a_session_only_where_that_does_not_harm_it(
+    tmp_path: Path, settings: str | None, minutes_ago: int, may: bool
+) -> None:
+    chats = tmp_path / ".gemini" / "tmp" / "work" / "chats"
+    chats.mkdir(parents=True)
+    begun = time.strftime("%Y-%m-%dT%H-%M", time.gmtime(time.time() - 60 * minutes_ago))
+    (chats / f"session-{begun}-01234567.jsonl").touch()
+    if settings is not None:
+        (tmp_path / ".gemini" / "settings.json").write_text(settings)
+    spec = AgentSpec(
+        runtime="gemini",
+        command=("gemini",),
+        workspace="/w",
+        env={"HOME": str(tmp_path)},
+        system_prompt="",
+    )
+
+    assert GeminiRuntime().may_load(spec, "01234567-89ab-cdef-0123-456789abcdef") is may
+
+
+# -- opencode, whose configuration goes with its environment --------------------------------------
+
+
+@pytest.mark.parametrize("permissions", ["ask", "auto", "deny"])
+def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permissions: str) -> None:
+    own = {"model": "mine/best", "instructions": ["rules.md"], "agent": {"build": {"steps": 3}}}
+    spec = AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace="/w",
+        env={"OPENCODE_CONFIG_CONTENT": json.dumps(own)},
+        system_prompt="who you are",
+        permissions=permissions,
+        mcp_servers={"probe": McpServerConfig(command="probe")},
+    )
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, run_dir=tmp_path)
+
+    config = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])
+    assert config["model"] == "mine/best"
+    assert config["instructions"] == ["rules.md", str(tmp_path / "system-prompt.md")]
+    assert launch.files == {"system-prompt.md": "who you are"}
+    assert config["agent"] == {"build": {"steps": 3}, "title": {"disable": True}}
+    assert config["permission"].get("*") == (None if permissions == "auto" else "ask")
+    assert config["permission"].get("probe_*") == ("allow" if permissions == "ask" else None)
+    assert config["permission"]["external_directory"][f"{tmp_path}/files/**"] == "allow"
+    assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"

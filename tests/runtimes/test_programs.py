@@ -1,0 +1,74 @@
+"""The program that is started, however a CLI was installed."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.doctor import untested_version
+from remoteclaw.runtimes import create_cli_runtime
+
+#: Where npm puts the script and the real program: beside each other, or one within the other.
+LAYOUTS = {
+    "codex": [
+        ("@openai/codex/bin/codex.js", "@openai/codex-linux-x64/vendor/x86_64-musl/bin/codex"),
+        (
+            "@openai/codex/bin/codex.js",
+            "@openai/codex/node_modules/@openai/codex-linux-arm64/vendor/aarch64-musl/bin/codex",
+        ),
+    ],
+    "claude": [
+        ("@anthropic-ai/claude-code/cli.js", "@anthropic-ai/claude-code-linux-x64/claude"),
+    ],
+    "opencode": [("opencode-ai/bin/opencode", "opencode-linux-x64/bin/opencode")],
+}
+
+
+def install(directory: Path, name: str, script: str, program: str) -> Path:
+    """Install a CLI as npm does; return where its real program is."""
+    modules = directory / "lib" / "node_modules"
+    for file in (modules / script, modules / program):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    (modules / script).write_text("#!/usr/bin/env node\n")
+    (modules / script).chmod(0o755)
+    shutil.copy("/bin/true", modules / program)
+    (directory / "bin").mkdir()
+    (directory / "bin" / name).symlink_to(modules / script)
+    return modules / program
+
+
+@pytest.mark.parametrize(
+    ("name", "script", "program"),
+    [(name, *layout) for name, layouts in LAYOUTS.items() for layout in layouts],
+)
+def test_the_real_program_is_started_and_not_npms_script(
+    tmp_path: Path, name: str, script: str, program: str
+) -> None:
+    real = install(tmp_path, name, script, program)
+
+    assert create_cli_runtime(name).find(name, str(tmp_path / "bin")) == str(real)
+
+
+def test_a_script_without_a_program_beside_it_is_started_itself(tmp_path: Path) -> None:
+    real = install(tmp_path, "codex", *LAYOUTS["codex"][0])
+    real.unlink()
+
+    found = create_cli_runtime("codex").find("codex", str(tmp_path / "bin"))
+
+    assert found == str(tmp_path / "bin" / "codex")
+
+
+def test_a_program_that_is_one_is_started_as_it_is(tmp_path: Path) -> None:
+    shutil.copy("/bin/true", tmp_path / "codex")
+
+    assert create_cli_runtime("codex").find("codex", str(tmp_path)) == str(tmp_path / "codex")
+    assert create_cli_runtime("codex").find("codex", os.devnull) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "is_tested"),
+    [("2.1.197", True), ("2.1.300", True), ("2.2.0", False), ("3.0", False), ("", True)],
+)
+def test_a_version_that_nobody_tried_is_named(version: str, is_tested: bool) -> None:
+    assert bool(untested_version("claude", version)) is not is_tested

@@ -1,0 +1,103 @@
+"""Whatever a CLI says over JSON-RPC: no exception, and a turn that ends at most once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoteclaw.messages import DoneEvent
+from remoteclaw.runtimes.acp import AcpRuntime, _AcpTurn
+from remoteclaw.runtimes.codex import _TOOLS, _CodexTurn
+from remoteclaw.runtimes.gemini import GeminiRuntime
+from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcTurn
+from remoteclaw.runtimes.opencode import OpencodeRuntime
+from remoteclaw.runtimes.wire import decode
+
+
+class Nobody:
+    """Pipes that lead nowhere."""
+
+    is_clean = True
+
+    async def read(self) -> bytes | None:
+        return None
+
+    async def write(self, line: bytes) -> None:
+        orjson.loads(line)  # what we send can be read
+
+    def take_unread(self) -> list[bytes]:
+        return []
+
+    def last_errors(self) -> str:
+        return ""
+
+
+WORDS = st.sampled_from(
+    [
+        *("session/update", "session/request_permission", "item/started", "item/completed"),
+        *("item/agentMessage/delta", "turn/completed", "thread/tokenUsage/updated", "error"),
+        *("agent_message_chunk", "tool_call", "tool_call_update", "plan", "usage_update"),
+        *("completed", "failed", "in_progress", "end_turn", "cancelled", "interrupted"),
+        *("agentMessage", "userMessage", "item/commandExecution/requestApproval", *_TOOLS),
+        *("mcpServer/elicitation/request", "a", "", "\ud800"),
+    ]
+)
+KEYS = st.sampled_from(
+    [
+        *("update", "sessionUpdate", "content", "text", "toolCall", "toolCallId", "status"),
+        *("rawInput", "rawOutput", "title", "entries", "options", "kind", "optionId", "cost"),
+        *("amount", "item", "type", "id", "itemId", "delta", "turn", "error", "message", "plan"),
+        *("codexErrorInfo", "httpStatusCode", "tokenUsage", "total", "inputTokens", "willRetry"),
+        *("stopReason", "usage", "_meta", "quota", "token_count", "clientId", "changes", "step"),
+    ]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(KEYS, VALUES, max_size=5)
+LINES = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.integers(-1, 3) | WORDS | st.none() | OBJECTS,
+        "method": WORDS,
+        "params": OBJECTS | VALUES,
+        "result": OBJECTS | VALUES,
+        "error": st.fixed_dictionaries({}, optional={"code": VALUES, "message": VALUES}) | VALUES,
+    },
+)
+
+
+async def codex() -> RpcTurn:
+    pipes = Nobody()
+    return _CodexTurn(pipes, Peer(pipes, version=None), "thread", 1, {}, (Path("/w"),))
+
+
+async def acp(runtime: AcpRuntime) -> RpcTurn:
+    pipes = Nobody()
+    turn = _AcpTurn(pipes, Peer(pipes), runtime, "s", 0.0)
+    await turn.ask([])
+    return turn
+
+
+@pytest.mark.parametrize("which", ["codex", "acp", "gemini", "opencode"])
+@given(lines=st.lists(LINES, max_size=12))
+async def test_no_line_breaks_a_turn(which: str, lines: list[dict[str, Any]]) -> None:
+    runtimes = {"acp": AcpRuntime, "gemini": GeminiRuntime, "opencode": OpencodeRuntime}
+    turn = await codex() if which == "codex" else await acp(runtimes[which]())
+
+    for line in lines:
+        decoded = decode(json.dumps(line).encode())
+        if decoded is None:
+            continue
+        events = await turn.take(Message.of(decoded))
+        ends = [position for position, event in enumerate(events) if isinstance(event, DoneEvent)]
+        assert ends in ([], [len(events) - 1])
+        if ends:
+            break
+    turn.result()
