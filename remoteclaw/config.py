@@ -141,6 +141,13 @@ class AgentConfig(_Section):
     mcp_servers: dict[str, McpServerConfig] = Field(default_factory=dict)
     """More MCP servers for this agent, by name. Their tools need no permission, because you chose
     them, except under `permissions = "deny"`."""
+    start_s: float = Field(default=90, ge=1, allow_inf_nan=False)
+    """Seconds that it may take to start, MCP servers included."""
+    stall_s: float = Field(default=300, ge=1, allow_inf_nan=False)
+    """Seconds for which it may give no sign of life in a turn. While it uses a tool, or waits for a
+    permission, it may take its time."""
+    turn_s: float = Field(default=21_600, ge=1, allow_inf_nan=False)
+    """Seconds that one turn may take in all."""
     warm_s: float = Field(default=600, ge=0, allow_inf_nan=False)
     """Seconds for which an idle agent process is kept warm for the next message."""
 

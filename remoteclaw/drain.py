@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from remoteclaw.answer import Answer
-from remoteclaw.bridge import ChannelBridge, Hooks
+from remoteclaw.bridge import ChannelBridge, Hooks, Limits
 from remoteclaw.clock import boottime
 from remoteclaw.config import Config, QueueConfig, QueueOverride, RecordConfig
 from remoteclaw.conversation.batching import Plan, next_batch
@@ -563,6 +563,7 @@ def _bridge(
         facts=channel,
         hooks=hooks,
         attachments=SessionFiles(fleet.blobs, lease),
+        limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
     )
     # Where a hook may choose another directory, the name is not known before.
     return None if hooks.has("before_runtime_spawn") else conversation, bridge, keeper

@@ -4,6 +4,7 @@ from remoteclaw.bridge.bridge import ChannelBridge
 from remoteclaw.bridge.delivery import DeliveryAdapter
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.bridge.hooks import Hooks
+from remoteclaw.bridge.pace import Limits
 from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.session_map import FileSessionMap
 from remoteclaw.bridge.side_effects import read_mcp_side_effects
@@ -14,6 +15,7 @@ __all__ = [
     "DeliveryAdapter",
     "FileSessionMap",
     "Hooks",
+    "Limits",
     "build_system_prompt",
     "read_mcp_side_effects",
 ]

@@ -21,6 +21,7 @@ from remoteclaw.bridge.hooks import (
     SessionResumed,
     SpawnOverride,
 )
+from remoteclaw.bridge.pace import Limits, Pace
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
 from remoteclaw.bridge.side_effects import SideEffectsReader
 from remoteclaw.config import ChannelConfig
@@ -113,6 +114,9 @@ class _Run:
     newcomers: Newcomers | None = None
     history: History | None = None
     agent: AgentProcess | None = None
+    pace: Pace = field(default_factory=Pace)
+    overdue: str = ""
+    """Which limit the turn has passed; nothing if none."""
     deciding: set[asyncio.Task[None]] = field(default_factory=set)
     """Permissions that the agent waits for."""
     files: TurnFiles | None = None
@@ -147,6 +151,7 @@ class ChannelBridge:
         facts: ChannelConfig | None = None,
         hooks: Hooks | None = None,
         attachments: AttachmentStore | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
@@ -169,6 +174,7 @@ class ChannelBridge:
         self._zone = zone
         self._facts = facts or ChannelConfig()
         self._attachments = attachments
+        self._limits = limits or Limits()
         self._told: set[str] = set()
         """Files of which the person knows that they did not reach the agent."""
         self._ending: set[asyncio.Task[None]] = set()
@@ -324,7 +330,11 @@ class ChannelBridge:
         starting = asyncio.create_task(self._start_agent(run))
         stop = asyncio.create_task(run.abort.wait())
         try:
-            await asyncio.wait((starting, stop), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(
+                (starting, stop),
+                timeout=self._limits.start_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
         finally:
             stop.cancel()
             # Whether it is too late for it, or we are being cancelled: half an agent is none.
@@ -333,6 +343,9 @@ class ChannelBridge:
                 await asyncio.wait((starting,))
         if starting.cancelled():
             await self._agents.discard()
+            if not done:
+                why = f"it did not start within {self._limits.start_s:g} s"
+                run.error = ErrorEvent(ErrorCategory.TIMEOUT, why)
             return None
         return await starting
 
@@ -397,7 +410,7 @@ class ChannelBridge:
                 run.turn, zone=self._zone, is_new=run.is_new, history=history, files=files
             )
             async with contextlib.aclosing(agent.turn(prompt, images)) as events:
-                run.delivered = await run.delivery.process(events)
+                run.delivered = await run.delivery.process(run.pace.noting(events))
         finally:
             if not run.is_ending:
                 watch.cancel()
@@ -437,6 +450,7 @@ class ChannelBridge:
             if run.callbacks.on_permission:
                 decision = await run.callbacks.on_permission(event)
         await run.agent.answer(event.id, decision)
+        run.pace.decided()
 
     def _files_of(self, run: _Run) -> TurnFiles:
         assert run.files is not None, "they come with an agent"
@@ -477,7 +491,13 @@ class ChannelBridge:
 
     async def _stop_when_asked(self, run: _Run, agent: AgentProcess) -> None:
         """Interrupt the agent once the turn is to stop, and end it if it does not."""
-        await run.abort.wait()
+        asked = asyncio.create_task(run.abort.wait())
+        late = asyncio.create_task(self._wait_until_overdue(run))
+        try:
+            await asyncio.wait((asked, late), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            late.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ABORT_S):
                 while True:
@@ -489,13 +509,24 @@ class ChannelBridge:
         run.is_ending = True
         await self._agents.discard()
 
+    async def _wait_until_overdue(self, run: _Run) -> None:
+        """Wait until the turn has passed a limit; tell the person meanwhile what is waited for."""
+        while not (overdue := run.pace.overdue(self._limits)):
+            if notice := run.pace.notice(self._limits):
+                run.delivery.show(notice)
+            await asyncio.sleep(run.pace.next_look_s(self._limits))
+        log.warning("turn %s: %s", run.turn.reference, overdue)
+        run.overdue = overdue
+
     # -- 7: errors -----------------------------------------------------------------------------
 
     async def _classify_error(self, run: _Run) -> None:
         """Give a failure its category on the result, and the person a sentence about it."""
         # An answer that was complete when the stop came is an answer.
         is_complete = run.delivered.has_ended and not run.run.aborted and run.error is None
-        if run.abort.is_set() and not is_complete:
+        if run.overdue and not is_complete:
+            run.error = ErrorEvent(ErrorCategory.TIMEOUT, run.overdue)
+        elif run.abort.is_set() and not is_complete:
             run.error = ErrorEvent(ErrorCategory.ABORTED, "stopped by request")
             run.run = replace(run.run, aborted=True)
         if run.error is None:

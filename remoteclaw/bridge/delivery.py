@@ -146,9 +146,9 @@ class DeliveryAdapter:
                         self._on_permission(event)
                 case PlanEvent(steps):
                     plan = "\n".join(f"[{'x' if done else ' '}] {step}" for step, done in steps)
-                    self._show(plan)
+                    self.show(plan)
                 case NoticeEvent(message):
-                    self._show(f"({message})")
+                    self.show(f"({message})")
                 case ErrorEvent():
                     error = event
                 case DoneEvent(run, ends_agent):
@@ -221,7 +221,7 @@ class DeliveryAdapter:
         if self._callbacks.on_live_text and (pending := self._chunker.pending):
             self._callbacks.on_live_text(self._next_index, pending)
 
-    def _show(self, words: str) -> None:
+    def show(self, words: str) -> None:
         """Show what is no part of the answer, until there is more of that."""
         if self._callbacks.on_live_text:
             self._callbacks.on_live_text(self._next_index, words)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge import ChannelBridge
+from remoteclaw.bridge import ChannelBridge, Limits
 from remoteclaw.config import ChannelConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.files import mime_type_of
@@ -262,6 +262,7 @@ async def test_a_command_that_is_stopped_does_nothing_more(opened: Open) -> None
 
         async def stop() -> None:
             await eventually((agent.workspace / "begun").exists)
+            await asyncio.sleep(0.7)  # at first, codex ends it with the turn in any case
             abort.set()
 
         stopping = asyncio.create_task(stop())
@@ -380,6 +381,19 @@ async def test_a_model_that_is_busy_once(opened: Open) -> None:
         reply = await agent.say(f"RETRYAFTER:1 HTTP:503*1 {uuid.uuid4().hex} SAY:then it works")
 
     assert "then it works" in reply
+
+
+async def test_a_model_that_is_busy_for_good_is_not_waited_for(opened: Open) -> None:
+    """gemini and opencode try again for minutes, without a word about it."""
+    shown: list[str] = []
+    async with opened(limits=Limits(stall_s=5)) as agent, asyncio.timeout(40):
+        failed = await agent.ask("HTTP:429", on_live_text=lambda _, text: shown.append(text))
+        after = await agent.say("SAY:fine again")
+
+    assert failed.error_category in (ErrorCategory.RETRYABLE, ErrorCategory.TIMEOUT)
+    if failed.error_category is ErrorCategory.TIMEOUT:
+        assert any("No word from the model yet" in text for text in shown)
+    assert "fine again" in after
 
 
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:

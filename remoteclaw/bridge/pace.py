@@ -1,0 +1,103 @@
+"""How a turn goes on: what an agent may take its time for, and when it has taken too long.
+
+CLIs repeat failed requests by themselves, some for minutes and without a word. A limit on silence
+alone would end long tools; so time counts only while nothing is known to be going on.
+"""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from remoteclaw.messages import (
+    AgentEvent,
+    AnswerEndEvent,
+    PermissionEvent,
+    TextEvent,
+    ToolResultEvent,
+    ToolUseEvent,
+)
+
+__all__ = ["Limits", "Pace"]
+
+#: After so much silence the person is told until when it is waited, in seconds.
+SILENCE_S = 20.0
+#: How often it is looked, at most, in seconds.
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long an agent may take, in seconds."""
+
+    start_s: float = 90.0
+    """To start."""
+    stall_s: float = 300.0
+    """To give a sign of life, while no tool runs and no permission is waited for."""
+    turn_s: float = 21_600.0
+    """For one turn in all."""
+
+
+class Pace:
+    """When a turn began, when its agent last gave a sign of life, and what it waits for."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = self._heard = clock()
+        self._tools: set[str] = set()
+        """Tools that run."""
+        self._questions = 0
+        """Permissions that are waited for."""
+        self._was_told = False
+
+    async def noting(self, events: AsyncIterator[AgentEvent]) -> AsyncIterator[AgentEvent]:
+        """Yield a turn's events, and take notice of them."""
+        self._began = self._heard = self._clock()
+        async for event in events:
+            self.note(event)
+            yield event
+
+    def note(self, event: AgentEvent) -> None:
+        """Take notice of an event."""
+        self._heard = self._clock()
+        self._was_told = False
+        match event:
+            case ToolUseEvent(_, tool_id):
+                self._tools.add(tool_id)
+            case ToolResultEvent(tool_id):
+                self._tools.discard(tool_id)
+            case PermissionEvent():
+                self._questions += 1
+            case TextEvent() | AnswerEndEvent():
+                # Not every CLI tells that a tool is done; but it says nothing while one runs.
+                self._tools.clear()
+
+    def decided(self) -> None:
+        """Take notice that a permission was decided about."""
+        self._questions -= 1
+        self._heard = self._clock()
+
+    @property
+    def silence_s(self) -> float:
+        """For how long nothing was heard that should have been."""
+        is_waiting = bool(self._tools) or self._questions > 0
+        return 0.0 if is_waiting else self._clock() - self._heard
+
+    def overdue(self, limits: Limits) -> str:
+        """Return which limit is passed, in words for operators; nothing if none is."""
+        if self._clock() - self._began > limits.turn_s:
+            return f"the turn took longer than {limits.turn_s:g} s"
+        if self.silence_s > limits.stall_s:
+            return f"the agent gave no sign of life for {limits.stall_s:g} s"
+        return ""
+
+    def notice(self, limits: Limits) -> str:
+        """Return what the person is to know of a silence, once; nothing if it is short."""
+        if self._was_told or self.silence_s < min(SILENCE_S, limits.stall_s / 2):
+            return ""
+        self._was_told = True
+        until = time.localtime(time.time() + limits.stall_s - self.silence_s)
+        return f"(No word from the model yet; it is given until {time.strftime('%H:%M', until)}.)"
+
+    def next_look_s(self, limits: Limits) -> float:
+        """Return after how long it is to be looked again, in seconds."""
+        return min(LOOK_S, limits.stall_s / 4, limits.turn_s / 4)
