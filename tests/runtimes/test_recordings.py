@@ -1,0 +1,45 @@
+"""Conversations with real CLIs, recorded once: we make of them what we made then."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.runtimes import create_cli_runtime
+from tests.support.recording import DIRECTORY, RUN, Replay, conversation, described, spec_of
+
+RECORDINGS = sorted(DIRECTORY.glob("*.jsonl"))
+
+
+def test_every_cli_is_recorded() -> None:
+    assert [file.name.partition("-")[0] for file in RECORDINGS] == [
+        *("claude", "codex", "gemini", "opencode")
+    ]
+
+
+@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
+async def test_a_recorded_conversation(file: Path) -> None:
+    name = file.name.partition("-")[0]
+    runtime, replay = create_cli_runtime(name), Replay(file)
+    model = {"codex": "scripted", "gemini": "gemini-2.5-flash"}.get(name)
+    async with asyncio.timeout(20):
+        process = await runtime.connect(
+            replay,
+            spec_of(name, model=model),
+            session_id=None,
+            parked_state=None,
+            run_dir=Path(RUN),
+        )
+        events = [described(event) async for event in conversation(process)]
+
+    assert events == [replay.event(event) for event in replay.events]
+
+
+@pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
+def test_a_recording_tells_of_no_machine(file: Path) -> None:
+    text = file.read_text()
+
+    assert "/tmp/rc-" not in text
+    assert "-tmp-rc-" not in text
+    assert "127.0.0.1" not in text
+    assert "/root" not in text

@@ -1,0 +1,246 @@
+"""What real CLIs printed, recorded once and replayed without them.
+
+    python -m tests.support.recording [CLI …]
+
+records anew what is installed (scripts/record); git shows what has changed.
+A recording is a file of JSON lines: `to` and `from` the CLI, in their order, and `event` for what
+we made of them. Directories and addresses are written as they never are on anybody's machine.
+"""
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from remoteclaw import keeper as keeper_module
+from remoteclaw.clock import boottime
+from remoteclaw.config import FleetConfig
+from remoteclaw.doctor import version_of
+from remoteclaw.home import Home
+from remoteclaw.keeper import AgentKeeper
+from remoteclaw.messages import AgentEvent, PermissionEvent
+from remoteclaw.protocols import AgentProcess, AgentSpec, Decision
+from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes.pipes import LinePipes
+from tests.support.agents import AgentCli, ModelServerProcess, find_cli
+
+__all__ = ["DIRECTORY", "WORKSPACE", "Replay", "conversation", "described", "spec_of"]
+
+DIRECTORY = Path(__file__).parents[1] / "recordings"
+#: Where a recorded agent works, and has its run directory, its home and its model.
+WORKSPACE, RUN, USER, MODEL = "/work", "/run/agent", "/home/me", "http://model.invalid"
+#: What is asked, one turn after the other.
+PROMPTS = (
+    "SAY:hello from the model",
+    "THINK:pondering\nSAY:an answer",
+    "LONG:3000",
+    "SHELL:touch made-by-the-agent",
+    "HTTP:401",
+    "SAY:fine again",
+)
+#: Ids that each process makes up anew.
+_ID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27}$")
+
+
+def spec_of(name: str, workspace: str = WORKSPACE, **more: Any) -> AgentSpec:
+    """Return what a recorded agent is like."""
+    fields: dict[str, Any] = {"command": (name,), "env": {}, **more}
+    return AgentSpec(
+        runtime=name, workspace=workspace, system_prompt="You are being recorded.", **fields
+    )
+
+
+async def conversation(process: AgentProcess) -> AsyncIterator[AgentEvent]:
+    """Ask everything, and deny what is asked for; yield what the agent says."""
+    for prompt in PROMPTS:
+        async for event in process.turn(prompt):
+            if isinstance(event, PermissionEvent):
+                await process.answer(event.id, Decision("deny", "Not while it is recorded."))
+            yield event
+
+
+def described(event: AgentEvent) -> str:
+    """Return an event as a line of a recording."""
+    return repr(event)
+
+
+# -- recording ------------------------------------------------------------------------------------
+
+
+class Tap(LinePipes):
+    """Pipes that write down what goes through them."""
+
+    lines: list[tuple[str, bytes]]
+
+    async def read(self) -> bytes | None:
+        """Return the next line."""
+        line = await super().read()
+        if line is not None:
+            self.lines.append(("from", line))
+        return line
+
+    def take_unread(self) -> list[bytes]:
+        """Return the lines that have arrived."""
+        lines = super().take_unread()
+        self.lines += [("unread", line) for line in lines]
+        return lines
+
+    async def write(self, line: bytes) -> None:
+        """Send one line."""
+        self.lines.append(("to", line))
+        await super().write(line)
+
+
+async def record(cli: AgentCli, directory: Path) -> list[dict[str, Any]]:
+    """Return a conversation with a real CLI, as lines of a recording."""
+    os.environ["HOME"] = str(directory / "user")
+    home = Home(directory / "home").create()
+    workspace = directory / "work"
+    for path in (Path(os.environ["HOME"]), workspace):
+        path.mkdir()
+    Tap.lines = []
+    vars(keeper_module)["LinePipes"] = Tap
+    runtime = create_cli_runtime(cli.name)
+    keeper = AgentKeeper(
+        home,
+        epoch=1,
+        kill_at=lambda: boottime() + 600,
+        warm_s=0,
+        budget=FleetConfig(),
+        parked=None,
+        finished_turn=None,
+    )
+    spec = spec_of(
+        cli.name,
+        str(workspace),
+        command=cli.command,
+        env={**runtime.environment(os.environ), **cli.env},
+        model=cli.model_name,
+    )
+    process = await keeper.obtain(spec, session_id=None)
+    names = {
+        str(keeper.run_dir): RUN,
+        str(workspace): WORKSPACE,
+        re.sub(r"[^A-Za-z0-9]", "-", str(workspace)): WORKSPACE.replace("/", "-"),  # claude's
+        os.environ["HOME"]: USER,
+        cli.model.url: MODEL,
+    }
+    lines: list[dict[str, Any]] = []
+
+    def take(events: list[AgentEvent]) -> None:
+        for kind, line in Tap.lines:
+            lines.append({kind: orjson.loads(_renamed(line.decode(), names))})
+        Tap.lines.clear()
+        lines.extend({"event": _renamed(described(event), names)} for event in events)
+
+    take([])
+    async for event in conversation(process):
+        take([event])
+    await keeper.discard()
+    return lines
+
+
+def _renamed(text: str, names: dict[str, str]) -> str:
+    for name, to in names.items():
+        text = text.replace(name, to)
+    return re.sub(r'"serverName": ?"[^"]*"', '"serverName":"host"', text)
+
+
+def main(names: list[str]) -> None:
+    """Record the CLIs that are named, or all that are installed."""
+    DIRECTORY.mkdir(exist_ok=True)
+    for name in names or ("claude", "codex", "gemini", "opencode"):
+        program = find_cli(name)
+        if program is None:
+            sys.stderr.write(f"{name} is not installed: its recording stays as it is\n")
+            continue
+        with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as temporary:
+            directory = Path(temporary)
+            with ModelServerProcess.running(directory) as model:
+                lines = asyncio.run(record(AgentCli(name, program, model), directory))
+        version = version_of(program, dict(os.environ))
+        for old in DIRECTORY.glob(f"{name}-*.jsonl"):
+            old.unlink()
+        file = DIRECTORY / f"{name}-{version}.jsonl"
+        file.write_bytes(b"".join(orjson.dumps(line) + b"\n" for line in lines))
+        sys.stdout.write(f"{file.relative_to(Path.cwd())}: {len(lines)} lines\n")
+
+
+# -- replaying ------------------------------------------------------------------------------------
+
+
+class Replay:
+    """Pipes that answer as a recorded CLI did, and see that it is asked the same."""
+
+    is_clean = True
+
+    def __init__(self, file: Path) -> None:
+        lines = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+        self.events = [line["event"] for line in lines if "event" in line]
+        """What was made of it when it was recorded."""
+        self._lines = [line for line in lines if "event" not in line]
+        self._position = 0
+        self._moved = asyncio.Event()
+        self._ids: dict[str, str] = {}
+        """The ids of ours that were recorded, and those of now."""
+
+    async def read(self) -> bytes | None:
+        """Return the next line of the CLI's, once it was asked what it had been asked before."""
+        while self._position < len(self._lines):
+            if "from" in (line := self._lines[self._position]):
+                self._position += 1
+                return self._now(line["from"])
+            self._moved.clear()
+            await self._moved.wait()
+        return None
+
+    def take_unread(self) -> list[bytes]:
+        """Return what had arrived between two turns."""
+        unread = []
+        while self._position < len(self._lines) and "unread" in self._lines[self._position]:
+            unread.append(self._now(self._lines[self._position]["unread"]))
+            self._position += 1
+        return unread
+
+    async def write(self, line: bytes) -> None:
+        """Compare what is asked with what was asked."""
+        sent = orjson.loads(line)
+        recorded = self._lines[self._position].get("to")
+        self._position += 1
+        self._moved.set()
+        self._ids.update(_made_up(recorded, sent))
+        assert orjson.loads(self._now(recorded)) == sent
+
+    def last_errors(self) -> str:
+        """Return nothing: none was recorded."""
+        return ""
+
+    def event(self, recorded: str) -> str:
+        """Return a recorded event with the ids of now."""
+        for old, new in self._ids.items():
+            recorded = recorded.replace(old, new)
+        return recorded
+
+    def _now(self, line: Any) -> bytes:
+        return self.event(orjson.dumps(line).decode()).encode()
+
+
+def _made_up(recorded: Any, sent: Any) -> Iterator[tuple[str, str]]:
+    """Yield ids of the same place, that of the recording and that of now."""
+    if isinstance(recorded, dict) and isinstance(sent, dict):
+        for name in recorded.keys() & sent.keys():
+            yield from _made_up(recorded[name], sent[name])
+    elif isinstance(recorded, str) and isinstance(sent, str) and recorded != sent:
+        both = (recorded, sent)
+        if all(map(_ID.match, both)):
+            yield both
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
