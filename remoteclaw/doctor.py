@@ -98,6 +98,11 @@ def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
     workspace = home.workspace_path(name, settings)
     if settings.workspace is not None and not workspace.is_dir():
         return f"its workspace {workspace} is not there: make it."
+    if runtime_name == "gemini" and settings.mcp_servers and not settings.trust_workspace:
+        return (
+            "gemini connects MCP servers in trusted workspaces alone: "
+            f"set [agents.{name}] trust_workspace = true, or take its mcp_servers out."
+        )
     return None
 
 

@@ -2,10 +2,12 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from remoteclaw.config import load_config, redis_address
+from remoteclaw.config import AgentConfig, load_config, redis_address
+from remoteclaw.doctor import agent_problem
 from remoteclaw.errors import ConfigError, StateDirectoryError
 from remoteclaw.home import Home, private_directory
 
@@ -297,3 +299,15 @@ def test_a_mistake_in_a_variable_is_not_blamed_on_the_file(
 
     assert str(refused.value).startswith(f"{name}: ")
     assert named in str(refused.value)
+
+
+def test_gemini_needs_trust_for_its_servers(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = {"probe": {"command": "probe"}}
+
+    def problem(**more: Any) -> str | None:
+        agent = AgentConfig(runtime="gemini", command=("/bin/true",), **more)
+        return agent_problem(home, "main", agent)
+
+    assert "trust_workspace = true" in str(problem(mcp_servers=server))
+    assert problem(mcp_servers=server, trust_workspace=True) is None
+    assert problem() is None

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import os
 import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -25,6 +26,7 @@ from remoteclaw.messages import (
     AgentDeliveryResult,
     Attachment,
     Entry,
+    McpServerConfig,
     PermissionEvent,
     SessionKey,
     ToolResultEvent,
@@ -33,7 +35,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import BridgeCallbacks, Decision
 from remoteclaw.runtimes import create_cli_runtime
 from tests.conftest import required
-from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.bridges import MemorySessionMap, agent_bridge
 from tests.support.pictures import png
 from tests.support.processes import is_alive, marked_processes
@@ -221,6 +223,35 @@ async def test_somebody_who_is_asked_allows_it(opened: Open) -> None:
     assert is_there
     assert result.run.permission_denials == ()
     assert "touch made-by-the-agent" in str(asked[0].input)
+
+
+async def test_a_server_of_the_configuration_needs_no_permission(
+    opened: Open, cli: AgentCli
+) -> None:
+    probe = McpServerConfig(
+        command=sys.executable,
+        args=("-m", "tests.support.mcp_server"),
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    trust = cli.name == "gemini"  # it connects none in a workspace that is not trusted
+    async with opened(
+        permissions="ask", mcp_servers={"probe": probe}, trust_workspace=trust
+    ) as agent:
+        tools = await agent.say("TOOLS")
+        result = await agent.ask('TOOL:echo:{"text": "ping"}')
+
+    assert "echo" in tools
+    assert "echo: ping" in said(result)
+    assert result.run.permission_denials == ()
+    (call,) = result.tool_calls
+    assert "echo" in call.name
+    assert not call.is_error
+
+
+async def test_a_server_that_does_not_start_is_done_without(opened: Open) -> None:
+    broken = McpServerConfig(command=sys.executable, args=("-c", "raise SystemExit(1)"))
+    async with opened(mcp_servers={"broken": broken}) as agent, asyncio.timeout(60):
+        assert await agent.say("SAY:fine without it") == "fine without it"
 
 
 async def test_a_key_is_not_given_to_what_the_agent_runs(opened: Open, cli: AgentCli) -> None:
