@@ -16,9 +16,10 @@ from pathlib import Path
 
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.home import Home
-from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot_claude
+from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
 from tests.bench.load import Figure, bench_load
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
+from tests.support.processes import marked_processes
 from tests.support.stack import Stack, message
 
 Measure = Callable[[], Awaitable[float]]
@@ -143,6 +144,43 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
     ]
 
 
+async def bench_cli(
+    stack: Stack, cli: AgentCli, directory: Path, rounds: int
+) -> tuple[list[Row], list[Figure]]:
+    """Another real CLI: its first message and a later one, beside the bare CLI."""
+    ours = Ours(stack)
+    stack.configure(cli.config(), linger_s=0)
+    await worker(stack)
+    await one_shot(cli, directory, "SAY:hello-again")  # what it does at its very first start
+    cold = await interleaved(
+        lambda: ours.seconds("SAY:x", from_=uuid.uuid4().hex),
+        lambda: one_shot(cli, directory, "SAY:hello-again"),
+        max(3, rounds // 6),
+    )
+    await ours.idle()
+    warm = [await ours.parked("SAY:x") for _ in range(rounds)]
+    await ours.idle()
+    memory = sum(map(proportional_mb, marked_processes(stack.home)))
+    agents = len([*stack.home.runs.iterdir()])
+    bare = f"bare {cli.name}, one prompt"
+    return (
+        [
+            Row(f"{cli.name}, first message, cold", bare, *cold, ""),
+            Row(f"{cli.name}, warm, parked", bare, warm, cold[1], ""),
+        ],
+        [Figure(f"{cli.name}: a warm session, holder included", memory / agents, "MB", "")],
+    )
+
+
+def proportional_mb(pid: int) -> float:
+    """Return the memory of a process, what it shares counted in part."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0.0
+    return int(rollup.partition("Pss:")[2].split()[0]) / 1024
+
+
 async def worker(stack: Stack) -> None:
     """Replace the worker by one with the configuration as it is now."""
     for old in stack.workers:
@@ -181,6 +219,14 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
+            for name in ("codex", "gemini", "opencode"):
+                if (program := find_cli(name)) and claude:
+                    cli = AgentCli(name, program, claude.model)
+                    more_rows, more_figures = await bench_cli(stack, cli, directory, rounds)
+                    rows += more_rows
+                    figures += more_figures
+                else:
+                    sys.stderr.write(f"{name} is not installed: its rows are left out\n")
         finally:
             await stack.stop()
     return rows, figures
