@@ -826,3 +826,29 @@ def test_the_choices_of_a_sessions_queue_are_the_configurations() -> None:
 
     assert tuple(choices["mode"] or ()) == get_args(QueueMode)
     assert tuple(choices["drop"] or ()) == get_args(DropPolicy)
+
+
+# -- agents ---------------------------------------------------------------------------------------
+
+
+def test_agents_lists_what_is_installed_and_warns_of_what_nobody_tried(directory: Path) -> None:
+    for name, version in (("codex", "codex-cli 0.169.3"), ("gemini", "9.0.0")):
+        program = directory / name
+        program.write_text(f"#!/bin/sh\necho '{version}'\n")
+        program.chmod(0o755)
+
+    result = without_stack(directory, "agents", PATH=f"{directory}:/usr/bin:/bin")
+
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines()}
+    assert [*rows] == ["AGENT", "codex", "gemini"]
+    assert rows["codex"][1:3] == ["0.169.3", "yes"]
+    assert rows["gemini"][1:3] == ["9.0.0", "no"]
+    assert result.stderr == (
+        "remoteclaw: gemini: tested with 0.61.0, so look at what it does first.\n"
+    )
+
+
+def test_without_any_agent_the_demo_is_named(directory: Path) -> None:
+    result = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+
+    assert result.stdout.startswith("No agent CLI is installed, so the demo answers")

@@ -50,6 +50,9 @@ REPLAY_S = 10.0
 #: How an agent says that somebody has to sign in first.
 AUTH_REQUIRED = -32000
 
+#: The answer to a question that nobody decides about.
+_CANCELLED = {"outcome": {"outcome": "cancelled"}}
+
 log = logging.getLogger(__name__)
 
 
@@ -255,8 +258,10 @@ class AcpProcess:
     ) -> AsyncGenerator[AgentEvent, None]:
         """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
         for message in self._peer.take_unread():
-            if message.is_request:
-                await self._peer.refuse(message)  # it belongs to nobody
+            if message.method == "session/request_permission" and message.id is not None:
+                await self._peer.respond(message.id, _CANCELLED)  # it belongs to nobody
+            elif message.is_request:
+                await self._peer.refuse(message)
         instructions, self._instructions = self._instructions, ""
         if instructions:
             prompt = f"{instructions}\n\n{prompt}"
@@ -334,7 +339,7 @@ class _AcpTurn(RpcTurn):
         await self._peer.notify("session/cancel", {"sessionId": self._session})
         for message in [*self._asked.values()]:
             if message.id is not None:
-                await self._peer.respond(message.id, {"outcome": {"outcome": "cancelled"}})
+                await self._peer.respond(message.id, _CANCELLED)
         self._asked.clear()
 
     async def answer(self, permission_id: str, decision: Decision) -> None:

@@ -256,7 +256,7 @@ class CodexProcess:
         """Ask codex; yield what it says, with exactly one `DoneEvent`, last."""
         for message in self._peer.take_unread():
             if message.is_request:
-                await self._peer.refuse(message)  # it belongs to nobody
+                await _deny(self._peer, message)  # it belongs to nobody
             self._note(message)
         params = {"threadId": self._thread, "input": _input(prompt, images)}
         request = await self._peer.request("turn/start", params)
@@ -503,6 +503,16 @@ _SILENT = frozenset(
         *("deprecationNotice", "thread/compacted", "skills/changed", "app/list/updated"),
     )
 )
+
+
+async def _deny(peer: Peer, message: Message) -> None:
+    """Answer a request that nobody decides about."""
+    if message.id is None or message.method not in _PERMISSIONS:
+        await peer.refuse(message)
+    elif message.method == "mcpServer/elicitation/request":
+        await peer.respond(message.id, {"action": "decline"})
+    else:
+        await peer.respond(message.id, {"decision": "decline"})
 
 
 def _input(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:

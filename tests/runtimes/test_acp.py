@@ -17,6 +17,7 @@ from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from tests.support.bridges import acp_script, agent_bridge
 from tests.support.stack import message
+from tests.support.waiting import eventually
 
 
 async def asked(
@@ -123,6 +124,45 @@ async def test_a_permission_is_answered_with_the_option_that_fits(
     assert ("needs a permission" in said(result)[-1]) is is_denied
     if asked_for:
         assert (asked_for[0].tool_name, asked_for[0].input) == ("rm -rf", {"command": "rm"})
+
+
+async def test_what_is_asked_between_turns_is_denied(home: Home, directory: Path) -> None:
+    question = (
+        "say(jsonrpc='2.0', id='late', method='session/request_permission', params=dict(\n"
+        "    toolCall=dict(toolCallId='1', title='x'), options=[]))\n"
+    )
+    body = (
+        "answer(begin(), stopReason='end_turn')\n"
+        f"{question}open('asked', 'w').close()\n"
+        "got = asked()\n"
+        "prompt = asked('session/prompt')\n"
+        "text(json.dumps([got['id'], got['result']['outcome']['outcome']]))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, *_):
+        await bridge.handle(message("one"))
+        await eventually((home.path / "work" / "asked").exists)
+        result = await bridge.handle(message("two"))
+
+    assert said(result) == ['["late", "cancelled"]']
+
+
+async def test_an_agent_with_an_open_question_is_not_parked(home: Home, directory: Path) -> None:
+    body = (
+        "answer(begin(), stopReason='end_turn')\n"
+        "say(jsonrpc='2.0', id='late', method='session/request_permission', params={})\n"
+        "open('asked', 'w').close()\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
+        await bridge.handle(message("one"))
+        await eventually((home.path / "work" / "asked").exists)
+        await keeper.park()
+
+        assert keeper.record() is None
 
 
 async def test_a_question_is_withdrawn_when_the_turn_is_stopped(
