@@ -5,12 +5,13 @@ What one of them does in its own way stands in its own file, as a method of its 
 
 import asyncio
 import base64
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end, classify_error
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.messages import (
     AgentEvent,
     AgentRunResult,
@@ -36,7 +37,7 @@ from remoteclaw.protocols import (
     Launch,
 )
 from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError, RpcTurn, UnreadableLine
+from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError, RpcProcess, RpcTurn
 from remoteclaw.runtimes.programs import find_program
 from remoteclaw.runtimes.prose import Prose
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
@@ -109,20 +110,18 @@ class AcpRuntime:
         return process
 
 
-class AcpProcess:
+class AcpProcess(RpcProcess["_AcpTurn"]):
     """One agent with one session, between and during turns."""
 
     def __init__(self, pipes: AgentPipes, runtime: AcpRuntime) -> None:
-        self._pipes = pipes
+        super().__init__(pipes, Peer(pipes))
         self._runtime = runtime
-        self._peer = Peer(pipes)
+        self.name = runtime.name
         self._session = ""
         self._cost = 0.0
         """What the session has cost so far, in US dollars."""
         self._instructions = ""
         """What goes with the first message."""
-        self._turn: _AcpTurn | None = None
-        self._is_asked = asyncio.Event()
 
     @property
     def session_id(self) -> str | None:
@@ -185,7 +184,7 @@ class AcpProcess:
         try:
             async with asyncio.timeout(REPLAY_S):
                 while True:
-                    update = mapping((await self._next()).params.get("update"))
+                    update = mapping((await self.next_of_start()).params.get("update"))
                     if update.get("sessionUpdate") == "available_commands_update":
                         return
         except TimeoutError:
@@ -201,7 +200,7 @@ class AcpProcess:
         """Send a request of the start and return its answer; what else is said is dropped."""
         request = await self._peer.request(method, params)
         while True:
-            message = await self._next()
+            message = await self.next_of_start()
             if message.is_request:
                 await self._peer.refuse(message)
             elif not message.method and message.id == request:
@@ -214,20 +213,6 @@ class AcpProcess:
         elif method in ("session/load", "session/resume"):
             category = ErrorCategory.SESSION_EXPIRED
         raise AgentUnavailable(f"{self._runtime.name} did not start: {detail}", category=category)
-
-    async def _next(self) -> Message:
-        try:
-            message = await self._peer.read()
-        except UnreadableLine:
-            why = f"{self._runtime.name} printed a line that can't be read"
-            raise AgentUnavailable(why, category=ErrorCategory.FATAL) from None
-        if message is None:
-            errors = self._pipes.last_errors()
-            raise AgentUnavailable(
-                f"{self._runtime.name} ended while it started: {errors}",
-                category=classify_end(errors),
-            )
-        return message
 
     def parked_state(self) -> dict[str, Any] | None:
         """Return what the next driver must know; None in a turn, or with a request open."""
@@ -265,41 +250,24 @@ class AcpProcess:
         instructions, self._instructions = self._instructions, ""
         if instructions:
             prompt = f"{instructions}\n\n{prompt}"
-        turn = self._turn = _AcpTurn(
-            self._pipes, self._peer, self._runtime, self._session, self._cost
-        )
-        await turn.ask(_parts(prompt, images))
-        self._is_asked.set()
-        try:
-            async for event in turn.events():
+        turn = _AcpTurn(self._pipes, self._peer, self._runtime, self._session, self._cost)
+        await turn.ask(self.parts(prompt, images))
+        async with contextlib.aclosing(self.events_of(turn)) as events:
+            async for event in events:
                 if isinstance(event, ErrorEvent):
                     self._instructions = instructions  # it may not have read them
                 if isinstance(event, DoneEvent):
                     self._cost = turn.cost
-                    self._leave()  # the consumer may stop here
                 yield event
-        finally:
-            self._leave()
 
-    def _leave(self) -> None:
-        self._turn = None
-        self._is_asked.clear()
-
-    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
-        """Give the agent a message while it works: it joins what it does, or follows it."""
-        await self._is_asked.wait()
-        if self._turn is not None:
-            await self._turn.ask(_parts(prompt, images), key)
-
-    async def interrupt(self) -> None:
-        """Stop the running turn."""
-        if self._turn is not None:
-            await self._turn.interrupt()
-
-    async def answer(self, permission_id: str, decision: Decision) -> None:
-        """Answer a request for a permission."""
-        if self._turn is not None:
-            await self._turn.answer(permission_id, decision)
+    @staticmethod
+    def parts(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+        """Return a message as ACP wants it."""
+        parts: list[dict[str, Any]] = [{"type": "text", "text": prompt}]
+        for image in images:
+            data = base64.b64encode(image.data).decode()
+            parts.append({"type": "image", "mimeType": image.mime_type, "data": data})
+        return parts
 
 
 class _AcpTurn(RpcTurn):
@@ -332,6 +300,10 @@ class _AcpTurn(RpcTurn):
         """Send a prompt; one with a `key` joins those that are being answered."""
         params = {"sessionId": self._session, "prompt": parts}
         self._prompts[await self._peer.request("session/prompt", params)] = key
+
+    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
+        """Send another prompt: it joins those that are being answered, or follows them."""
+        await self.ask(parts, key)
 
     async def interrupt(self) -> None:
         """Ask the agent to stop; some wait for open questions to be answered then."""
@@ -506,14 +478,6 @@ _SILENT = frozenset(
         *("config_option_update", "session_info_update"),
     )
 )
-
-
-def _parts(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = [{"type": "text", "text": prompt}]
-    for image in images:
-        data = base64.b64encode(image.data).decode()
-        parts.append({"type": "image", "mimeType": image.mime_type, "data": data})
-    return parts
 
 
 def _server(name: str, server: McpServerConfig, run_dir: Path) -> dict[str, Any]:

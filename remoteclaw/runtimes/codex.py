@@ -5,28 +5,18 @@ No file of the user's is edited: tools, system prompt and permissions are the th
 
 import asyncio
 import base64
+import contextlib
 import logging
-import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end, classify_error
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.messages import (
     AgentEvent,
-    AgentRunResult,
-    AgentUsage,
     DoneEvent,
-    ErrorEvent,
     Image,
     McpServerConfig,
-    NoticeEvent,
-    PermissionEvent,
-    PlanEvent,
-    SteeredEvent,
-    ThinkingEvent,
-    ToolResultEvent,
-    ToolUseEvent,
 )
 from remoteclaw.protocols import (
     FILES,
@@ -35,14 +25,13 @@ from remoteclaw.protocols import (
     AgentProcess,
     AgentSpec,
     Capabilities,
-    Decision,
     Launch,
 )
+from remoteclaw.runtimes.codex_turn import CodexTurn, deny
 from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError, RpcTurn, UnreadableLine
+from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcProcess
 from remoteclaw.runtimes.programs import find_program
-from remoteclaw.runtimes.prose import Prose
-from remoteclaw.runtimes.wire import count, mapping, mappings, text
+from remoteclaw.runtimes.wire import count, mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
 
@@ -60,17 +49,6 @@ _POLICIES = {
 }
 #: What the commands that codex runs don't get of its environment.
 _KEYS = '["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"]'
-_CATEGORIES = {
-    "contextWindowExceeded": ErrorCategory.CONTEXT_OVERFLOW,
-    "sessionBudgetExceeded": ErrorCategory.BILLING,
-    "usageLimitExceeded": ErrorCategory.BILLING,
-    "rateLimitExceeded": ErrorCategory.RETRYABLE,
-    "serverOverloaded": ErrorCategory.RETRYABLE,
-    "flexUnavailable": ErrorCategory.RETRYABLE,
-    "policyCapacityUnavailable": ErrorCategory.RETRYABLE,
-    "internalServerError": ErrorCategory.RETRYABLE,
-    "unauthorized": ErrorCategory.AUTH,
-}
 #: What a resumed thread is told, which keeps the system prompt that it was started with.
 _INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
 
@@ -125,19 +103,18 @@ class CodexRuntime:
         return process
 
 
-class CodexProcess:
+class CodexProcess(RpcProcess["CodexTurn"]):
     """One codex with one thread, between and during turns."""
+
+    name = "codex"
 
     def __init__(self, pipes: AgentPipes, *, readable: tuple[Path, ...]) -> None:
         """In the `readable` directories, the first of which it works in, it may look around."""
-        self._pipes = pipes
+        super().__init__(pipes, Peer(pipes, version=None))
         self._readable = readable
-        self._peer = Peer(pipes, version=None)
         self._thread = ""
         self._used: dict[str, int] = {}
         """Tokens of the whole thread so far, as codex counts them."""
-        self._turn: _CodexTurn | None = None
-        self._is_asked = asyncio.Event()
 
     @property
     def session_id(self) -> str | None:
@@ -178,7 +155,7 @@ class CodexProcess:
         try:
             async with asyncio.timeout(START_S):
                 while waiting:
-                    self._hear(await self._next(), waiting)
+                    await self._hear(await self.next_of_start(), waiting)
         except TimeoutError:
             if second in waiting:
                 raise AgentUnavailable(
@@ -188,20 +165,7 @@ class CodexProcess:
         if thread:
             await self._instruct(spec.system_prompt)
 
-    async def _next(self) -> Message:
-        try:
-            message = await self._peer.read()
-        except UnreadableLine:
-            why = "codex printed a line that can't be read"
-            raise AgentUnavailable(why, category=ErrorCategory.FATAL) from None
-        if message is None:
-            errors = self._pipes.last_errors()
-            raise AgentUnavailable(
-                f"codex ended while it started: {errors}", category=classify_end(errors)
-            )
-        return message
-
-    def _hear(self, message: Message, waiting: set[Any]) -> None:
+    async def _hear(self, message: Message, waiting: set[Any]) -> None:
         """Take notice of a message of the start; raises `AgentUnavailable` if there is none."""
         if message.error and message.id in waiting:
             why = str(message.error)
@@ -212,6 +176,8 @@ class CodexProcess:
                 log.warning("codex could not connect MCP server %s", name)
             if status in ("ready", "failed", "cancelled"):
                 waiting.discard(name)
+        elif message.is_request:
+            await deny(self._peer, message)
         elif message.method:
             self._note(message)
         elif message.id in waiting:
@@ -256,271 +222,25 @@ class CodexProcess:
         """Ask codex; yield what it says, with exactly one `DoneEvent`, last."""
         for message in self._peer.take_unread():
             if message.is_request:
-                await _deny(self._peer, message)  # it belongs to nobody
+                await deny(self._peer, message)  # it belongs to nobody
             self._note(message)
-        params = {"threadId": self._thread, "input": _input(prompt, images)}
+        params = {"threadId": self._thread, "input": self.parts(prompt, images)}
         request = await self._peer.request("turn/start", params)
-        turn = self._turn = _CodexTurn(
-            self._pipes, self._peer, self._thread, request, self._used, self._readable
-        )
-        self._is_asked.set()
-        try:
-            async for event in turn.events():
+        turn = CodexTurn(self._pipes, self._peer, self._thread, request, self._used, self._readable)
+        async with contextlib.aclosing(self.events_of(turn)) as events:
+            async for event in events:
                 if isinstance(event, DoneEvent):
                     self._used = turn.used
-                    self._leave()  # the consumer may stop here
                 yield event
-        finally:
-            self._leave()
 
-    def _leave(self) -> None:
-        self._turn = None
-        self._is_asked.clear()
-
-    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
-        """Give codex a message while it works: it hears of it with its next step."""
-        await self._is_asked.wait()
-        if self._turn is not None:
-            await self._turn.steer(_input(prompt, images), key)
-
-    async def interrupt(self) -> None:
-        """Stop the running turn, and the commands that it has started."""
-        if self._turn is not None:
-            await self._turn.interrupt()
-
-    async def answer(self, permission_id: str, decision: Decision) -> None:
-        """Answer a request for a permission."""
-        if self._turn is not None:
-            await self._turn.answer(permission_id, decision)
-
-
-class _CodexTurn(RpcTurn):
-    """One turn of codex."""
-
-    name = "codex"
-
-    def __init__(
-        self,
-        pipes: AgentPipes,
-        peer: Peer,
-        thread: str,
-        request: int,
-        used: dict[str, int],
-        readable: tuple[Path, ...],
-    ) -> None:
-        """`request` is the id of the request that started it."""
-        super().__init__(pipes, peer)
-        self._thread = thread
-        self._request = request
-        self._started = asyncio.Event()
-        self._turn = ""
-        self._before = used
-        self._readable = readable
-        self.used = dict(used)
-        self._prose = Prose()
-        self._saying = ""
-        """The item whose text is being said."""
-        self._steered: dict[str, str] = {}
-        """Messages that codex was given in mid-turn and has not taken up: their keys, by id."""
-        self._asked: dict[str, Message] = {}
-        """Requests for a permission that were not answered yet."""
-        self._denied: list[str] = []
-
-    # -- what others want of it ----------------------------------------------------------------
-
-    async def steer(self, content: list[dict[str, Any]], key: str) -> None:
-        await self._started.wait()
-        self._steered[key] = key
-        params = {"threadId": self._thread, "expectedTurnId": self._turn, "input": content}
-        try:
-            await self._peer.ask("turn/steer", {**params, "clientUserMessageId": key})
-        except (RpcError, ConnectionError):
-            self._steered.pop(key, None)  # it has ended: the message waits for the next turn
-
-    async def interrupt(self) -> None:
-        if not self._turn:
-            return
-        thread = {"threadId": self._thread}
-        await self._peer.request("turn/interrupt", {**thread, "turnId": self._turn})
-        # Without this, a command that runs goes on, and does what it was to do.
-        await self._peer.request("thread/backgroundTerminals/clean", thread)
-
-    async def answer(self, permission_id: str, decision: Decision) -> None:
-        message = self._asked.pop(permission_id, None)
-        if message is None or message.id is None:
-            return
-        if decision.verdict == "deny":
-            self._denied.append(_tool_of(message))
-        if message.method == "mcpServer/elicitation/request":
-            action = "decline" if decision.verdict == "deny" else "accept"
-            await self._peer.respond(message.id, {"action": action, "content": {}})
-            return
-        verdict = {"allow": "accept", "allow_session": "acceptForSession", "deny": "decline"}
-        await self._peer.respond(message.id, {"decision": verdict[decision.verdict]})
-
-    # -- what codex says -----------------------------------------------------------------------
-
-    async def take(self, message: Message) -> list[AgentEvent]:
-        if message.is_request:
-            return await self._take_request(message)
-        if not message.method:
-            return self._take_answer(message)
-        params = message.params
-        match message.method:
-            case "item/agentMessage/delta":
-                self._say(text(params.get("itemId")))
-                return self._prose.add(text(params.get("delta")))
-            case "item/started":
-                return self._begin(mapping(params.get("item")))
-            case "item/completed":
-                return self._complete(mapping(params.get("item")))
-            case "item/reasoning/summaryTextDelta" | "item/reasoning/textDelta":
-                return [ThinkingEvent(text(params.get("delta")))]
-            case "turn/plan/updated":
-                return [_plan(mappings(params.get("plan")))]
-            case "thread/tokenUsage/updated":
-                total = mapping(mapping(params.get("tokenUsage")).get("total"))
-                self.used = {name: count(value) for name, value in total.items()}
-            case "error" if params.get("willRetry"):
-                return [NoticeEvent(_retry_in_words(mapping(params.get("error"))))]
-            case "turn/completed":
-                return self._end(mapping(params.get("turn")))
-            case method if method not in _SILENT:
-                self.unknown_messages += 1
-        return []
-
-    def _take_answer(self, message: Message) -> list[AgentEvent]:
-        if message.id != self._request:
-            return []
-        if message.error:
-            why = str(message.error)
-            return [ErrorEvent(classify_error(why), why), DoneEvent(self.result())]
-        self._turn = text(mapping(message.result.get("turn")).get("id"))
-        self._started.set()
-        return []
-
-    async def _take_request(self, message: Message) -> list[AgentEvent]:
-        if message.method not in _PERMISSIONS:
-            await self._peer.refuse(message)
-            return []
-        if message.id is not None and _only_looks(message, self._readable):
-            await self._peer.respond(message.id, {"decision": "accept"})
-            return []
-        permission_id = str(message.id)
-        self._asked[permission_id] = message
-        return [PermissionEvent(permission_id, _tool_of(message), _wanted(message))]
-
-    def _say(self, item: str) -> None:
-        if item != self._saying:
-            self._prose.begin_block()
-            self._saying = item
-
-    def _begin(self, item: dict[str, Any]) -> list[AgentEvent]:
-        item_id = text(item.get("id"))
-        match item.get("type"):
-            case "userMessage":
-                key = self._steered.pop(text(item.get("clientId")), None)
-                return [*self._withdraw(), *([SteeredEvent(key)] if key else [])]
-            case "agentMessage":
-                return self._withdraw()
-            case kind if kind in _TOOLS:
-                name, arguments = _use(item)
-                return [ToolUseEvent(name, item_id, arguments)]
-        return []
-
-    def _withdraw(self) -> list[AgentEvent]:
-        """Take back a text that codex began and never completed: it says it anew."""
-        saying, self._saying = self._saying, ""
-        return self._prose.take_back() if saying else []
-
-    def _complete(self, item: dict[str, Any]) -> list[AgentEvent]:
-        item_id = text(item.get("id"))
-        match item.get("type"):
-            case "agentMessage":
-                self._say(item_id)
-                self._saying = ""
-                return self._prose.complete(text(item.get("text")))
-            case kind if kind in _TOOLS:
-                output, is_error = _output(item)
-                return [ToolResultEvent(item_id, output, is_error)]
-        return []
-
-    def _end(self, turn: dict[str, Any]) -> list[AgentEvent]:
-        aborted = turn.get("status") == "interrupted"
-        events: list[AgentEvent] = []
-        # What was accepted and never taken up would come with the next turn, a second time.
-        is_unfit = bool(self._steered) or bool(self._asked)
-        if turn.get("status") == "failed":
-            error = mapping(turn.get("error"))
-            detail = text(error.get("message")) or "codex failed"
-            category = _category(error, detail)
-            # Of a thread that is too long it makes a shorter one before the next turn.
-            is_mended = category is ErrorCategory.CONTEXT_OVERFLOW
-            events.append(ErrorEvent(category, detail, ends_agent=is_unfit, is_mended=is_mended))
-        return [*events, DoneEvent(self.result(aborted=aborted), ends_agent=is_unfit)]
-
-    def result(self, *, aborted: bool = False) -> AgentRunResult:
-        return AgentRunResult(
-            text=self._prose.text,
-            session_id=self._thread,
-            usage=_usage(self._before, self.used),
-            aborted=aborted,
-            permission_denials=tuple(self._denied),
-        )
-
-
-#: Items that are tools.
-_TOOLS = frozenset(
-    ("commandExecution", "fileChange", "mcpToolCall", "dynamicToolCall", "webSearch", "imageView")
-)
-#: Requests for a permission.
-_PERMISSIONS = frozenset(
-    (
-        "item/commandExecution/requestApproval",
-        "item/fileChange/requestApproval",
-        "mcpServer/elicitation/request",
-    )
-)
-#: Notifications that say nothing which a person waits for.
-_SILENT = frozenset(
-    (
-        *("thread/started", "thread/status/changed", "thread/readState/changed", "warning"),
-        *("thread/name/updated", "thread/settings/updated", "thread/goal/cleared", "error"),
-        *(
-            "turn/started",
-            "turn/diff/updated",
-            "item/reasoning/summaryPartAdded",
-            "item/plan/delta",
-        ),
-        *("item/commandExecution/outputDelta", "item/commandExecution/terminalInteraction"),
-        *(
-            "item/fileChange/outputDelta",
-            "item/fileChange/patchUpdated",
-            "item/mcpToolCall/progress",
-        ),
-        *("serverRequest/resolved", "mcpServer/startupStatus/updated", "configWarning"),
-        *("account/rateLimits/updated", "account/updated", "remoteControl/status/changed"),
-        *("deprecationNotice", "thread/compacted", "skills/changed", "app/list/updated"),
-    )
-)
-
-
-async def _deny(peer: Peer, message: Message) -> None:
-    """Answer a request that nobody decides about."""
-    if message.id is None or message.method not in _PERMISSIONS:
-        await peer.refuse(message)
-    elif message.method == "mcpServer/elicitation/request":
-        await peer.respond(message.id, {"action": "decline"})
-    else:
-        await peer.respond(message.id, {"decision": "decline"})
-
-
-def _input(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
-    parts: list[dict[str, Any]] = [{"type": "text", "text": prompt, "text_elements": []}]
-    for image in images:
-        data = base64.b64encode(image.data).decode()
-        parts.append({"type": "image", "url": f"data:{image.mime_type};base64,{data}"})
-    return parts
+    @staticmethod
+    def parts(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+        """Return a message as codex wants it."""
+        parts: list[dict[str, Any]] = [{"type": "text", "text": prompt, "text_elements": []}]
+        for image in images:
+            data = base64.b64encode(image.data).decode()
+            parts.append({"type": "image", "url": f"data:{image.mime_type};base64,{data}"})
+        return parts
 
 
 def _server(server: McpServerConfig, permissions: str, run_dir: Path) -> dict[str, Any]:
@@ -532,119 +252,3 @@ def _server(server: McpServerConfig, permissions: str, run_dir: Path) -> dict[st
         return {"url": server.url, "http_headers": server.headers, **common}
     env = {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / SIDE_EFFECTS_FILE)}
     return {"command": server.command, "args": list(server.args), "env": env, **common}
-
-
-def _only_looks(message: Message, readable: Sequence[Path]) -> bool:
-    """Whether a command does no more than read where the agent may: codex asks for that as well."""
-    actions = mappings(message.params.get("commandActions"))
-    here = readable[0]
-    for action in actions:
-        if action.get("type") not in ("read", "listFiles", "search"):
-            return False
-        where = Path(os.path.realpath(here / text(action.get("path"))))
-        if not any(where.is_relative_to(root.resolve()) for root in readable):
-            return False
-    is_command = message.method == "item/commandExecution/requestApproval"
-    return is_command and bool(actions) and text(message.params.get("cwd")) == str(here)
-
-
-def _tool_of(message: Message) -> str:
-    match message.method:
-        case "item/commandExecution/requestApproval":
-            return "shell"
-        case "item/fileChange/requestApproval":
-            return "apply_patch"
-    meta = mapping(message.params.get("_meta"))
-    return f"mcp__{text(message.params.get('serverName'))}__{text(meta.get('tool_name'))}"
-
-
-def _wanted(message: Message) -> dict[str, Any]:
-    """Return what a request for a permission is about."""
-    params = message.params
-    if message.method == "mcpServer/elicitation/request":
-        return mapping(mapping(params.get("_meta")).get("tool_params"))
-    kept = ("command", "cwd", "reason", "grantRoot")
-    return {name: params[name] for name in kept if params.get(name) is not None}
-
-
-def _use(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of a tool that codex begins to use, and its arguments."""
-    match item.get("type"):
-        case "commandExecution":
-            return "shell", {"command": text(item.get("command")), "cwd": text(item.get("cwd"))}
-        case "fileChange":
-            paths = [text(change.get("path")) for change in mappings(item.get("changes"))]
-            return "apply_patch", {"paths": paths}
-        case "mcpToolCall":
-            name = f"mcp__{text(item.get('server'))}__{text(item.get('tool'))}"
-            return name, mapping(item.get("arguments"))
-        case "dynamicToolCall":
-            return text(item.get("tool")), mapping(item.get("arguments"))
-        case "webSearch":
-            return "web_search", {"query": text(item.get("query"))}
-    return "view_image", {"path": text(item.get("path"))}
-
-
-def _output(item: dict[str, Any]) -> tuple[str, bool]:
-    """Return what a tool gave back, and whether it failed."""
-    is_error = item.get("status") in ("failed", "declined")
-    match item.get("type"):
-        case "commandExecution":
-            return text(item.get("aggregatedOutput")), is_error or bool(item.get("exitCode"))
-        case "mcpToolCall":
-            error = text(mapping(item.get("error")).get("message"))
-            content = mappings(mapping(item.get("result")).get("content"))
-            return error or "".join(text(part.get("text")) for part in content), is_error
-        case "dynamicToolCall":
-            content = mappings(item.get("contentItems"))
-            return "".join(text(part.get("text")) for part in content), is_error
-    return "", is_error
-
-
-def _plan(steps: list[dict[str, Any]]) -> PlanEvent:
-    return PlanEvent(
-        tuple((text(step.get("step")), text(step.get("status")) == "completed") for step in steps)
-    )
-
-
-def _status(info: Any) -> int | None:
-    """Return the HTTP status that an error names."""
-    if isinstance(info, dict):
-        for value in info.values():
-            if status := count(mapping(value).get("httpStatusCode")):
-                return status
-    return None
-
-
-def _category(error: dict[str, Any], detail: str) -> ErrorCategory:
-    info = error.get("codexErrorInfo")
-    if isinstance(info, str) and info in _CATEGORIES:
-        return _CATEGORIES[info]
-    category = classify_error(detail, status=_status(info))
-    if isinstance(info, dict) and category is ErrorCategory.FATAL:
-        return ErrorCategory.RETRYABLE  # each of the others is about the connection
-    return category
-
-
-def _retry_in_words(error: dict[str, Any]) -> str:
-    status = _status(error.get("codexErrorInfo"))
-    if status in (401, 403):
-        return "The model refuses the sign-in; trying again."
-    if status in (429, 503, 529):
-        return "The model is busy; trying again."
-    return "The model can't be reached; trying again."
-
-
-def _usage(before: Mapping[str, int], after: Mapping[str, int]) -> AgentUsage:
-    """Return what was used between two states of the thread's count."""
-
-    def used(name: str) -> int:
-        return max(0, after.get(name, 0) - before.get(name, 0))
-
-    cached = used("cachedInputTokens")
-    return AgentUsage(
-        input_tokens=max(0, used("inputTokens") - cached),
-        output_tokens=used("outputTokens"),
-        cache_read_tokens=cached,
-        cache_write_tokens=used("cacheWriteInputTokens"),
-    )

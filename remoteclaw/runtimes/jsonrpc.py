@@ -5,18 +5,18 @@ a request that was sent while the turn runs) is handed over as it passes by.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 
-from remoteclaw.errors import ErrorCategory
-from remoteclaw.messages import AgentEvent, AgentRunResult, DoneEvent, ErrorEvent
-from remoteclaw.protocols import AgentPipes
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end
+from remoteclaw.messages import AgentEvent, AgentRunResult, DoneEvent, ErrorEvent, Image
+from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.wire import decode, mapping, text
 
-__all__ = ["Message", "Peer", "RpcError", "RpcTurn", "UnreadableLine"]
+__all__ = ["Message", "Peer", "RpcError", "RpcProcess", "RpcTurn", "UnreadableLine"]
 
 #: How a request is refused whose method we don't know.
 METHOD_NOT_FOUND = -32601
@@ -193,6 +193,84 @@ class RpcTurn:
         """Return what a message means; a `DoneEvent` ends the turn."""
         raise NotImplementedError
 
+    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
+        """Have a message join the turn."""
+        raise NotImplementedError
+
+    async def interrupt(self) -> None:
+        """Ask the CLI to stop the turn."""
+        raise NotImplementedError
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request for a permission; of one that is unknown, do nothing."""
+        raise NotImplementedError
+
     def result(self) -> AgentRunResult:
         """Return what the turn has come to so far."""
         raise NotImplementedError
+
+
+_T = TypeVar("_T", bound=RpcTurn)
+
+
+class RpcProcess(Generic[_T]):
+    """What the processes of all CLIs that speak JSON-RPC have in common: a turn at a time."""
+
+    name = "the agent"
+
+    def __init__(self, pipes: AgentPipes, peer: Peer) -> None:
+        self._pipes = pipes
+        self._peer = peer
+        self._turn: _T | None = None
+        self._is_asked = asyncio.Event()
+
+    @staticmethod
+    def parts(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+        """Return a message as the CLI wants it."""
+        raise NotImplementedError
+
+    async def next_of_start(self) -> Message:
+        """Return the next message while it starts; raises `AgentUnavailable` if it never does."""
+        try:
+            message = await self._peer.read()
+        except UnreadableLine:
+            why = f"{self.name} printed a line that can't be read"
+            raise AgentUnavailable(why, category=ErrorCategory.FATAL) from None
+        if message is None:
+            errors = self._pipes.last_errors()
+            raise AgentUnavailable(
+                f"{self.name} ended while it started: {errors}", category=classify_end(errors)
+            )
+        return message
+
+    async def events_of(self, turn: _T) -> AsyncGenerator[AgentEvent, None]:
+        """Yield the events of a turn that was just asked for."""
+        self._turn = turn
+        self._is_asked.set()
+        try:
+            async for event in turn.events():
+                if isinstance(event, DoneEvent):
+                    self._leave()  # the consumer may stop here
+                yield event
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._turn = None
+        self._is_asked.clear()
+
+    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
+        """Give the agent a message while it works: it joins what it does, or follows it."""
+        await self._is_asked.wait()
+        if self._turn is not None:
+            await self._turn.steer(self.parts(prompt, images), key)
+
+    async def interrupt(self) -> None:
+        """Stop the running turn, and what it has started."""
+        if self._turn is not None:
+            await self._turn.interrupt()
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request for a permission."""
+        if self._turn is not None:
+            await self._turn.answer(permission_id, decision)

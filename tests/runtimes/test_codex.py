@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.runtimes.codex import _only_looks
+from remoteclaw.runtimes.codex_turn import only_looks
 from remoteclaw.runtimes.jsonrpc import Message
 
 
@@ -40,13 +40,13 @@ def test_looking_around_needs_nobody(work: Path, action: dict[str, Any], is_harm
     if path := action.get("path"):
         action = {**action, "path": path.format(files=files)}
 
-    assert _only_looks(command(action, cwd=str(work)), (work, files)) is is_harmless
+    assert only_looks(command(action, cwd=str(work)), (work, files)) is is_harmless
 
 
 def test_one_action_that_does_more_is_enough_to_ask(work: Path) -> None:
     look, do = {"type": "read", "path": "a"}, {"type": "unknown"}
 
-    assert not _only_looks(command(look, do, cwd=str(work)), (work,))
-    assert not _only_looks(command(cwd=str(work)), (work,))
-    assert not _only_looks(command(look, cwd="/"), (work,))
-    assert not _only_looks(command(look, cwd=str(work), method="fileChange"), (work,))
+    assert not only_looks(command(look, do, cwd=str(work)), (work,))
+    assert not only_looks(command(cwd=str(work)), (work,))
+    assert not only_looks(command(look, cwd="/"), (work,))
+    assert not only_looks(command(look, cwd=str(work), method="fileChange"), (work,))

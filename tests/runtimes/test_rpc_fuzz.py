@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from remoteclaw.messages import DoneEvent
 from remoteclaw.runtimes.acp import AcpRuntime, _AcpTurn
-from remoteclaw.runtimes.codex import _TOOLS, _CodexTurn
+from remoteclaw.runtimes.codex_turn import _TOOLS, CodexTurn
 from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcTurn
 from remoteclaw.runtimes.opencode import OpencodeRuntime
@@ -75,7 +75,7 @@ LINES = st.fixed_dictionaries(
 
 async def codex() -> RpcTurn:
     pipes = Nobody()
-    return _CodexTurn(pipes, Peer(pipes, version=None), "thread", 1, {}, (Path("/w"),))
+    return CodexTurn(pipes, Peer(pipes, version=None), "thread", 1, {}, (Path("/w"),))
 
 
 async def acp(runtime: AcpRuntime) -> RpcTurn:
