@@ -102,6 +102,11 @@ class AgentKeeper:
         return self._holder.path.parent
 
     @property
+    def heard_at(self) -> float:
+        """When the agent last printed anything."""
+        return self._pipes.heard_at if self._pipes else 0.0
+
+    @property
     def files_dir(self) -> Path:
         """The part of it in which the agent may read."""
         return self.run_dir / FILES
@@ -198,7 +203,12 @@ class AgentKeeper:
             await self.discard()
             return
         self._fingerprint = state["fingerprint"]
-        await self._connect(spec, None, parked_state=state["agent"])
+        try:
+            await self._connect(spec, None, parked_state=state["agent"])
+        except Exception:
+            # Whatever another version left there: a new agent goes on with the conversation.
+            log.exception("a warm agent can't be taken over and is ended")
+            await self.discard()
 
     async def _start(self, spec: AgentSpec, session_id: str | None) -> AgentProcess:
         """Start a new agent, continuing the conversation if it has an id."""
@@ -215,11 +225,15 @@ class AgentKeeper:
             run_dir = await asyncio.to_thread(self._make_run_dir, name)
         except (StateDirectoryError, OSError) as error:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
-        launch = create_cli_runtime(spec.runtime).launch(
-            spec, session_id=session_id, run_dir=run_dir
-        )
-        for file, content in launch.files.items():
-            write_new(run_dir / file, content.encode())
+        try:
+            launch = create_cli_runtime(spec.runtime).launch(
+                spec, session_id=session_id, run_dir=run_dir
+            )
+            for file, content in launch.files.items():
+                write_new(run_dir / file, content.encode("utf-8", "replace"))
+        except OSError as error:
+            shutil.rmtree(run_dir, ignore_errors=True)
+            raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         self._key = secrets.token_hex(16)
         holder_launch = HolderLaunch(
             argv=launch.argv,

@@ -484,6 +484,8 @@ class PermissionEvent:
     tool_name: str
     input: Mapping[str, Any]
     """What the tool is to do."""
+    server: str | None = None
+    """The MCP server that has the tool, where the CLI itself tells; never taken from a title."""
 
 
 @dataclass(frozen=True, slots=True)

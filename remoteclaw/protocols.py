@@ -238,6 +238,10 @@ class Agents(Protocol):
         """Whether the current agent was started by the last `obtain()`."""
 
     @property
+    def heard_at(self) -> float:
+        """When the current agent last printed anything, on `time.monotonic()`."""
+
+    @property
     def run_dir(self) -> Path:
         """The current agent's own directory, private to it and removed when it ends."""
 

@@ -395,6 +395,7 @@ class ChannelBridge:
             workspace=run.workspace,
             image_types=self._runtime.image_types,
         )
+        run.pace = Pace(heard=lambda: self._agents.heard_at)
         # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
         steering = asyncio.create_task(self._steer(run, agent))
@@ -442,15 +443,19 @@ class ChannelBridge:
         assert run.agent is not None, "it asked"
         decision = Decision("deny", NOT_ALLOWED)
         # The operator chose those servers, and so allowed their tools.
-        is_ours = any(event.tool_name.startswith(f"mcp__{name}__") for name in self._mcp_servers)
+        is_ours = event.server in self._mcp_servers
         if self._permissions == "auto" or (self._permissions == "ask" and is_ours):
             decision = Decision("allow")
         elif self._permissions == "ask":
             decision = Decision("deny", NOBODY_TO_ASK)
             if run.callbacks.on_permission:
-                decision = await run.callbacks.on_permission(event)
+                try:
+                    decision = await run.callbacks.on_permission(event)
+                except Exception:
+                    log.exception("turn %s: who was asked could not answer", run.turn.reference)
+                finally:
+                    run.pace.decided()
         await run.agent.answer(event.id, decision)
-        run.pace.decided()
 
     def _files_of(self, run: _Run) -> TurnFiles:
         assert run.files is not None, "they come with an agent"

@@ -40,8 +40,14 @@ class Limits:
 class Pace:
     """When a turn began, when its agent last gave a sign of life, and what it waits for."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        heard: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`heard` tells when the agent last printed anything at all, on the same clock."""
         self._clock = clock
+        self._printed = heard
         self._began = self._heard = clock()
         self._tools: set[str] = set()
         """Tools that run."""
@@ -73,14 +79,14 @@ class Pace:
 
     def decided(self) -> None:
         """Take notice that a permission was decided about."""
-        self._questions -= 1
+        self._questions = max(0, self._questions - 1)
         self._heard = self._clock()
 
     @property
     def silence_s(self) -> float:
         """For how long nothing was heard that should have been."""
         is_waiting = bool(self._tools) or self._questions > 0
-        return 0.0 if is_waiting else self._clock() - self._heard
+        return 0.0 if is_waiting else self._clock() - max(self._heard, self._printed())
 
     def overdue(self, limits: Limits) -> str:
         """Return which limit is passed, in words for operators; nothing if none is."""
@@ -92,7 +98,10 @@ class Pace:
 
     def notice(self, limits: Limits) -> str:
         """Return what the person is to know of a silence, once; nothing if it is short."""
-        if self._was_told or self.silence_s < min(SILENCE_S, limits.stall_s / 2):
+        if self.silence_s < min(SILENCE_S, limits.stall_s / 2):
+            self._was_told = False
+            return ""
+        if self._was_told:
             return ""
         self._was_told = True
         until = time.localtime(time.time() + limits.stall_s - self.silence_s)

@@ -6,8 +6,9 @@ What one of them does in its own way stands in its own file, as a method of its 
 import asyncio
 import base64
 import contextlib
+import functools
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,6 @@ from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["AcpProcess", "AcpRuntime"]
 
-#: How long an agent may take until its session and its MCP servers are there, in seconds.
-START_S = 90.0
 #: How long a replay of what was said before may take, in seconds.
 REPLAY_S = 10.0
 #: How an agent says that somebody has to sign in first.
@@ -85,8 +84,12 @@ class AcpRuntime:
         return True
 
     def tool_name(self, call: Mapping[str, Any]) -> str:
-        """Return the name of a tool that a `tool_call` is about; `mcp__SERVER__TOOL` for one."""
+        """Return the name of a tool that a `tool_call` is about, for people."""
         return text(call.get("title")) or text(call.get("kind"))
+
+    def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
+        """Return the MCP server of the configuration that a tool is of, where that is certain."""
+        return None
 
     def instructs_by_prompt(self) -> bool:
         """Whether the system prompt goes with the first message, for want of a better way."""
@@ -102,7 +105,7 @@ class AcpRuntime:
         run_dir: Path,
     ) -> AgentProcess:
         """Return an agent that is ready for a turn; a new one gets its session first."""
-        process = AcpProcess(pipes, self)
+        process = AcpProcess(pipes, self, spec)
         if parked_state is not None:
             process.restore(parked_state)
         else:
@@ -113,8 +116,11 @@ class AcpRuntime:
 class AcpProcess(RpcProcess["_AcpTurn"]):
     """One agent with one session, between and during turns."""
 
-    def __init__(self, pipes: AgentPipes, runtime: AcpRuntime) -> None:
+    def __init__(self, pipes: AgentPipes, runtime: AcpRuntime, spec: AgentSpec) -> None:
         super().__init__(pipes, Peer(pipes))
+        self._spec = spec
+        self._said = ""
+        """The id of the last message of an earlier turn."""
         self._runtime = runtime
         self.name = runtime.name
         self._session = ""
@@ -134,31 +140,24 @@ class AcpProcess(RpcProcess["_AcpTurn"]):
         """Begin a session, or go on with one; the agent connects its MCP servers meanwhile."""
         servers = [_server(name, s, run_dir) for name, s in spec.mcp_servers.items()]
         params = {"cwd": spec.workspace, "mcpServers": servers}
-        try:
-            async with asyncio.timeout(START_S):
-                about = await self._call(
-                    "initialize",
-                    {
-                        "protocolVersion": 1,
-                        "clientCapabilities": {
-                            "fs": {"readTextFile": False, "writeTextFile": False},
-                            "terminal": False,
-                        },
-                        "clientInfo": {"name": "remoteclaw", "version": "1"},
-                    },
-                )
-                if session_id:
-                    await self._go_on(spec, session_id, params, mapping(about))
-                else:
-                    begun = await self._call("session/new", params)
-                    self._session = text(begun.get("sessionId"))
-                if spec.model:
-                    await self._choose_model(spec.model)
-        except TimeoutError:
-            name = self._runtime.name
-            raise AgentUnavailable(
-                f"{name} did not start within {START_S:.0f} s", category=ErrorCategory.TIMEOUT
-            ) from None
+        about = await self._call(
+            "initialize",
+            {
+                "protocolVersion": 1,
+                "clientCapabilities": {
+                    "fs": {"readTextFile": False, "writeTextFile": False},
+                    "terminal": False,
+                },
+                "clientInfo": {"name": "remoteclaw", "version": "1"},
+            },
+        )
+        if session_id:
+            await self._go_on(spec, session_id, params, mapping(about))
+        else:
+            begun = await self._call("session/new", params)
+            self._session = text(begun.get("sessionId"))
+        if spec.model:
+            await self._choose_model(spec.model)
         if self._runtime.instructs_by_prompt():
             self._instructions = spec.system_prompt
 
@@ -250,7 +249,15 @@ class AcpProcess(RpcProcess["_AcpTurn"]):
         instructions, self._instructions = self._instructions, ""
         if instructions:
             prompt = f"{instructions}\n\n{prompt}"
-        turn = _AcpTurn(self._pipes, self._peer, self._runtime, self._session, self._cost)
+        turn = _AcpTurn(
+            self._pipes,
+            self._peer,
+            functools.partial(self._runtime.server_of, spec=self._spec),
+            self._runtime,
+            self._session,
+            self._cost,
+            said_before=self._said,
+        )
         await turn.ask(self.parts(prompt, images))
         async with contextlib.aclosing(self.events_of(turn)) as events:
             async for event in events:
@@ -258,6 +265,7 @@ class AcpProcess(RpcProcess["_AcpTurn"]):
                     self._instructions = instructions  # it may not have read them
                 if isinstance(event, DoneEvent):
                     self._cost = turn.cost
+                    self._said = turn.said
                 yield event
 
     @staticmethod
@@ -274,11 +282,23 @@ class _AcpTurn(RpcTurn):
     """One turn, and the messages that join it."""
 
     def __init__(
-        self, pipes: AgentPipes, peer: Peer, runtime: AcpRuntime, session: str, cost: float
+        self,
+        pipes: AgentPipes,
+        peer: Peer,
+        server_of: Callable[[Mapping[str, Any]], str | None],
+        runtime: AcpRuntime,
+        session: str,
+        cost: float,
+        *,
+        said_before: str = "",
     ) -> None:
+        """`said_before` is the message that an earlier turn ended with: more of it is not ours."""
         super().__init__(pipes, peer)
         self.name = runtime.name
         self._runtime = runtime
+        self._server_of = server_of
+        self._said_before = said_before
+        self.said = said_before
         self._session = session
         self._cost_before = self.cost = cost
         self._prose = Prose()
@@ -299,7 +319,10 @@ class _AcpTurn(RpcTurn):
     async def ask(self, parts: list[dict[str, Any]], key: str | None = None) -> None:
         """Send a prompt; one with a `key` joins those that are being answered."""
         params = {"sessionId": self._session, "prompt": parts}
-        self._prompts[await self._peer.request("session/prompt", params)] = key
+        # Noted before it is sent, which may take its time: the turn is not over without it.
+        message_id = self._peer.reserve()
+        self._prompts[message_id] = key
+        await self._peer.request("session/prompt", params, message_id)
 
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
         """Send another prompt: it joins those that are being answered, or follows them."""
@@ -347,11 +370,16 @@ class _AcpTurn(RpcTurn):
         if message.method != "session/update":
             self.unknown_messages += 1
             return []
+        if message.params.get("sessionId", self._session) != self._session:
+            return []
         return self._update(mapping(message.params.get("update")))
 
     async def _take_request(self, message: Message) -> list[AgentEvent]:
         if message.method != "session/request_permission":
             await self._peer.refuse(message)
+            return []
+        if message.params.get("sessionId", self._session) != self._session:
+            await self._peer.respond(message.id or 0, _CANCELLED)
             return []
         permission_id = str(message.id)
         self._asked[permission_id] = message
@@ -360,7 +388,7 @@ class _AcpTurn(RpcTurn):
         tool = self._tool_of(message)
         return [
             *self._use(text(call.get("toolCallId"))),
-            PermissionEvent(permission_id, tool, _input(known)),
+            PermissionEvent(permission_id, tool, _input(known), self._server_of(known)),
         ]
 
     def _tool_of(self, message: Message) -> str:
@@ -387,7 +415,8 @@ class _AcpTurn(RpcTurn):
             return events  # what joined is answered with it, or right behind
         if message.result.get("stopReason") == "refusal" and not self._prose.text:
             events.append(ErrorEvent(ErrorCategory.FATAL, "the model refused to answer"))
-        return [*events, DoneEvent(self.result(aborted=is_aborted))]
+        # With a question open, it may go on with whatever it asked about.
+        return [*events, DoneEvent(self.result(aborted=is_aborted), ends_agent=bool(self._asked))]
 
     def _take_usage(self, result: Mapping[str, Any]) -> None:
         usage = mapping(result.get("usage"))
@@ -423,6 +452,9 @@ class _AcpTurn(RpcTurn):
         return []
 
     def _say(self, message_id: Any, words: str) -> list[AgentEvent]:
+        if message_id and message_id == self._said_before:
+            return []  # the end of what it said in an earlier turn
+        self.said = text(message_id) or self.said
         if self._saying is None or (message_id and message_id != self._saying):
             self._prose.begin_block()
             self._saying = text(message_id)
@@ -431,13 +463,14 @@ class _AcpTurn(RpcTurn):
     def _know(self, call: dict[str, Any]) -> dict[str, Any]:
         """Keep what is said of a tool call: the first title is its name, the last input counts."""
         known = self._tools.setdefault(text(call.get("toolCallId")), {})
-        for name, value in call.items():
+        for name in ("toolCallId", "title", "kind", "rawInput"):
+            value = call.get(name)
             if value not in (None, {}, []) and not (name == "title" and "title" in known):
                 known[name] = value
         return known
 
     def _use(self, call_id: str) -> list[AgentEvent]:
-        if call_id in self._used:
+        if call_id in self._used or call_id not in self._tools:
             return []
         self._used.add(call_id)
         self._saying = None  # what it says next is another paragraph
@@ -456,7 +489,9 @@ class _AcpTurn(RpcTurn):
         )
         raw = mapping(update.get("rawOutput"))
         output = output or text(raw.get("output")) or text(raw.get("error"))
-        return [*self._use(call_id), ToolResultEvent(call_id, output, status == "failed")]
+        events = [*self._use(call_id), ToolResultEvent(call_id, output, status == "failed")]
+        self._tools.pop(call_id, None)
+        return events
 
     def result(self, *, aborted: bool = False) -> AgentRunResult:
         """Return what the turn has come to so far."""

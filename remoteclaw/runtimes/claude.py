@@ -312,7 +312,8 @@ class ClaudeProcess:
                 if said:
                     yield said
                 if is_over:
-                    yield DoneEvent(run)
+                    # With a question open, it may go on with whatever it asked about.
+                    yield DoneEvent(run, ends_agent=bool(self._asked))
                     return
                 # What came after the last tool gets an answer of its own, right behind this one.
                 yield AnswerEndEvent()

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
+from remoteclaw.errors import AgentUnavailable, classify_error
 from remoteclaw.messages import (
     AgentEvent,
     DoneEvent,
@@ -35,7 +35,7 @@ from remoteclaw.runtimes.wire import count, mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
 
-#: How long codex may take until its MCP servers are connected, in seconds.
+#: How long codex is waited for until its MCP servers are connected, in seconds.
 START_S = 60.0
 #: How long codex itself waits for each of them, in seconds.
 MCP_START_S = 30
@@ -75,7 +75,12 @@ class CodexRuntime:
 
     def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
         """Return the command line; which thread it is about is said over the wire."""
-        options = ["check_for_update_on_startup=false", f"shell_environment_policy.exclude={_KEYS}"]
+        options = [
+            "check_for_update_on_startup=false",
+            f"shell_environment_policy.exclude={_KEYS}",
+            # Agents of its own go on working when it is stopped.
+            "features.multi_agent=false",
+        ]
         if not spec.trust_workspace:
             options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
         if not spec.inherit_mcp:
@@ -95,7 +100,10 @@ class CodexRuntime:
         run_dir: Path,
     ) -> AgentProcess:
         """Return a codex that is ready for a turn; a new one starts or resumes its thread first."""
-        process = CodexProcess(pipes, readable=(Path(spec.workspace), run_dir / FILES))
+        # Who may do nothing that needs a permission may not look around with a shell either.
+        may_look = spec.permissions != "deny"
+        readable = (Path(spec.workspace), run_dir / FILES) if may_look else ()
+        process = CodexProcess(pipes, readable=readable)
         if parked_state is not None:
             process.restore(parked_state)
         else:
@@ -152,15 +160,13 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             params["developerInstructions"] = spec.system_prompt
             second = await self._peer.request("thread/start", params)
         waiting = {first, second, *spec.mcp_servers}
+        while second in waiting:
+            await self._hear(await self.next_of_start(), waiting)
         try:
             async with asyncio.timeout(START_S):
                 while waiting:
                     await self._hear(await self.next_of_start(), waiting)
         except TimeoutError:
-            if second in waiting:
-                raise AgentUnavailable(
-                    f"codex did not start within {START_S:.0f} s", category=ErrorCategory.TIMEOUT
-                ) from None
             log.warning("codex's MCP servers were not ready after %d s", START_S)
         if thread:
             await self._instruct(spec.system_prompt)
@@ -210,7 +216,8 @@ class CodexProcess(RpcProcess["CodexTurn"]):
 
     def _note(self, message: Message) -> None:
         """Take notice of what is said between turns."""
-        if message.method == "thread/tokenUsage/updated":
+        is_ours = message.params.get("threadId", self._thread) == self._thread
+        if is_ours and message.method == "thread/tokenUsage/updated":
             total = mapping(mapping(message.params.get("tokenUsage")).get("total"))
             self._used = {name: count(value) for name, value in total.items()}
 

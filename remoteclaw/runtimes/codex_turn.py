@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -111,7 +113,14 @@ class CodexTurn(RpcTurn):
     # -- what codex says -----------------------------------------------------------------------
 
     async def take(self, message: Message) -> list[AgentEvent]:
-        """Return what a message means."""
+        """Return what a message means.
+
+        Agents that codex starts itself are threads of their own, and talk to it, not to the person.
+        """
+        if message.params.get("threadId", self._thread) != self._thread:
+            if message.is_request:
+                await deny(self._peer, message)
+            return []
         if message.is_request:
             return await self._take_request(message)
         if not message.method:
@@ -159,7 +168,8 @@ class CodexTurn(RpcTurn):
             return []
         permission_id = str(message.id)
         self._asked[permission_id] = message
-        return [PermissionEvent(permission_id, _tool_of(message), _wanted(message))]
+        server = text(message.params.get("serverName")) or None
+        return [PermissionEvent(permission_id, _tool_of(message), _wanted(message), server)]
 
     def _say(self, item: str) -> None:
         if item != self._saying:
@@ -267,18 +277,48 @@ async def deny(peer: Peer, message: Message) -> None:
         await peer.respond(message.id, {"decision": "decline"})
 
 
+#: Programs that only read, with the options that they may have, each as a pattern.
+_READERS = {
+    "cat": r"-n",
+    "head": r"-n\d*|-\d+|\d+",
+    "ls": r"-[1aAhlRrSt]+",
+    "pwd": r"(?!)",
+    "tail": r"-n\d*|-\d+|\d+",
+    "wc": r"-[lwc]+",
+}
+#: What a shell takes for more than a word.
+_SHELL = frozenset("|&;<>()$`\\\"'*?[]{}~#!=%\n\r")
+
+
 def only_looks(message: Message, readable: Sequence[Path]) -> bool:
-    """Whether a command does no more than read where the agent may: codex asks for that as well."""
-    actions = mappings(message.params.get("commandActions"))
+    """Whether a command does no more than read in some directories, the first of which it is in.
+
+    Codex asks for that as well. Its own summary of a command (`commandActions`) leaves out what
+    comes behind a pipe, so the command itself has to be one of a few, of plain words.
+    """
+    if message.method != "item/commandExecution/requestApproval" or not readable:
+        return False
     here = readable[0]
-    for action in actions:
-        if action.get("type") not in ("read", "listFiles", "search"):
+    try:
+        shell = shlex.split(text(message.params.get("command")))
+    except ValueError:
+        return False
+    if text(message.params.get("cwd")) != str(here) or shell[:2] != ["/bin/bash", "-lc"]:
+        return False
+    if len(shell) != 3 or _SHELL & set(shell[2]):
+        return False
+    program, *arguments = shell[2].split() or [""]
+    options = _READERS.get(program)
+    if options is None:
+        return False
+    for argument in arguments:
+        if re.fullmatch(options, argument):
+            continue
+        where = Path(os.path.realpath(here / argument))
+        is_inside = any(where.is_relative_to(root.resolve()) for root in readable)
+        if argument.startswith("-") or not is_inside:
             return False
-        where = Path(os.path.realpath(here / text(action.get("path"))))
-        if not any(where.is_relative_to(root.resolve()) for root in readable):
-            return False
-    is_command = message.method == "item/commandExecution/requestApproval"
-    return is_command and bool(actions) and text(message.params.get("cwd")) == str(here)
+    return True
 
 
 def _tool_of(message: Message) -> str:

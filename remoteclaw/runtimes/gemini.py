@@ -44,6 +44,9 @@ class GeminiRuntime(AcpRuntime):
         """Return the command line. What needs a permission is asked: we decide about it."""
         argv = [*spec.command, "--acp", "--approval-mode", "default"]
         argv += ["--include-directories", str(run_dir / FILES)]
+        if not spec.inherit_mcp:
+            names = ",".join(spec.mcp_servers) or "none"
+            argv += ["--allowed-mcp-server-names", names]
         if spec.model:
             argv += ["-m", spec.model]
         trust = "true" if spec.trust_workspace else "false"
@@ -65,10 +68,11 @@ class GeminiRuntime(AcpRuntime):
         return not any(minute in file.name for file in sessions)
 
     def tool_name(self, call: Mapping[str, Any]) -> str:
-        """Return a tool's name, which only the id of its call has."""
-        name = text(call.get("toolCallId")).rpartition("__")[0]
-        title = text(call.get("title"))
-        if name.startswith("mcp_") and title.endswith(" MCP Server)"):
-            tool, _, server = title.removesuffix(" MCP Server)").rpartition(" (")
-            return f"mcp__{server}__{tool}"
-        return name or title
+        """Return a tool's name, which only the id of its call has: the title may be the model's."""
+        return text(call.get("toolCallId")).rpartition("__")[0] or text(call.get("title"))
+
+    def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
+        """Return the configured server whose tool it is, if there are no others and it is clear."""
+        call_id = text(call.get("toolCallId"))
+        fitting = [name for name in spec.mcp_servers if call_id.startswith(f"mcp_{name}_")]
+        return fitting[0] if len(fitting) == 1 and not spec.inherit_mcp else None

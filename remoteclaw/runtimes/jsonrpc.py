@@ -84,10 +84,16 @@ class Peer:
 
     # -- sending -------------------------------------------------------------------------------
 
-    async def request(self, method: str, params: Mapping[str, Any]) -> int:
-        """Send a request; return the id under which its answer will come."""
+    def reserve(self) -> int:
+        """Return an id for a request that is sent next."""
         self.last_id += 1
-        message_id = self.last_id
+        return self.last_id
+
+    async def request(
+        self, method: str, params: Mapping[str, Any], message_id: int | None = None
+    ) -> int:
+        """Send a request; return the id under which its answer will come."""
+        message_id = self.reserve() if message_id is None else message_id
         await self._send({"id": message_id, "method": method, "params": params})
         return message_id
 
@@ -145,9 +151,13 @@ class Peer:
         Raises `RpcError`, and `ConnectionError` when the CLI has ended.
         """
         answer = asyncio.get_running_loop().create_future()
-        self._waiting[self.last_id + 1] = answer
-        await self.request(method, params)
-        message: Message = await answer
+        message_id = self.reserve()
+        self._waiting[message_id] = answer
+        try:
+            await self.request(method, params, message_id)
+            message: Message = await answer
+        finally:
+            self._waiting.pop(message_id, None)
         if message.error:
             raise message.error
         return message.result

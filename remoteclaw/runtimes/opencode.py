@@ -18,6 +18,18 @@ __all__ = ["OpencodeRuntime"]
 CONFIG = "OPENCODE_CONFIG_CONTENT"
 #: What it may do without being asked: it asks for nothing else by itself.
 _HARMLESS = ("read", "glob", "grep", "list", "lsp", "skill", "task", "todowrite", "todoread")
+#: What it asks for in any case, however a server is called.
+_ASKED = (
+    "bash",
+    "codesearch",
+    "doom_loop",
+    "edit",
+    "patch",
+    "question",
+    "webfetch",
+    "websearch",
+    "write",
+)
 
 log = logging.getLogger(__name__)
 
@@ -53,11 +65,13 @@ class OpencodeRuntime(AcpRuntime):
             config.setdefault("permission", {"external_directory": files})
         else:
             servers = {f"{name}_*": "allow" for name in spec.mcp_servers}
+            # The last one that fits decides: no name of a server may undo what stands behind it.
             config["permission"] = {
                 "*": "ask",
-                **dict.fromkeys(_HARMLESS, "allow"),
-                "external_directory": {"*": "ask", **files},
                 **(servers if spec.permissions == "ask" else {}),
+                **dict.fromkeys(_HARMLESS, "allow"),
+                **dict.fromkeys(_ASKED, "ask"),
+                "external_directory": {"*": "ask", **files},
             }
         env = {**spec.env, CONFIG: orjson.dumps(config).decode()}
         if not spec.trust_workspace:

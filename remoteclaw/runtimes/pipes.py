@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import time
 from collections import deque
 from collections.abc import Sequence
 
@@ -40,6 +41,8 @@ class LinePipes:
         self._ended = asyncio.Event()
         self._write_lock = asyncio.Lock()
         self._unsent = memoryview(b"")
+        self.heard_at = time.monotonic()
+        """When the CLI last printed anything."""
         self._writing: asyncio.Future[None] | None = None
         self.dropped_lines = 0
         """Lines that were longer than anything sensible."""
@@ -110,6 +113,7 @@ class LinePipes:
         if not data:
             self.end()
             return False
+        self.heard_at = time.monotonic()
         self._split(data)
         if self._queued > QUEUE_BYTES and not self._is_paused:
             self._is_paused = True

@@ -32,14 +32,33 @@ def _native(found: str, natives: tuple[str, ...]) -> str | None:
         return None
     for modules in _modules(script):
         for pattern in natives:
-            for program in sorted(modules.glob(pattern)):
+            for program in sorted(modules.glob(pattern), key=_fit):
                 if os.access(program, os.X_OK) and _is_native(program):
                     return str(program)
     return None
 
 
+def _fit(program: Path) -> tuple[bool, str]:
+    """Order programs by whether this processor can run them: a baseline one always can."""
+    is_baseline = "baseline" in str(program)
+    return is_baseline == _has_avx2(), str(program)
+
+
+@functools.cache
+def _has_avx2() -> bool:
+    try:
+        return " avx2 " in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
 def _modules(script: Path) -> Iterator[Path]:
-    """Yield the directories in which npm may have put what a script's package needs."""
+    """Yield the directories in which npm may have put what a script's package needs.
+
+    A script that lies elsewhere is somebody's own, and is started as it is.
+    """
+    if "node_modules" not in script.parts:
+        return
     for directory in script.parents:
         if directory.name == "node_modules":
             yield directory

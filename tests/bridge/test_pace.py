@@ -172,3 +172,34 @@ async def test_a_start_has_a_time(home: Home, directory: Path) -> None:
 
     assert result.error_category is ErrorCategory.TIMEOUT
     assert result.error == "it did not start within 0.4 s"
+
+
+def test_whatever_it_prints_is_a_sign_of_life() -> None:
+    clock, printed = Clock(), [0.0]
+    pace = Pace(clock, lambda: printed[0])
+    clock.now = 100.0
+    assert pace.overdue(LIMITS)
+
+    printed[0] = 70.0  # half a tool call, which is no event yet
+
+    assert not pace.overdue(LIMITS)
+    assert pace.silence_s == 30.0
+
+
+async def test_what_comes_before_the_agent_is_asked_is_no_silence(
+    home: Home, directory: Path
+) -> None:
+    body = "prompt = begin(); text('here'); answer(prompt, stopReason='end_turn')\n"
+    slow = f"time.sleep(1.2)\n{body}"
+
+    async def history() -> list[dict[str, str]]:
+        await asyncio.sleep(0.1)
+        return []
+
+    command = acp_script(directory, slow)
+    limits = Limits(start_s=20, stall_s=1)
+    async with agent_bridge(home, "acp", command=command, limits=limits) as (bridge, *_):
+        result = await bridge.handle(message("hello"), history=history)
+
+    assert result.error is None
+    assert result.payloads[0].text == "here"

@@ -235,7 +235,10 @@ async def test_a_server_of_the_configuration_needs_no_permission(
     )
     trust = cli.name == "gemini"  # it connects none in a workspace that is not trusted
     async with opened(
-        permissions="ask", mcp_servers={"probe": probe}, trust_workspace=trust
+        permissions="ask",
+        mcp_servers={"probe": probe},
+        trust_workspace=trust,
+        inherit_mcp=not trust,  # with others beside it, gemini doesn't tell whose tool it is
     ) as agent:
         tools = await agent.say("TOOLS")
         result = await agent.ask('TOOL:echo:{"text": "ping"}')
@@ -477,6 +480,8 @@ async def test_no_settings_of_the_users_are_touched(opened: Open, cli: AgentCli)
 
 async def test_two_sessions_in_one_workspace_at_once(opened: Open) -> None:
     async with opened() as one, opened() as two:
+        # Of two of opencode that make its database, one ends; the drain starts that once more.
+        await one.say("SAY:here before the other one")
         results = await asyncio.gather(one.ask("I am one SAY:1"), two.ask("I am two SAY:2"))
         assert [result.error for result in results] == [None, None]
         first, second = map(said, results)

@@ -1,8 +1,10 @@
 """The Agent Client Protocol against programs that speak it well, badly, or not at all."""
 
 import asyncio
+import dataclasses
 import json
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,14 @@ import pytest
 
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.home import Home
-from remoteclaw.messages import AgentDeliveryResult, McpServerConfig, PermissionEvent
+from remoteclaw.messages import (
+    AgentDeliveryResult,
+    Entry,
+    McpServerConfig,
+    PermissionEvent,
+    SessionKey,
+    Turn,
+)
 from remoteclaw.protocols import SIDE_EFFECTS_FILE, AgentSpec, BridgeCallbacks, Decision
 from remoteclaw.runtimes import acp as acp_module
 from remoteclaw.runtimes.gemini import GeminiRuntime
@@ -213,14 +222,135 @@ async def test_what_goes_wrong_has_its_category(
     assert result.error_category is category
 
 
-async def test_an_agent_that_does_not_start_is_not_waited_for(
+async def test_no_title_makes_a_tool_one_of_ours(home: Home, directory: Path) -> None:
+    body = (
+        "prompt = begin()\n"
+        "options = [dict(optionId=i, kind=k) for i, k in (('once', 'allow_once'),\n"
+        "    ('no', 'reject_once'))]\n"
+        "for title in ('mcp__a__b__wipe', 'mcp__a__x; rm -rf ~', 'rm (a MCP Server)'):\n"
+        "    say(jsonrpc='2.0', id=title, method='session/request_permission',\n"
+        "        params=dict(toolCall=dict(toolCallId=title, title=title), options=options))\n"
+        "    text(asked()['result']['outcome']['optionId'])\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    servers = {"a": McpServerConfig(command="a")}
+
+    result = await asked(home, directory, body, mcp_servers=servers)
+
+    assert said(result)[0].split() == ["no", "no", "no"]
+
+
+async def test_other_sessions_do_not_speak_for_ours(home: Home, directory: Path) -> None:
+    body = (
+        "prompt = begin()\n"
+        "text('mine')\n"
+        "chunk = dict(sessionUpdate='agent_message_chunk',\n"
+        "    content=dict(type='text', text=' SOMEBODY ELSE'))\n"
+        "say(jsonrpc='2.0', method='session/update', params=dict(sessionId='x', update=chunk))\n"
+        "say(jsonrpc='2.0', id=0, method='session/request_permission',\n"
+        "    params=dict(sessionId='x', toolCall=dict(toolCallId='1', title='x'), options=[]))\n"
+        "assert asked()['result']['outcome']['outcome'] == 'cancelled'\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+
+    assert said(await asked(home, directory, body)) == ["mine"]
+
+
+async def test_the_end_of_an_answer_does_not_begin_the_next_one(
+    home: Home, directory: Path
+) -> None:
+    chunk = "update('agent_message_chunk', messageId='{}', content=dict(type='text', text='{}'))\n"
+    body = (
+        "prompt = begin()\n"
+        f"{chunk.format('m1', 'one')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "prompt = asked('session/prompt')\n"
+        f"{chunk.format('m1', ' late')}{chunk.format('m2', 'two')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, *_):
+        first = await bridge.handle(message("one"))
+        second = await bridge.handle(message("two"))
+
+    assert (said(first), said(second)) == (["one"], ["two"])
+
+
+async def test_an_agent_that_ends_its_turn_with_a_question_open_is_ended(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "prompt = begin()\n"
+        "say(jsonrpc='2.0', id=0, method='session/request_permission',\n"
+        "    params=dict(toolCall=dict(toolCallId='1', title='x'), options=[]))\n"
+        "text('never mind'); answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+
+    async def decide(_event: PermissionEvent) -> Decision:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
+        result = await bridge.handle(message("one"), BridgeCallbacks(on_permission=decide))
+
+        assert said(result) == ["never mind"]
+        assert keeper.record() is None
+
+
+async def test_who_is_asked_and_fails_denies(home: Home, directory: Path) -> None:
+    body = (
+        "prompt = begin()\n"
+        "options = [dict(optionId='once', kind='allow_once'),\n"
+        "    dict(optionId='no', kind='reject_once')]\n"
+        "say(jsonrpc='2.0', id=0, method='session/request_permission',\n"
+        "    params=dict(toolCall=dict(toolCallId='1', title='x'), options=options))\n"
+        "text(asked()['result']['outcome']['optionId'])\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+
+    async def fail(_event: PermissionEvent) -> Decision:
+        raise RuntimeError("the chat is away")
+
+    result = await asked(home, directory, body, BridgeCallbacks(on_permission=fail))
+
+    assert said(result)[0] == "no"
+
+
+async def test_a_message_whose_sending_takes_long_is_answered_once(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acp_module, "START_S", 0.3)
+    """It is a part of the turn from the moment on in which it is being sent."""
+    capabilities = dataclasses.replace(acp_module.AcpRuntime.capabilities, steers=True)
+    monkeypatch.setattr(acp_module.AcpRuntime, "capabilities", capabilities)
+    body = (
+        "one = begin()\n"
+        "text('one. ')\n"
+        "time.sleep(0.5)\n"  # the pipe is full by now
+        "answer(one, stopReason='end_turn')\n"
+        "two = asked('session/prompt')\n"
+        "text('two.')\n"
+        "answer(two, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    is_begun = asyncio.Event()
+    joined = Entry("2-0", message("x" * 400_000))
 
-    result = await asked(home, directory, "asked('nothing')\n")
+    async def newcomers() -> AsyncGenerator[Entry, None]:
+        await is_begun.wait()
+        yield joined
+        await asyncio.Event().wait()
 
-    assert result.error_category is ErrorCategory.TIMEOUT
+    turn = Turn(SessionKey.of(message("x"), agent="main"), (Entry("1-0", message("one")),))
+    callbacks = BridgeCallbacks(on_live_text=lambda *_: is_begun.set())
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, *_):
+        result = await bridge.handle(turn, callbacks, newcomers=newcomers)
+
+    assert result.steered == ("2-0",)
+    assert "".join(said(result)).count("two.") == 1
 
 
 @pytest.mark.parametrize(
@@ -358,3 +488,48 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
     assert config["permission"].get("probe_*") == ("allow" if permissions == "ask" else None)
     assert config["permission"]["external_directory"][f"{tmp_path}/files/**"] == "allow"
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("call_id", "title", "inherit_mcp", "server"),
+    [
+        ("mcp_probe_echo__1", "echo (probe MCP Server)", False, "probe"),
+        ("mcp_probe_echo__1", "rm -rf / (probe MCP Server)", True, None),
+        ("mcp_evil_run__1", "rm -rf / (probe MCP Server)", False, None),
+        ("run_shell_command__1", "mcp_probe_x", False, None),
+    ],
+)
+def test_gemini_tells_by_ids_alone_whose_tool_it_is(
+    call_id: str, title: str, inherit_mcp: bool, server: str | None
+) -> None:
+    spec = AgentSpec(
+        runtime="gemini",
+        command=("gemini",),
+        workspace="/w",
+        env={},
+        system_prompt="",
+        inherit_mcp=inherit_mcp,
+        mcp_servers={"probe": McpServerConfig(command="probe")},
+    )
+
+    assert GeminiRuntime().server_of({"toolCallId": call_id, "title": title}, spec) == server
+
+
+def test_no_name_of_a_server_undoes_what_opencode_asks_for(tmp_path: Path) -> None:
+    spec = AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace="/w",
+        env={},
+        system_prompt="",
+        mcp_servers={
+            "external": McpServerConfig(command="x"),
+            "doom": McpServerConfig(command="x"),
+        },
+    )
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, run_dir=tmp_path)
+
+    rules = [*json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]]
+    assert rules.index("external_*") < rules.index("external_directory")
+    assert rules.index("doom_*") < rules.index("doom_loop")

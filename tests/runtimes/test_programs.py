@@ -59,6 +59,16 @@ def test_a_script_without_a_program_beside_it_is_started_itself(tmp_path: Path) 
     assert found == str(tmp_path / "bin" / "codex")
 
 
+def test_a_script_of_somebodys_own_is_not_gone_around(tmp_path: Path) -> None:
+    install(tmp_path, "codex", *LAYOUTS["codex"][0])
+    (tmp_path / "lib" / "codex").write_text("#!/bin/sh\nexec bwrap codex\n")
+    (tmp_path / "lib" / "codex").chmod(0o755)
+
+    found = create_cli_runtime("codex").find("codex", str(tmp_path / "lib"))
+
+    assert found == str(tmp_path / "lib" / "codex")
+
+
 def test_a_program_that_is_one_is_started_as_it_is(tmp_path: Path) -> None:
     shutil.copy("/bin/true", tmp_path / "codex")
 

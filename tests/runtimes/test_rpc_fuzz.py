@@ -80,7 +80,7 @@ async def codex() -> RpcTurn:
 
 async def acp(runtime: AcpRuntime) -> RpcTurn:
     pipes = Nobody()
-    turn = _AcpTurn(pipes, Peer(pipes), runtime, "s", 0.0)
+    turn = _AcpTurn(pipes, Peer(pipes), lambda _: None, runtime, "s", 0.0)
     await turn.ask([])
     return turn
 
