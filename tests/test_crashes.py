@@ -13,7 +13,7 @@ from remoteclaw import process
 from remoteclaw.drain import SECOND_TRY
 from remoteclaw.fleet.inbound import Accepted
 from tests.support.bridges import script
-from tests.support.processes import children, is_alive, marked_processes
+from tests.support.processes import children, is_alive, marked_processes, parent
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
@@ -169,9 +169,8 @@ async def test_the_holder(agent: Stack) -> None:
     await agent.start_worker()
     accepted, processes = await hanging(agent)
     pid = int((await agent.reached(accepted, "spawned")).rpartition(" ")[2])
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
-    os.kill(int(fields[1]), signal.SIGKILL)
+    os.kill(parent(pid), signal.SIGKILL)
 
     outcome = await agent.outcome(accepted)
     assert outcome.status == "failed"

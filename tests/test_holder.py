@@ -17,7 +17,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.holder import program
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, remove_dead_runs
 from remoteclaw.process import end_strays
-from tests.support.processes import children, is_alive
+from tests.support.processes import children, is_alive, parent
 from tests.support.waiting import eventually
 
 FAR = 3600.0
@@ -85,11 +85,6 @@ async def tree_of(holder: Holder) -> list[int]:
 
 async def all_gone(processes: list[int]) -> None:
     await eventually(lambda: not [pid for pid in processes if is_alive(pid)], within_s=10)
-
-
-def holder_of(pid: int) -> int:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return int(fields[1])
 
 
 async def test_it_hands_over_a_running_program(directory: Path) -> None:
@@ -338,7 +333,7 @@ async def test_the_program_dies_with_a_holder_that_is_killed(directory: Path) ->
     holder = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(holder)
 
-    os.kill(holder_of(holder.pid), signal.SIGKILL)
+    os.kill(parent(holder.pid), signal.SIGKILL)
 
     assert await holder.gone() is None
     await all_gone([holder.pid])
@@ -351,7 +346,7 @@ async def test_a_holder_that_is_asked_to_end_takes_its_tree_along(directory: Pat
     holder = await start(directory, "/bin/sh", "-c", TREE)
     processes = await tree_of(holder)
 
-    os.kill(holder_of(holder.pid), signal.SIGTERM)
+    os.kill(parent(holder.pid), signal.SIGTERM)
 
     await all_gone(processes)
     await holder.gone()
@@ -371,13 +366,13 @@ async def test_an_agent_at_work_makes_no_room(directory: Path) -> None:
     holder = await start(directory, "/bin/cat")
     pipes = Pipes(holder)
 
-    os.kill(holder_of(holder.pid), signal.SIGUSR1)
+    os.kill(parent(holder.pid), signal.SIGUSR1)
     assert await attach(holder, key="nobody's") is None  # it has answered, so it has seen both
 
     assert pipes.ask("alive") == "alive"
     pipes.close()
     assert await holder.park(epoch=1, warm_s=60, state=b"")
-    os.kill(holder_of(holder.pid), signal.SIGUSR1)
+    os.kill(parent(holder.pid), signal.SIGUSR1)
     await all_gone([holder.pid])
 
 
@@ -417,7 +412,7 @@ async def test_a_frozen_holder_holds_up_nobody(directory: Path) -> None:
     runs.mkdir()
     holder = await start(runs, "/bin/cat")
     assert await holder.park(epoch=1, warm_s=60, state=b"")
-    frozen = holder_of(holder.pid)
+    frozen = parent(holder.pid)
     os.kill(frozen, signal.SIGSTOP)
 
     for _ in range(30):  # more than can wait for it at once

@@ -11,11 +11,14 @@ from remoteclaw.drain import SECOND_TRY
 from tests.conftest import required
 from tests.contracts.test_runtimes import CLIS
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.processes import children, is_alive
+from tests.support.processes import children, is_alive, marked_processes, parent
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
+
+#: It is found in the notes as well that gemini gets in place of its conversation.
+REMEMBERED = "now SAY:my colour is green"
 
 
 @pytest.fixture(params=CLIS)
@@ -68,3 +71,39 @@ async def test_a_worker_that_is_killed_in_a_turn(agent: Stack) -> None:
     assert said(outcome).startswith(SECOND_TRY)
     assert said(outcome).endswith("w40")
     assert said(outcome).count("w40") == 1
+
+
+async def test_a_holder_that_is_killed_in_a_turn(agent: Stack) -> None:
+    """The agent ends with it, the person hears of it once, and the conversation goes on."""
+    await agent.start_worker()
+    first = await agent.append(REMEMBERED)
+    await agent.outcome(first)
+    accepted = await agent.append("DRIP:400:50")
+    await agent.reached(accepted, "output")
+    processes = marked_processes(agent.home)
+
+    os.kill(parent(pid_of(await agent.reached(first, "spawned"))), signal.SIGKILL)
+
+    outcome = await agent.outcome(accepted)
+    assert outcome.error is not None
+    assert outcome.error["category"] == "died"
+    await eventually(lambda: not [pid for pid in processes if is_alive(pid)], within_s=10)
+    assert "my colour is green" in await agent.ask("RECALL")
+
+
+async def test_a_holder_that_is_killed_while_its_agent_waits(agent: Stack) -> None:
+    """The next message starts another agent, which knows what was said."""
+    await agent.start_worker()
+    first = await agent.append(REMEMBERED)
+    await agent.outcome(first)
+    await agent.until_idle(first)
+    pid = pid_of(await agent.reached(first, "spawned"))
+
+    os.kill(parent(pid), signal.SIGKILL)
+    second = await agent.append("RECALL")
+
+    outcome = await agent.outcome(second)
+    assert outcome.status == "done"
+    assert "my colour is green" in said(outcome)
+    assert pid_of(await agent.reached(second, "spawned")) != pid
+    await eventually(lambda: not is_alive(pid), within_s=5)

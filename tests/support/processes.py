@@ -6,7 +6,7 @@ from pathlib import Path
 
 from remoteclaw.home import Home
 
-__all__ = ["children", "is_alive", "marked_processes"]
+__all__ = ["children", "is_alive", "marked_processes", "parent"]
 
 
 def marked_processes(home: Home) -> list[int]:
@@ -45,3 +45,9 @@ def children(pid: int) -> list[int]:
                 if int(fields[1]) == pid:
                     found.append(int(name))
     return found
+
+
+def parent(pid: int) -> int:
+    """Return a process's parent: of an agent, its holder."""
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return int(fields[1])
