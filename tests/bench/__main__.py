@@ -24,6 +24,9 @@ from tests.support.stack import Stack, message
 
 Measure = Callable[[], Awaitable[float]]
 
+#: First words are as quick as an answer that comes at once, if nothing holds them back.
+WHOLE = "our whole answer, at once"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -92,6 +95,14 @@ class Ours:
         await self.idle()
         return await self.seconds(text)
 
+    async def first_words(self) -> float:
+        """As `parked`, until the first words of an answer that takes half a second to write."""
+        await self.parked("DRIP:5:100")
+        assert self._last is not None
+        outcome = await self.stack.outcome(self._last)
+        at_ms = {step.name: step.at_ms for step in outcome.steps}
+        return (at_ms["output"] - at_ms["accepted"]) / 1000
+
 
 async def bench_streams(stack: Stack, rounds: int) -> list[Row]:
     """The path without an agent's own time."""
@@ -132,6 +143,7 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
         parked = await interleaved(
             lambda: ours.parked("SAY:x"), lambda: bare.seconds("SAY:x"), rounds
         )
+    first_words = [await ours.first_words() for _ in range(max(3, rounds // 3))]
     cold = await interleaved(
         lambda: ours.seconds("SAY:x", from_=uuid.uuid4().hex),
         lambda: one_shot_claude(claude, directory, "SAY:x"),
@@ -140,6 +152,7 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
     return [
         Row("claude, warm, drain attached", "bare warm claude", *attached, "≤ 25 ms"),
         Row("claude, warm, parked", "bare warm claude", *parked, "≤ 40 ms"),
+        Row("claude, first words, parked", WHOLE, first_words, parked[0], "≤ 1 ×"),
         Row("claude, first message, cold", "bare claude -p", *cold, "≤ 1.1 ×"),
     ]
 
@@ -159,6 +172,7 @@ async def bench_cli(
     )
     await ours.idle()
     warm = [await ours.parked("SAY:x") for _ in range(rounds)]
+    first_words = [await ours.first_words() for _ in range(max(3, rounds // 3))]
     await ours.idle()
     memory = sum(map(proportional_mb, marked_processes(stack.home)))
     agents = len([*stack.home.runs.iterdir()])
@@ -167,6 +181,7 @@ async def bench_cli(
         [
             Row(f"{cli.name}, first message, cold", bare, *cold, ""),
             Row(f"{cli.name}, warm, parked", bare, warm, cold[1], ""),
+            Row(f"{cli.name}, first words, parked", WHOLE, first_words, warm, "≤ 1 ×"),
         ],
         [Figure(f"{cli.name}: a warm session, holder included", memory / agents, "MB", "")],
     )
