@@ -22,7 +22,7 @@ from remoteclaw.files import write_new
 from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
 from remoteclaw.home import Home, private_directory
-from remoteclaw.process import end_strays
+from remoteclaw.process import end_orphans
 from remoteclaw.protocols import FILES, AgentProcess, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
@@ -93,7 +93,8 @@ class AgentKeeper:
         holder, self._holder, self._agent = self._holder, None, None
         if holder:
             await self._let_go()
-            await holder.end()
+            if not await holder.end():
+                _end_orphans(holder)
 
     @property
     def run_dir(self) -> Path:
@@ -291,7 +292,7 @@ class AgentKeeper:
         """Notice the end of the agent or of its holder; without a holder, end what is left."""
         status = await holder.gone()
         if status is None:
-            log.warning("an agent's holder was killed: %d processes ended", end_strays())
+            _end_orphans(holder)
         # What the CLI said before it ended is still in the pipe, and ends with it.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
@@ -308,6 +309,11 @@ class AgentKeeper:
         if self._pipes:
             self._pipes.end()
             self._pipes = None
+
+
+def _end_orphans(holder: Holder) -> None:
+    # Nothing is awaited here: who lets go of the agent meanwhile would cancel it.
+    log.warning("an agent's holder was killed: %d processes ended", end_orphans(holder.pid))
 
 
 def _tail(file: Path) -> str:

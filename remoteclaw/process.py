@@ -7,12 +7,16 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from remoteclaw.clock import boottime
 
 __all__ = [
     "become",
     "die_with_parent",
+    "end_orphans",
     "end_strays",
     "identity",
     "is_alive",
@@ -27,6 +31,7 @@ _prctl = ctypes.CDLL(None).prctl
 #: What a holder writes into the environment of everything it starts: its pid, start time and pid
 #: namespace.
 MARK = b"REMOTECLAW_HOLDER="
+DYING_S = 0.5
 
 
 async def spawn(
@@ -138,6 +143,18 @@ def end_strays() -> int:
             with contextlib.suppress(OSError):
                 os.kill(pid, number)
     return len(strays)
+
+
+def end_orphans(agent: int) -> int:
+    """Kill what a holder left that was killed just now; return how many processes.
+
+    Blocks for the moment in which its connection is closed already but it doesn't count as dead:
+    its agent gets a SIGKILL from the kernel right behind that.
+    """
+    until = boottime() + DYING_S
+    while _start_time(agent) is not None and boottime() < until:
+        time.sleep(0.001)
+    return end_strays()
 
 
 def _marked() -> Iterator[tuple[int, bytes]]:

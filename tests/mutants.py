@@ -311,6 +311,20 @@ MUTANTS = (
         "tests/test_holder.py::test_the_tree_ends_when_beats_stop",
     ),
     Mutant(
+        "a program that outlives its killed holder",
+        "remoteclaw/holder/program.py",
+        "        prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # the holder itself may be killed\n",
+        "",
+        "tests/test_holder.py::test_the_program_dies_with_a_holder_that_is_killed",
+    ),
+    Mutant(
+        "strays of a killed holder that are left",
+        "remoteclaw/keeper.py",
+        '%d processes ended", end_orphans(holder.pid))',
+        '%d processes ended", 0)',
+        "tests/contracts/test_fleet_runtimes.py::test_a_holder_that_is_killed_in_a_turn",
+    ),
+    Mutant(
         "an owner that does not fence itself",
         "remoteclaw/fleet/lease.py",
         "if boottime() > self.fence:",

@@ -202,16 +202,20 @@ class Holder:
         finally:
             self._close()
 
-    async def end(self) -> None:
-        """End the agent's whole tree and wait until it is gone."""
+    async def end(self) -> bool:
+        """End the agent's whole tree and wait until it is gone.
+
+        False means that the holder went without a word: perhaps nobody has ended what is left.
+        """
         if self._sock.fileno() < 0:
-            return
+            return True
         try:
             await self._send(b"END\n")
             while (await self._answer(END_S)) != ["ENDED"]:
                 pass
+            return True
         except (OSError, EOFError, TimeoutError):
-            pass
+            return False
         finally:
             self._close()
             _reap()
