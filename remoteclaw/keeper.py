@@ -313,7 +313,8 @@ class AgentKeeper:
 
 def _end_orphans(holder: Holder) -> None:
     # Nothing is awaited here: who lets go of the agent meanwhile would cancel it.
-    log.warning("an agent's holder was killed: %d processes ended", end_orphans(holder.pid))
+    if count := end_orphans(holder.pid):
+        log.warning("an agent's holder was killed: %d processes were ended", count)
 
 
 def _tail(file: Path) -> str:

@@ -31,6 +31,7 @@ _prctl = ctypes.CDLL(None).prctl
 #: What a holder writes into the environment of everything it starts: its pid, start time and pid
 #: namespace.
 MARK = b"REMOTECLAW_HOLDER="
+#: How long a killed holder's agent may take to be gone, in seconds.
 DYING_S = 0.5
 
 
@@ -148,8 +149,8 @@ def end_strays() -> int:
 def end_orphans(agent: int) -> int:
     """Kill what a holder left that was killed just now; return how many processes.
 
-    Blocks for the moment in which its connection is closed already but it doesn't count as dead:
-    its agent gets a SIGKILL from the kernel right behind that.
+    `agent` is the process id of what it held. Blocks for the moment in which the holder's
+    connection is closed but it doesn't count as dead: the kernel kills its agent right behind that.
     """
     until = boottime() + DYING_S
     while _start_time(agent) is not None and boottime() < until:

@@ -320,9 +320,17 @@ MUTANTS = (
     Mutant(
         "strays of a killed holder that are left",
         "remoteclaw/keeper.py",
-        '%d processes ended", end_orphans(holder.pid))',
-        '%d processes ended", 0)',
+        "if count := end_orphans(holder.pid):",
+        "if count := 0:",
         "tests/contracts/test_fleet_runtimes.py::test_a_holder_that_is_killed_in_a_turn",
+    ),
+    Mutant(
+        "an agent that is let go in the moment in which its holder is killed",
+        "remoteclaw/keeper.py",
+        "            if not await holder.end():\n                _end_orphans(holder)\n",
+        "            await holder.end()\n",
+        "tests/bridge/test_bridge.py"
+        "::test_an_agent_that_is_let_go_as_its_holder_is_killed_leaves_nothing",
     ),
     Mutant(
         "an owner that does not fence itself",

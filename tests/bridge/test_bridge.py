@@ -1,6 +1,8 @@
 """The ten steps of a turn, with the demo agent in a real holder."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +17,7 @@ from remoteclaw.home import Home
 from remoteclaw.messages import ReplyPayload, SentTarget, ToolResultEvent
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script
-from tests.support.processes import is_alive
+from tests.support.processes import is_alive, marked_processes, parent
 from tests.support.stack import message
 from tests.support.waiting import eventually
 
@@ -453,3 +455,23 @@ async def test_an_agent_may_say_nothing(home: Home, directory: Path) -> None:
     assert (silent.payloads, silent.is_silent, shown) == ((), True, [])
     assert [payload.text for payload in answer.payloads] == ["All is done."]
     assert not answer.is_silent
+
+
+async def test_an_agent_that_is_let_go_as_its_holder_is_killed_leaves_nothing(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "turn()\n"
+        "os.spawnlp(os.P_NOWAIT, 'setsid', 'setsid', 'sleep', '1000')\n"
+        "say(type='done')\n"
+        "turn()\n"
+    )
+    async with demo_bridge(home, command=script(directory, body)) as (bridge, keeper, _):
+        await bridge.handle(message("one"))
+        await eventually(lambda: len(marked_processes(home)) >= 3)
+        agent = int(keeper.description.rpartition(" ")[2])
+
+        os.kill(parent(agent), signal.SIGKILL)
+        await keeper.discard()  # before anybody has noticed
+
+        await eventually(lambda: not marked_processes(home))
