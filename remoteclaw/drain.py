@@ -44,7 +44,13 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.process import identity
-from remoteclaw.protocols import BridgeCallbacks, History, Newcomers, conversation_name
+from remoteclaw.protocols import (
+    FORK_OF,
+    BridgeCallbacks,
+    History,
+    Newcomers,
+    conversation_name,
+)
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.steering import Steering
 
@@ -344,15 +350,17 @@ class _SessionDrain:
             await answer.say(SECOND_TRY)
         if self._conversation and self._lease.has_lost(self._conversation):
             await answer.say(await self._what_is_lost())
+        is_fork = self._lease.session_ids.get(self._conversation or "", "").startswith(FORK_OF)
         result = await self._ask(answer)
         again = {ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED}
         while result.error_category in again and not self._reached_phases & {"output", "tool"}:
-            # The process said and did nothing, so asking another one repeats nothing: it had been
-            # warm and was ending already, or no longer knew the conversation.
+            # The process is not known to have said or done anything: it had been warm and was
+            # ending already, or no longer knew the conversation.
             again.discard(result.error_category)
-            if (
-                result.error_category is ErrorCategory.SESSION_EXPIRED
-                and self._keeper.finished_turn
+            if result.error_category is ErrorCategory.DIED and "spawned" in self._reached_phases:
+                await answer.say(SECOND_TRY)  # what it did unseen is done a second time
+            if result.error_category is ErrorCategory.SESSION_EXPIRED and (
+                self._keeper.finished_turn or is_fork
             ):
                 await answer.say(await self._what_is_lost())
             result = await self._ask(answer)

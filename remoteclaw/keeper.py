@@ -75,15 +75,17 @@ class AgentKeeper:
 
     # -- for the bridge ------------------------------------------------------------------------
 
-    async def obtain(self, spec: AgentSpec, *, session_id: str | None) -> AgentProcess:
+    async def obtain(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool = False
+    ) -> AgentProcess:
         """Return an agent of this spec: the attached one, the parked one, or a new one."""
         if self._parked:
             await self._attach(spec)
-        if self._agent and self._is_fit(spec, session_id):
+        if self._agent and not fork and self._is_fit(spec, session_id):
             self._was_warm = True
             return self._agent
         await self.discard()
-        return await self._start(spec, session_id)
+        return await self._start(spec, session_id, fork=fork)
 
     async def discard(self) -> None:
         """End the agent's whole tree, whether attached or parked."""
@@ -205,14 +207,14 @@ class AgentKeeper:
             return
         self._fingerprint = state["fingerprint"]
         try:
-            await self._connect(spec, None, parked_state=state["agent"])
+            await self._connect(spec, None, fork=False, parked_state=state["agent"])
         except Exception:
             # Whatever another version left there: a new agent goes on with the conversation.
             log.exception("a warm agent can't be taken over and is ended")
             await self.discard()
 
-    async def _start(self, spec: AgentSpec, session_id: str | None) -> AgentProcess:
-        """Start a new agent, continuing the conversation if it has an id."""
+    async def _start(self, spec: AgentSpec, session_id: str | None, *, fork: bool) -> AgentProcess:
+        """Start a new agent, continuing the conversation if it has an id, or a copy of it."""
         self._was_warm = False
         if not os.path.isdir(spec.workspace):  # noqa: ASYNC240 - one stat
             raise AgentUnavailable(
@@ -228,7 +230,7 @@ class AgentKeeper:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         try:
             launch = create_cli_runtime(spec.runtime).launch(
-                spec, session_id=session_id, run_dir=run_dir
+                spec, session_id=session_id, fork=fork, run_dir=run_dir
             )
             for file, content in launch.files.items():
                 write_new(run_dir / file, content.encode("utf-8", "replace"))
@@ -259,7 +261,7 @@ class AgentKeeper:
             ) from None
         self._fingerprint = spec.fingerprint
         try:
-            return await self._connect(spec, launch.session_id, parked_state=None)
+            return await self._connect(spec, launch.session_id, fork=fork, parked_state=None)
         except AgentUnavailable:
             await self.discard()
             raise
@@ -273,7 +275,12 @@ class AgentKeeper:
             return run_dir
 
     async def _connect(
-        self, spec: AgentSpec, session_id: str | None, *, parked_state: dict[str, Any] | None
+        self,
+        spec: AgentSpec,
+        session_id: str | None,
+        *,
+        fork: bool,
+        parked_state: dict[str, Any] | None,
     ) -> AgentProcess:
         assert self._holder is not None, "there is no holder"
         self._pipes = LinePipes(self._holder.take_pipes(), unread=self._holder.output)
@@ -283,6 +290,7 @@ class AgentKeeper:
             self._pipes,
             spec,
             session_id=session_id,
+            fork=fork,
             parked_state=parked_state,
             run_dir=self.run_dir,
         )

@@ -21,6 +21,7 @@ from remoteclaw.messages import (
 
 __all__ = [
     "FILES",
+    "FORK_OF",
     "SIDE_EFFECTS_FILE",
     "AgentPipes",
     "AgentProcess",
@@ -92,6 +93,8 @@ class Capabilities:
     """Whether it is told why a permission was denied, and so can say it."""
     reports_cost: bool = False
     """Whether it tells what a turn cost."""
+    forks: bool = False
+    """Whether it can begin a conversation as a copy of another."""
     resumes: str = "by its own id"
     """How another process goes on with a conversation, in words."""
     tested: str = ""
@@ -199,10 +202,13 @@ class Runtime(Protocol):
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of RemoteClaw's environment that this CLI needs."""
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
         """Return how to start it, resuming a conversation if its id is given.
 
-        `run_dir` is its own; in the part `FILES` of it, it may read what people send.
+        With `fork` it begins one of its own, as a copy of that. `run_dir` is its own; in the part
+        `FILES` of it, it may read what people send.
         """
 
     async def connect(
@@ -211,17 +217,24 @@ class Runtime(Protocol):
         spec: AgentSpec,
         *,
         session_id: str | None,
+        fork: bool,
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:
-        """Take over a CLI: one just started, or one that another driver left with this state."""
+        """Take over a CLI: one just started, or one that another driver left with this state.
+
+        `session_id` is the launch's where it knows one, else that which was to be gone on with, or
+        with `fork`, copied.
+        """
 
 
 class Agents(Protocol):
     """Where the bridge gets its agent from: a warm one that fits, or a new one."""
 
-    async def obtain(self, spec: AgentSpec, *, session_id: str | None) -> AgentProcess:
-        """Return an agent of this spec that continues this conversation.
+    async def obtain(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool = False
+    ) -> AgentProcess:
+        """Return an agent of this spec that continues this conversation, or with `fork` a copy.
 
         Raises `AgentUnavailable` when none can be started.
         """
@@ -256,6 +269,10 @@ def conversation_name(runtime: str, workspace: str) -> str:
     Another CLI doesn't know the id, and claude finds it in its own directory only.
     """
     return f"{runtime}|{workspace}"
+
+
+#: How a session map marks the id of another session's conversation: a copy of it is to be made.
+FORK_OF = "fork of "
 
 
 class SessionMap(Protocol):

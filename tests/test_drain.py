@@ -170,7 +170,7 @@ while True:
     await drain(stack, accepted)
 
     outcome = await stack.outcome(accepted)
-    assert said(outcome) == "hello"
+    assert said(outcome) == f"{SECOND_TRY}\n\nhello"
     assert len([step for step in outcome.steps if step.name == "begun"]) == 1
 
 

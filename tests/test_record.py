@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from remoteclaw.bridge.prompt import build_turn_prompt
 from remoteclaw.config import load_config
 from remoteclaw.conversation.record import MOST_DIGEST, digest, lines_of
 from remoteclaw.drain import CONTEXT_LOST, GOES_ON_FROM_NOTES, Drain
-from remoteclaw.errors import ErrorCategory
+from remoteclaw.errors import ErrorCategory, UnknownSession
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import (
     AgentDeliveryResult,
@@ -27,6 +28,7 @@ from remoteclaw.messages import (
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.stack import Stack, message, said
+from tests.test_cli import refused, run
 
 #: An agent that uses a tool, and repeats what it is told with the line before it.
 AGENT = """
@@ -140,6 +142,56 @@ async def test_a_record_goes_when_there_is_to_be_none_any_more(agent: Stack) -> 
     await answered(agent, "again")
 
     assert await recorded(agent, first) == []
+
+
+async def test_a_session_begins_with_the_notes_of_another(agent: Stack) -> None:
+    first = await answered(agent, "my colour is green", from_="alice")
+    view = await agent.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    copy = replace(first.session, thread="what if")
+    await agent.fleet.sessions.fork(view, copy, [])
+    second = await answered(agent, "go on", from_="alice", thread_id="what if")
+    reply = said(await agent.outcome(second))
+
+    assert second.session == copy
+    assert reply.startswith(GOES_ON_FROM_NOTES)
+    assert "my colour is green" in reply
+    assert [line["text"] for line in await recorded(agent, second) if line["role"] == "user"] == [
+        "my colour is green",
+        "go on",
+    ]
+    assert len(await recorded(agent, first)) == 3  # of the other nothing came back
+
+
+async def test_a_session_that_is_there_is_no_copy(agent: Stack) -> None:
+    first = await answered(agent, "one", from_="alice")
+    other = await answered(agent, "two", from_="bob")
+    view = await agent.fleet.sessions.view(first.session.sid)
+    assert view is not None
+
+    with pytest.raises(UnknownSession, match="is there already"):
+        await agent.fleet.sessions.fork(view, other.session, [])
+
+
+async def test_the_real_claude_begins_with_a_copy(stack: Stack, claude: AgentCli) -> None:
+    stack.agent = claude.config()
+    stack.configure()
+    first = await answered(stack, "my colour is green SAY:noted", from_="alice")
+    key = run(stack, "sessions", "fork", str(first.session), "--thread", "b").stdout.strip()
+    second = await answered(stack, "RECALL", from_="alice", thread_id="b")
+    view = await stack.fleet.sessions.view(second.session.sid)
+    before = await stack.fleet.sessions.view(first.session.sid)
+    reply = said(await stack.outcome(second))
+
+    assert key == str(second.session)
+    assert "my colour is green" in reply
+    assert GOES_ON_FROM_NOTES not in reply
+    assert view is not None
+    assert before is not None
+    assert set(view.session_ids.values()).isdisjoint(before.session_ids.values())
+    unchanged = run(stack, "sessions", "fork", key, "--thread", "b")
+    assert (unchanged.returncode, "Say what is new" in unchanged.stderr) == (2, True)
+    refused(run(stack, "sessions", "fork", str(first.session), "--thread", "b"), "already")
 
 
 async def test_the_real_claude_goes_on_when_its_transcript_is_gone(

@@ -48,6 +48,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.protocols import (
+    FORK_OF,
     AgentProcess,
     Agents,
     AgentSpec,
@@ -101,6 +102,8 @@ class _Run:
     messages: dict[str, ChannelMessage]
     """What the agent was shown, by entry."""
     session_id: str | None = None
+    fork_of: str | None = None
+    """The conversation of which this one is to begin as a copy."""
     is_new: bool = False
     """Whether the agent begins a conversation with this turn."""
     system_prompt: str = ""
@@ -279,8 +282,11 @@ class ChannelBridge:
     # -- 1: session lookup ---------------------------------------------------------------------
 
     async def _look_up_session(self, run: _Run) -> None:
-        run.session_id = await self._session_map.get(self._map_name(run))
-        run.is_new = run.session_id is None
+        known = await self._session_map.get(self._map_name(run))
+        is_fork = known is not None and known.startswith(FORK_OF)
+        run.session_id = None if is_fork else known
+        run.fork_of = known.removeprefix(FORK_OF) if known and is_fork else None
+        run.is_new = known is None
 
     def _map_name(self, run: _Run) -> str:
         return conversation_name(self._runtime.name, run.workspace)
@@ -369,12 +375,15 @@ class ChannelBridge:
             trust_workspace=self._trust_workspace,
             mcp_servers=run.mcp_servers or {},
         )
-        agent = await self._agents.obtain(spec, session_id=run.session_id)
+        agent = await self._agents.obtain(
+            spec, session_id=run.session_id or run.fork_of, fork=run.fork_of is not None
+        )
         if run.session_id and self._agents.is_new:
             resumed = SessionResumed(run.turn.session, self._runtime.name, run.session_id)
             await self._hooks.run("session_resumed", resumed)
         run.side_effects = SideEffectsReader(self._agents.run_dir)
-        if agent.session_id and agent.session_id != run.session_id:
+        # A copy is noted with its first turn, when the CLI has certainly written it down.
+        if agent.session_id and agent.session_id != run.session_id and not run.fork_of:
             await self._session_map.set(self._map_name(run), agent.session_id)
             run.session_id = agent.session_id
         if run.callbacks.on_phase:

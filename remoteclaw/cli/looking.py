@@ -160,6 +160,41 @@ def forget_session(session: str) -> None:
     on_fleet(run)
 
 
+@sessions.command("fork")
+@click.argument("session")
+@click.option("--thread", metavar="NAME", help="The new session's thread.")
+@click.option("--from", "user", metavar="USER", help="The new session's user; else the same.")
+def fork_session(session: str, thread: str | None, user: str | None) -> None:
+    """Begin a session with a copy of what another one remembers.
+
+    The agent's CLI makes the copy with the new session's first turn, where it can; else the new
+    session begins with the record of what was said. Prints the new session's key. SESSION is the
+    other one's key or the start of its id.
+    """
+    from dataclasses import replace
+
+    from remoteclaw.runtimes import create_cli_runtime
+
+    def can_fork(name: str) -> bool:
+        try:
+            return create_cli_runtime(name.partition("|")[0]).capabilities.forks
+        except RemoteClawError:  # of another version
+            return False
+
+    async def run(fleet: "Fleet") -> None:
+        view = await fleet.sessions.view(await fleet.sessions.find(session))
+        if view is None:
+            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        target = replace(view.key, user=user or view.key.user, thread=thread or view.key.thread)
+        if target == view.key:
+            raise click.UsageError("Say what is new: another --thread, or another --from.")
+        names = [name for name in view.session_ids if can_fork(name)]
+        await fleet.sessions.fork(view, target, names)
+        click.echo(str(target))
+
+    on_fleet(run)
+
+
 @sessions.command("trace")
 @click.argument("what")
 def trace_message(what: str) -> None:

@@ -12,8 +12,9 @@ from remoteclaw.config import QueueOverride
 from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.lease import STATE_MS, Lease
 from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import FORK_OF
 
 __all__ = ["LeasedSessionMap", "SessionView", "Sessions"]
 
@@ -146,6 +147,30 @@ class Sessions:
                 f"{text!r} fits {len(found)} sessions: give more of its id; {listed}."
             )
         raise UnknownSession(f"{text!r} is no session: {listed}.")
+
+    async def fork(self, source: SessionView, target: SessionKey, names: Sequence[str]) -> None:
+        """Begin a session with a copy of what another one remembers: ids and record.
+
+        `names` are the conversations that their CLIs can copy. The copy is made with the new
+        session's first turn; without one, it begins with the record alone. Raises `UnknownSession`
+        if the session is there already, or there is nothing to copy.
+        """
+        told = await self._scripts.run(
+            "fork",
+            [
+                *(keys.state(source.sid), keys.session_map(source.sid), keys.record(source.sid)),
+                *(keys.state(target.sid), keys.session_map(target.sid), keys.record(target.sid)),
+                keys.SESSIONS,
+            ],
+            [target.sid, str(target), STATE_MS, FORK_OF, *names],
+            deadline=boottime() + LOOK_S,
+        )
+        if told == b"exists":
+            raise UnknownSession(
+                f"{str(target)!r} is there already: choose another thread, or another user."
+            )
+        if told == b"nothing":
+            raise UnknownSession(f"{str(source.key)!r} has no conversation that could be copied.")
 
     async def configure(self, sid: str, queue: QueueOverride | None) -> None:
         """Give a session queue settings of its own, from its next turn on; None takes them away."""

@@ -62,7 +62,9 @@ class AcpRuntime:
     name = "acp"
     command: tuple[str, ...] = ()
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-    capabilities = Capabilities(steers=False, explains_denial=False, resumes="where it can")
+    capabilities = Capabilities(
+        steers=False, explains_denial=False, forks=True, resumes="where it can"
+    )
     natives: tuple[str, ...] = ()
     #: Whether what is said before comes once more behind the answer to `session/load`.
     replays_late = False
@@ -75,7 +77,9 @@ class AcpRuntime:
         """Return the common variables: what else an agent needs, its configuration names."""
         return inherit(inherited)
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
         """Return the command line, which is the configured one."""
         return Launch(argv=spec.command, env=spec.env, cwd=spec.workspace, session_id=session_id)
 
@@ -101,6 +105,7 @@ class AcpRuntime:
         spec: AgentSpec,
         *,
         session_id: str | None,
+        fork: bool,
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:
@@ -109,7 +114,7 @@ class AcpRuntime:
         if parked_state is not None:
             process.restore(parked_state)
         else:
-            await process.greet(spec, session_id, run_dir)
+            await process.greet(spec, session_id, run_dir, fork=fork)
         return process
 
 
@@ -136,8 +141,10 @@ class AcpProcess(RpcProcess["_AcpTurn"]):
 
     # -- coming and going ----------------------------------------------------------------------
 
-    async def greet(self, spec: AgentSpec, session_id: str | None, run_dir: Path) -> None:
-        """Begin a session, or go on with one; the agent connects its MCP servers meanwhile."""
+    async def greet(
+        self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool = False
+    ) -> None:
+        """Begin a session, or go on with one or a copy of it; MCP servers connect meanwhile."""
         servers = [_server(name, s, run_dir) for name, s in spec.mcp_servers.items()]
         params = {"cwd": spec.workspace, "mcpServers": servers}
         about = await self._call(
@@ -152,7 +159,7 @@ class AcpProcess(RpcProcess["_AcpTurn"]):
             },
         )
         if session_id:
-            await self._go_on(spec, session_id, params, mapping(about))
+            await self._go_on(spec, session_id, params, mapping(about), fork=fork)
         else:
             begun = await self._call("session/new", params)
             self._session = text(begun.get("sessionId"))
@@ -162,10 +169,25 @@ class AcpProcess(RpcProcess["_AcpTurn"]):
             self._instructions = spec.system_prompt
 
     async def _go_on(
-        self, spec: AgentSpec, session_id: str, params: dict[str, Any], about: dict[str, Any]
+        self,
+        spec: AgentSpec,
+        session_id: str,
+        params: dict[str, Any],
+        about: dict[str, Any],
+        *,
+        fork: bool,
     ) -> None:
         can = mapping(about.get("agentCapabilities"))
         params = {**params, "sessionId": session_id}
+        if fork and "fork" in mapping(can.get("sessionCapabilities")):
+            begun = await self._call("session/fork", params)
+            self._session = text(begun.get("sessionId"))
+            return
+        if fork:
+            raise AgentUnavailable(
+                f"{self._runtime.name} can't begin with a copy of a session",
+                category=ErrorCategory.SESSION_EXPIRED,
+            )
         if "resume" in mapping(can.get("sessionCapabilities")):
             await self._call("session/resume", params)
         elif can.get("loadSession") and self._runtime.may_load(spec, session_id):
@@ -209,7 +231,7 @@ class AcpProcess(RpcProcess["_AcpTurn"]):
         category, detail = _failure(message.error)
         if message.error.code == AUTH_REQUIRED:
             category = ErrorCategory.AUTH
-        elif method in ("session/load", "session/resume"):
+        elif method in ("session/load", "session/resume", "session/fork"):
             category = ErrorCategory.SESSION_EXPIRED
         raise AgentUnavailable(f"{self._runtime.name} did not start: {detail}", category=category)
 

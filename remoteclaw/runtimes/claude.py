@@ -82,7 +82,7 @@ class ClaudeRuntime:
     #: It makes large ones smaller itself, and puts a note in place of what is no picture.
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
     capabilities = Capabilities(
-        steers=True, explains_denial=True, reports_cost=True, tested="2.1.197"
+        steers=True, explains_denial=True, reports_cost=True, forks=True, tested="2.1.197"
     )
     natives = ("@anthropic-ai/claude-code-linux-*/claude",)
 
@@ -105,7 +105,9 @@ class ClaudeRuntime:
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
         return env
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
         """Return the command line; a new conversation gets an id of our choice, known from now."""
         fresh_id = str(uuid.uuid4())
         argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
@@ -114,7 +116,12 @@ class ClaudeRuntime:
         # The workspace's only if it is trusted: its hooks run whatever the agent may do.
         argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
         argv += [f"--add-dir={run_dir / FILES}"]
-        argv += [f"--resume={session_id}" if session_id else f"--session-id={fresh_id}"]
+        if session_id:
+            argv.append(f"--resume={session_id}")
+        if fork:
+            argv.append("--fork-session")
+        if fork or not session_id:
+            argv.append(f"--session-id={fresh_id}")
         if spec.model:
             argv += ["--model", spec.model]
         if not spec.inherit_mcp:
@@ -125,7 +132,7 @@ class ClaudeRuntime:
             argv=tuple(argv),
             env=spec.env,
             cwd=spec.workspace,
-            session_id=session_id or fresh_id,
+            session_id=fresh_id if fork or not session_id else session_id,
         )
 
     async def connect(
@@ -134,6 +141,7 @@ class ClaudeRuntime:
         spec: AgentSpec,
         *,
         session_id: str | None,
+        fork: bool,
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:

@@ -61,7 +61,7 @@ class CodexRuntime:
     name = "codex"
     command = ("codex",)
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
-    capabilities = Capabilities(steers=True, explains_denial=False, tested="0.169.0")
+    capabilities = Capabilities(steers=True, explains_denial=False, forks=True, tested="0.169.0")
     natives = ("@openai/codex-linux-*/vendor/*/bin/codex",)
 
     def find(self, program: str, path: str | None) -> str | None:
@@ -73,7 +73,9 @@ class CodexRuntime:
         markers = ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID")
         return inherit(inherited, prefixes=("CODEX_", "OPENAI_"), without=markers)
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
         """Return the command line; which thread it is about is said over the wire."""
         options = [
             "check_for_update_on_startup=false",
@@ -96,6 +98,7 @@ class CodexRuntime:
         spec: AgentSpec,
         *,
         session_id: str | None,
+        fork: bool,
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:
@@ -107,7 +110,7 @@ class CodexRuntime:
         if parked_state is not None:
             process.restore(parked_state)
         else:
-            await process.greet(spec, session_id, run_dir)
+            await process.greet(spec, session_id, run_dir, fork=fork)
         return process
 
 
@@ -131,8 +134,10 @@ class CodexProcess(RpcProcess["CodexTurn"]):
 
     # -- coming and going ----------------------------------------------------------------------
 
-    async def greet(self, spec: AgentSpec, thread: str | None, run_dir: Path) -> None:
-        """Start or resume the thread; wait for its MCP servers, which tell how they fare.
+    async def greet(
+        self, spec: AgentSpec, thread: str | None, run_dir: Path, *, fork: bool = False
+    ) -> None:
+        """Start, resume or fork the thread; wait for its MCP servers, which tell how they fare.
 
         The requests go out together: codex reads them one after the other in any case.
         """
@@ -155,7 +160,8 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             params["model"] = spec.model
         if thread:
             params |= {"threadId": thread, "excludeTurns": True}
-            second = await self._peer.request("thread/resume", params)
+            way = "thread/fork" if fork else "thread/resume"
+            second = await self._peer.request(way, params)
         else:
             params["developerInstructions"] = spec.system_prompt
             second = await self._peer.request("thread/start", params)

@@ -56,7 +56,9 @@ class DemoRuntime:
         """Return the common variables: the demo needs no others."""
         return inherit(inherited)
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
         """Return the command line."""
         known_id = session_id or str(uuid.uuid4())
         argv = (*spec.command, "resume" if session_id else "start", known_id)
@@ -68,6 +70,7 @@ class DemoRuntime:
         spec: AgentSpec,
         *,
         session_id: str | None,
+        fork: bool,
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:

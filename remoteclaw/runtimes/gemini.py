@@ -40,7 +40,9 @@ class GeminiRuntime(AcpRuntime):
         env["NO_COLOR"] = "1"
         return env
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
         """Return the command line. What needs a permission is asked: we decide about it."""
         argv = [*spec.command, "--acp", "--approval-mode", "default"]
         argv += ["--include-directories", str(run_dir / FILES)]

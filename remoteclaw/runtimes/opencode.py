@@ -40,7 +40,7 @@ class OpencodeRuntime(AcpRuntime):
     name = "opencode"
     command = ("opencode",)
     capabilities = Capabilities(
-        steers=True, explains_denial=False, reports_cost=True, tested="1.18.33"
+        steers=True, explains_denial=False, reports_cost=True, forks=True, tested="1.18.33"
     )
     natives = ("opencode-linux-*/bin/opencode",)
 
@@ -51,7 +51,9 @@ class OpencodeRuntime(AcpRuntime):
         env.setdefault("OPENCODE_DISABLE_AUTOUPDATE", "1")
         return env
 
-    def launch(self, spec: AgentSpec, *, session_id: str | None, run_dir: Path) -> Launch:
+    def launch(
+        self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
+    ) -> Launch:
         """Return the command line, with our configuration merged into the agent's own."""
         prompt = run_dir / "system-prompt.md"
         config = _config(spec.env.get(CONFIG, ""))

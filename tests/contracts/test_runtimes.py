@@ -32,7 +32,7 @@ from remoteclaw.messages import (
     ToolResultEvent,
     Turn,
 )
-from remoteclaw.protocols import BridgeCallbacks, Decision
+from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision
 from remoteclaw.runtimes import create_cli_runtime
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
@@ -339,6 +339,46 @@ async def test_a_new_process_goes_on_with_the_conversation(opened: Open, cli: Ag
             return
         assert agent.pid != pid
     assert "my colour is green" in said(again)
+
+
+async def test_a_conversation_begins_as_a_copy_of_another(opened: Open, cli: AgentCli) -> None:
+    if not create_cli_runtime(cli.name).capabilities.forks:
+        pytest.skip("a copy of our record stands in for it")
+    async with opened() as agent:
+        await agent.ask("my colour is green SAY:noted")
+        ((name, original),) = agent.session_map.items()
+        await agent.keeper.discard()
+        await asyncio.sleep(0.3)  # claude writes its conversation down a moment later
+        agent.session_map[name] = FORK_OF + original
+        copied = await agent.ask("RECALL")
+        copy, pid = agent.session_map[name], agent.pid
+        again = await agent.ask("only the copy hears this SAY:noted")
+        assert (agent.session_map[name], agent.pid) == (copy, pid)
+        await agent.keeper.discard()
+        agent.session_map[name] = original
+        untouched = await agent.say("RECALL")
+
+    assert "my colour is green" in said(copied)
+    assert said(again) == "noted"
+    assert copy not in (original, FORK_OF + original)
+    assert "my colour is green" in untouched
+    assert "only the copy" not in untouched
+
+
+async def test_a_copy_of_what_the_cli_does_not_know(opened: Open, cli: AgentCli) -> None:
+    if not create_cli_runtime(cli.name).capabilities.forks:
+        pytest.skip("a copy of our record stands in for it")
+    async with opened() as agent:
+        await agent.ask("SAY:one")
+        (name,) = agent.session_map
+        await agent.keeper.discard()
+        unknown = {"opencode": "ses_e011a5f1effeiMQ7b0UzBXbnmg"}.get(cli.name, str(uuid.uuid4()))
+        agent.session_map[name] = FORK_OF + unknown
+        lost = await agent.ask("SAY:two")
+        after = await agent.say("SAY:three")
+
+    assert lost.error_category is ErrorCategory.SESSION_EXPIRED
+    assert after == "three"
 
 
 async def test_a_resumed_conversation_has_the_system_prompt_of_now(

@@ -477,7 +477,7 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
         mcp_servers={"probe": McpServerConfig(command="probe")},
     )
 
-    launch = OpencodeRuntime().launch(spec, session_id=None, run_dir=tmp_path)
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
 
     config = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])
     assert config["model"] == "mine/best"
@@ -528,7 +528,7 @@ def test_no_name_of_a_server_undoes_what_opencode_asks_for(tmp_path: Path) -> No
         },
     )
 
-    launch = OpencodeRuntime().launch(spec, session_id=None, run_dir=tmp_path)
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
 
     rules = [*json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]]
     assert rules.index("external_*") < rules.index("external_directory")

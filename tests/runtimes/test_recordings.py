@@ -27,6 +27,7 @@ async def test_a_recorded_conversation(file: Path) -> None:
             replay,
             spec_of(name, model=model),
             session_id=None,
+            fork=False,
             parked_state=None,
             run_dir=Path(RUN),
         )
