@@ -8,7 +8,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -28,12 +28,17 @@ from remoteclaw.messages import McpServerConfig
 
 __all__ = [
     "AgentConfig",
+    "ChannelConfig",
     "Config",
     "FleetConfig",
+    "GroupConfig",
     "HooksConfig",
+    "Profile",
     "QueueConfig",
     "QueueOverride",
     "RedisConfig",
+    "SenderConfig",
+    "ToolsConfig",
     "load_config",
     "overrides",
     "redis_address",
@@ -53,6 +58,7 @@ _CHANNELS: dict[str, dict[str, Any]] = {
 
 QueueMode = Literal["collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
+Profile = Literal["full", "limited", "messaging", "minimal"]
 DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
 Cap = Annotated[int, Field(ge=0)]
 
@@ -65,12 +71,29 @@ TLS_OPTIONS = frozenset(
 ) | {"ssl_cert_reqs"}
 
 
+#: Where ids have a form that tells them from names. Elsewhere only what can be no id is refused.
+_ID_FORMS = {"telegram": re.compile(r"-?[0-9]+")}
+
+
 def _check_names(value: dict[str, _T]) -> dict[str, _T]:
     """Refuse names that could not be part of a path or of a tool's name."""
     for name in value:
         if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
             raise ValueError(f"has the name {name!r}: use letters, digits, - and _")
     return value
+
+
+def _check_ids(value: Iterable[str]) -> None:
+    """Refuse what is no platform's id of a person or a chat."""
+    for one in value:
+        # What is pasted with an invisible sign would be nobody's id, and its denial nobody's.
+        is_id = one.isprintable() and one != "" and " " not in one
+        # "@ada:example.org" is an id, of Matrix; "@ada" is a name everywhere.
+        if not is_id or (one.startswith("@") and ":" not in one):
+            raise ValueError(
+                f"has {one!r}, which is no id: write the one that the platform gave, "
+                "because names change hands"
+            )
 
 
 class _Section(BaseModel):
@@ -112,6 +135,31 @@ class FleetConfig(_Section):
     """Megabytes of the host's memory that stay free: below, warm agents are ended likewise."""
 
 
+class ToolsConfig(_Section):
+    """Which of RemoteClaw's tools agents may use: everywhere, or where the table stands.
+
+    A list has names of tools, groups such as `group:cron`, and `*` for any letters: `message_*`.
+    """
+
+    profile: Profile = "full"
+    """What there is to choose from: `full` is everything, `minimal` the session's status alone."""
+    allow: tuple[str, ...] = ()
+    """Nothing but these, if there is one; else everything that the profile has."""
+    deny: tuple[str, ...] = ()
+    """None of these, whatever else is said."""
+    also_allow: tuple[str, ...] = ()
+    """These besides the profile. What another table takes away stays away, but what subagents are
+    denied anyway, an agent's own table gives back."""
+
+    @field_validator("allow", "deny", "also_allow")
+    @classmethod
+    def _check_entries(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            if not re.fullmatch(r"[A-Za-z0-9_:*-]+", entry):
+                raise ValueError(f"has {entry!r}: write a tool, a group, or a name with *")
+        return value
+
+
 class AgentConfig(_Section):
     """One agent: which CLI, where, and what it may do."""
 
@@ -150,6 +198,8 @@ class AgentConfig(_Section):
     """Seconds that one turn may take in all."""
     warm_s: float = Field(default=600, ge=0, allow_inf_nan=False)
     """Seconds for which an idle agent process is kept warm for the next message."""
+    tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Which of RemoteClaw's tools it may use."""
 
     @field_validator("workspace")
     @classmethod
@@ -181,6 +231,28 @@ class AgentConfig(_Section):
         return _check_names(value)
 
 
+class SenderConfig(_Section):
+    """What differs for a sender, by their id on the platform; `*` is who has no table there."""
+
+    tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Which tools the agent may use for them."""
+
+
+class GroupConfig(_Section):
+    """What differs in a group chat, by its id on the platform; `*` is each that has no table."""
+
+    tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Which tools the agent may use there."""
+    senders: dict[str, SenderConfig] = Field(default_factory=dict)
+    """What differs for senders there."""
+
+    @field_validator("senders")
+    @classmethod
+    def _check_senders(cls, value: dict[str, SenderConfig]) -> dict[str, SenderConfig]:
+        _check_ids(value)
+        return value
+
+
 class ChannelConfig(_Section):
     """One channel."""
 
@@ -190,6 +262,15 @@ class ChannelConfig(_Section):
     """How the channel shows messages, a sentence each, for the agent."""
     authorized_senders: tuple[str, ...] = Field(default=(), max_length=100)
     """Who may write there, for the agent to know; it lets nobody in and keeps nobody out."""
+    owners: tuple[str, ...] | None = None
+    """The ids of those for whom agents may use the tools for owners: cron and the gateway's.
+    Without it, that is whoever writes on the console, and nobody elsewhere."""
+    tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Which tools agents may use there."""
+    senders: dict[str, SenderConfig] = Field(default_factory=dict)
+    """What differs for senders."""
+    groups: dict[str, GroupConfig] = Field(default_factory=dict)
+    """What differs in group chats."""
     reactions: Literal["minimal", "extensive"] | None = None
     """How often the agent should react to a message with an emoji."""
     chunk_limit: int = Field(default=4000, ge=80)
@@ -209,6 +290,28 @@ class ChannelConfig(_Section):
             if kind != "*" and not re.fullmatch(r"[a-z0-9.+*-]+/[a-z0-9.+*-]+", kind):
                 raise ValueError(f"has {kind!r}: write MIME types, such as image/* or text/plain")
         return value
+
+    @field_validator("owners")
+    @classmethod
+    def _check_owners(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if "*" in (value or ()):
+            raise ValueError(
+                "has '*', and then anybody could change the configuration: "
+                "name each owner by the platform's id"
+            )
+        _check_ids(value or ())
+        return value
+
+    @field_validator("senders", "groups")
+    @classmethod
+    def _check_tables(cls, value: dict[str, _T]) -> dict[str, _T]:
+        _check_ids(value)
+        return value
+
+    def named_ids(self) -> set[str]:
+        """Return every id of a person or a chat that is named here."""
+        groups = {sender for group in self.groups.values() for sender in group.senders}
+        return {*(self.owners or ()), *self.senders, *self.groups, *groups} - {"*"}
 
 
 class QueueOverride(_Section):
@@ -292,6 +395,8 @@ class Config(_Section):
     """The agents by name. Messages go to `main`, else to the only one there is."""
     channels: dict[str, ChannelConfig] = Field(default_factory=dict)
     """The channels by name, such as `console`."""
+    tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Which of RemoteClaw's tools every agent may use."""
     queue: QueueConfig = QueueConfig()
     record: RecordConfig = RecordConfig()
     hooks: HooksConfig = HooksConfig()
@@ -302,6 +407,15 @@ class Config(_Section):
         if not value:
             raise ValueError("is empty: leave it out, or name an agent")
         return _check_names(value)
+
+    @field_validator("channels")
+    @classmethod
+    def _check_channels(cls, value: dict[str, ChannelConfig]) -> dict[str, ChannelConfig]:
+        for name, form in _ID_FORMS.items():
+            ids = value[name].named_ids() if name in value else ()
+            for one in sorted(one for one in ids if not form.fullmatch(one)):
+                raise ValueError(f"{name} has {one!r}, which is no id there: ids are numbers")
+        return value
 
     def channel(self, name: str) -> ChannelConfig:
         """Return a channel's configuration, whether it is in the file or not."""
@@ -416,8 +530,8 @@ def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
                 branch = branch.setdefault(path[-1], {})
             if not isinstance(branch, dict):
                 raise ConfigError(f"{name} can't be used: {path[-1]!r} is not a section.")
-            # Variables and headers are called what they are called; our own keys are lower case.
-            keep = path[-1:] in (["env"], ["headers"])
+            # These are called what they are called; our own keys are lower case.
+            keep = path[-1:] in (["env"], ["headers"], ["senders"], ["groups"])
             path.append(part if keep else _existing(branch, part))
         branch[path[-1]] = _value(environment[name])
         sources[".".join(path)] = name
