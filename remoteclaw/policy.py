@@ -1,0 +1,355 @@
+"""Tool policy: which of RemoteClaw's tools an agent may use in a turn, and by which rule.
+
+A tool passes through steps: profiles, the lists of each table that applies, what subagents may not
+do, what only owners may. A step only narrows what the steps before it left, so no table can give
+what another one takes, and what isn't understood allows nothing.
+"""
+
+import difflib
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+from remoteclaw.config import ChannelConfig, Config, Profile, SenderConfig, ToolsConfig
+from remoteclaw.errors import ConfigError
+
+__all__ = ["TOOLS", "Ruling", "Subject", "ToolFacts", "allowed", "check", "is_owner", "rule"]
+
+_T = TypeVar("_T")
+
+#: Where the person at the terminal is the owner: whoever can write there has Redis itself.
+CONSOLE = "console"
+
+#: The depth at which sessions spawn no more sessions, unless the caller says otherwise.
+MAX_DEPTH = 1
+
+#: What each profile has.
+PROFILES: Mapping[Profile, tuple[str, ...]] = {
+    "full": ("*",),
+    "messaging": (
+        "group:messaging",
+        "sessions_list",
+        "sessions_history",
+        "sessions_send",
+        "session_status",
+    ),
+    "limited": (
+        "session_status",
+        "agents_list",
+        "sessions_list",
+        "sessions_history",
+        "message_reply",
+        "message_thread_reply",
+        "message_react",
+        "message_read",
+    ),
+    "minimal": ("session_status",),
+}
+
+#: What no subagent may: it works for another session, which speaks for it and keeps the clock.
+NO_SUBAGENT = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
+
+#: What a subagent may not, in addition, that can have none of its own.
+NO_LEAF = ("sessions_list", "sessions_history", "sessions_spawn", "subagents")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFacts:
+    """What policy knows of a tool."""
+
+    name: str
+    groups: frozenset[str]
+    """Names of the groups that it belongs to, such as `group:cron`."""
+    owner_only: bool
+    """Whether an agent may use it for owners alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """For whom an agent would use a tool, and where."""
+
+    agent: str
+    channel: str
+    """The kind of channel, such as `telegram`."""
+    chat_id: str
+    is_group: bool
+    senders: tuple[str, ...]
+    """The ids of everybody whose messages the turn answers. With none, it is nobody's: an unknown
+    sender's rights are all it has."""
+    depth: int = 0
+    """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """Whether an agent may use a tool."""
+
+    tool: str
+    allowed: bool
+    rule: str
+    """What decided, in the words of the configuration: `tools.profile = "messaging"`."""
+
+
+def rule(
+    config: Config, subject: Subject, tools: Iterable[ToolFacts], *, max_depth: int = MAX_DEPTH
+) -> tuple[Ruling, ...]:
+    """Return a ruling for each tool, in their order.
+
+    For several senders, a tool is allowed that is allowed for each of them alone. `max_depth` is
+    the depth at which sessions can't spawn any more.
+    Raises `ConfigError` if there is no such agent.
+    """
+    senders: Sequence[str | None] = sorted(set(subject.senders)) or [None]
+    steps = [_steps(config, subject, sender, max_depth) for sender in senders]
+    return tuple(_strictest([_pass(tool, one) for one in steps]) for tool in tools)
+
+
+def allowed(
+    config: Config, subject: Subject, tools: Iterable[ToolFacts], *, max_depth: int = MAX_DEPTH
+) -> frozenset[str]:
+    """Return the names of the tools that `rule()` allows."""
+    rulings = rule(config, subject, tools, max_depth=max_depth)
+    return frozenset(ruling.tool for ruling in rulings if ruling.allowed)
+
+
+def is_owner(config: Config, subject: Subject) -> bool:
+    """Return whether every sender of a turn is an owner; nobody's turn is no owner's."""
+    return bool(subject.senders) and all(
+        _ownership(config, subject.channel, sender) for sender in subject.senders
+    )
+
+
+def check(config: Config, tools: Iterable[ToolFacts]) -> None:
+    """Raise `ConfigError` for an entry of a list that names no tool, with the nearest that does.
+
+    Such a denial would deny nothing, so this belongs behind each reading of the configuration.
+    """
+    tools = tuple(tools)
+    known = sorted({tool.name for tool in tools}.union(*(tool.groups for tool in tools)))
+    for table in _all_tables(config):
+        for name, entries in table.lists():
+            for entry in entries:
+                if not any(_means(entry, tool) for tool in tools):
+                    near = difflib.get_close_matches(entry.lower(), known, n=1)
+                    groups = ", ".join(one for one in known if one.startswith("group:"))
+                    hint = f"did you mean {near[0]!r}?" if near else f"the groups are {groups}."
+                    raise ConfigError(f"{table.key}.{name} has {entry!r}, which no tool is; {hint}")
+
+
+# ---------------------------------------------------------------------------------------------
+# Steps
+
+_Verdict = tuple[bool, str]
+_Step = Callable[[ToolFacts], _Verdict | None]
+"""Returns whether a tool may pass and by which rule; None if the step has nothing to say of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A `tools` table, which makes two steps."""
+
+    key: str
+    tools: ToolsConfig
+
+    def lists(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield each list with its name."""
+        yield "allow", self.tools.allow
+        yield "deny", self.tools.deny
+        yield "also_allow", self.tools.also_allow
+
+    def by_profile(self, tool: ToolFacts) -> _Verdict | None:
+        """Say whether the profile has a tool, or `also_allow` adds it."""
+        profile = self.tools.profile
+        if profile == "full":
+            return None
+        has_it = _entry(PROFILES[profile], tool) is not None
+        if not has_it and (added := self.added(tool)):
+            return True, added
+        return has_it, f"{self.key}.profile = {_quoted(profile)}"
+
+    def added(self, tool: ToolFacts) -> str | None:
+        """Return the rule that adds a tool here; None if there is none."""
+        entry = _entry(self.tools.also_allow, tool)
+        return entry and f"{self.key}.also_allow has {_quoted(entry)}"
+
+    def by_lists(self, tool: ToolFacts) -> _Verdict | None:
+        """Say whether a tool is denied, or allowed by name, or not among those that are."""
+        if entry := _entry(self.tools.deny, tool):
+            return False, f"{self.key}.deny has {_quoted(entry)}"
+        if not self.tools.allow:
+            return None
+        if entry := _entry(self.tools.allow, tool):
+            return True, f"{self.key}.allow has {_quoted(entry)}"
+        return False, f"{self.key}.allow doesn't have it"
+
+
+def _pass(tool: ToolFacts, steps: Iterable[_Step]) -> Ruling:
+    """Return what becomes of a tool: what denies first decides, else what allows last."""
+    why = 'tools.profile = "full"'
+    for step in steps:
+        verdict = step(tool)
+        if verdict is None:
+            continue
+        may_pass, why = verdict
+        if not may_pass:
+            return Ruling(tool.name, False, why)
+    return Ruling(tool.name, True, why)
+
+
+def _strictest(rulings: Sequence[Ruling]) -> Ruling:
+    return next((ruling for ruling in rulings if not ruling.allowed), rulings[0])
+
+
+def _steps(config: Config, subject: Subject, sender: str | None, max_depth: int) -> list[_Step]:
+    """Return the steps for one sender, in their order."""
+    agent, settings = config.agent(subject.agent)
+    everybody, own = _Table("tools", config.tools), _Table(f"agents.{agent}.tools", settings.tools)
+    steps: list[_Step] = [everybody.by_profile, own.by_profile]
+    steps += [everybody.by_lists, own.by_lists]
+    for table in _channel_tables(config.channel(subject.channel), subject, sender):
+        steps += [table.by_profile, table.by_lists]
+    if subject.depth > 0:
+        steps.append(partial(_for_subagent, is_leaf=subject.depth >= max_depth, agent=own))
+    steps.append(partial(_for_owner, ownership=_ownership(config, subject.channel, sender)))
+    return steps
+
+
+def _for_subagent(tool: ToolFacts, *, is_leaf: bool, agent: _Table) -> _Verdict | None:
+    if _entry(NO_SUBAGENT, tool):
+        why = "not for subagents"
+    elif is_leaf and _entry(NO_LEAF, tool):
+        why = "not for subagents that can have none"
+    else:
+        return None
+    given = agent.added(tool)
+    return (True, given) if given else (False, why)
+
+
+def _for_owner(tool: ToolFacts, *, ownership: str | None) -> _Verdict | None:
+    if not tool.owner_only:
+        return None
+    return (True, ownership) if ownership else (False, "owner only")
+
+
+def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
+    """Return the rule that makes a sender an owner; None if they aren't.
+
+    Ids are compared as they are: no case, no normal form, no pattern.
+    """
+    owners = config.channel(channel).owners
+    if sender is None:
+        return None
+    if owners is None:
+        return "the console is its owner's" if channel == CONSOLE else None
+    return f"{_channel_key(channel)}.owners has {_quoted(sender)}" if sender in owners else None
+
+
+# ---------------------------------------------------------------------------------------------
+# Tables
+
+
+def _channel_tables(
+    channel: ChannelConfig, subject: Subject, sender: str | None
+) -> Iterator[_Table]:
+    """Yield the tables that apply to a sender on a channel."""
+    key = _channel_key(subject.channel)
+    yield _Table(f"{key}.tools", channel.tools)
+    if subject.is_group and (found := _most_specific(channel.groups, subject.chat_id)):
+        chat, group = found
+        group_key = f"{key}.groups.{_quoted(chat)}"
+        yield from _sender_table(group_key, group.senders, sender)
+        yield _Table(f"{group_key}.tools", group.tools)
+    yield from _sender_table(key, channel.senders, sender)
+
+
+def _sender_table(
+    key: str, senders: Mapping[str, SenderConfig], sender: str | None
+) -> Iterator[_Table]:
+    if found := _most_specific(senders, sender):
+        name, settings = found
+        yield _Table(f"{key}.senders.{_quoted(name)}.tools", settings.tools)
+
+
+def _most_specific(tables: Mapping[str, _T], wanted: str | None) -> tuple[str, _T] | None:
+    """Return the table with an id, else that of everybody without one."""
+    name = wanted if wanted is not None and wanted in tables else "*"
+    return (name, tables[name]) if name in tables else None
+
+
+def _all_tables(config: Config) -> Iterator[_Table]:
+    """Yield every `tools` table there is."""
+    yield _Table("tools", config.tools)
+    for agent, settings in config.agents.items():
+        yield _Table(f"agents.{agent}.tools", settings.tools)
+    for name, channel in config.channels.items():
+        key = _channel_key(name)
+        yield _Table(f"{key}.tools", channel.tools)
+        for sender in channel.senders:
+            yield from _sender_table(key, channel.senders, sender)
+        for chat, group in channel.groups.items():
+            group_key = f"{key}.groups.{_quoted(chat)}"
+            yield _Table(f"{group_key}.tools", group.tools)
+            for sender in group.senders:
+                yield from _sender_table(group_key, group.senders, sender)
+
+
+def _channel_key(name: str) -> str:
+    is_bare = re.fullmatch(r"[A-Za-z0-9_-]+", name)
+    return f"channels.{name if is_bare else _quoted(name)}"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as TOML has it."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+# ---------------------------------------------------------------------------------------------
+# Lists and tools
+
+
+def _entry(entries: Iterable[str], tool: ToolFacts) -> str | None:
+    """Return the first entry that means a tool, as it is written."""
+    return next((entry for entry in entries if _means(entry, tool)), None)
+
+
+def _means(entry: str, tool: ToolFacts) -> bool:
+    # The configuration lets no other sign of a pattern in than *.
+    return entry.lower() in tool.groups or fnmatch.fnmatchcase(tool.name, entry.lower())
+
+
+def _tools(group: str, names: str, *more: str, owner_only: bool = False) -> Iterator[ToolFacts]:
+    groups = frozenset((group, "group:remoteclaw", *more))
+    return (ToolFacts(name, groups, owner_only) for name in names.split())
+
+
+#: Every tool that RemoteClaw offers to agents.
+TOOLS: tuple[ToolFacts, ...] = (
+    *_tools(
+        "group:sessions",
+        "sessions_list sessions_history sessions_send sessions_spawn session_status",
+    ),
+    *_tools("group:agents", "agents_list"),
+    *_tools("group:sessions", "subagents"),
+    *_tools(
+        "group:messaging",
+        "message_send message_reply message_thread_reply message_broadcast message_react "
+        "message_delete message_send_attachment message_send_with_effect message_pin message_read",
+    ),
+    *_tools(
+        "group:cron",
+        "cron_status cron_list cron_add cron_update cron_remove cron_run cron_runs",
+        "group:automation",
+        owner_only=True,
+    ),
+    *_tools(
+        "group:gateway",
+        "gateway_restart gateway_config_get gateway_config_apply gateway_config_patch "
+        "gateway_config_schema",
+        "group:automation",
+        owner_only=True,
+    ),
+)
