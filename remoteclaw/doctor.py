@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
+from remoteclaw import policy
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import AgentConfig, Config, HooksConfig, load_config, overrides
 from remoteclaw.errors import RemoteClawError
@@ -54,6 +55,7 @@ async def examine() -> AsyncIterator[Finding]:
         return
     try:
         config = load_config(home.config_file)
+        policy.check(config, policy.TOOLS)
         yield Finding("configuration", True, describe_configuration(home))
     except RemoteClawError as error:
         yield Finding("configuration", False, str(error))

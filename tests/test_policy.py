@@ -1,20 +1,28 @@
 """Which tools an agent may use: every step narrows, and what isn't understood allows nothing."""
 
 import json
+import re
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remoteclaw.cli import main
 from remoteclaw.config import Config, Profile, load_config
 from remoteclaw.errors import ConfigError
 from remoteclaw.home import Home
 from remoteclaw.policy import TOOLS, Subject, allowed, check, is_owner, rule
+from tests.support.agents import ROOT
 
 ALL = frozenset(tool.name for tool in TOOLS)
+WORKERS_JOB = "workers.jobs.DrainJob"
 CRON = {name for name in ALL if name.startswith("cron_")}
 GATEWAY = {name for name in ALL if name.startswith("gateway_")}
 MESSAGING = {name for name in ALL if name.startswith("message_")}
@@ -567,3 +575,132 @@ def test_a_variable_names_an_id_as_it_is(home: Home) -> None:
     config = load_config(home.config_file, {name: '["message_send"]'})
 
     assert list(config.channels["slack"].senders) == ["U012"]
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def explain(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["policy", "explain", *arguments])
+
+
+def test_each_tool_is_explained(home: Home) -> None:
+    home.config_file.write_text('[channels.telegram.tools]\ndeny = ["message_*"]')
+
+    lines = explain("--channel", "telegram", "--from", "4711").stdout.splitlines()
+
+    assert lines[0].split() == ["TOOL", "ALLOWED", "RULE"]
+    assert {line.split()[0] for line in lines[1:]} == ALL
+    assert any(
+        line.split(maxsplit=2)
+        == ["message_send", "no", 'channels.telegram.tools.deny has "message_*"']
+        for line in lines
+    )
+    assert any(line.split(maxsplit=2) == ["cron_add", "no", "owner only"] for line in lines)
+    assert any(line.split()[:2] == ["subagents", "yes"] for line in lines)
+
+
+def test_an_explanation_for_programs(home: Home) -> None:
+    home.config_file.write_text(
+        "[channels.telegram]\nowners = ['1', '2']\n"
+        "[channels.telegram.groups.-100.tools]\ndeny = ['group:cron']"
+    )
+
+    def told(*arguments: str) -> Any:
+        arguments = ("--channel", "telegram", *arguments, "--json")
+        answer = json.loads(explain(*arguments).stdout)
+        return answer, {one["tool"] for one in answer["tools"] if one["allowed"]}
+
+    group = ("--group", "--chat", "-100")
+    assert told("--from", "1")[1] == ALL
+    assert told("--from", "1", "--depth", "1")[1] == ALL - NO_LEAF
+    assert told("--from", "1", "--from", "2", *group)[1] == ALL - CRON
+    answer, tools = told("--from", "1", "--from", "3", *group)
+    assert tools == ALL - CRON - GATEWAY
+    assert answer["is_owner"] is False
+    assert answer["subject"] == {
+        "agent": "main",
+        "channel": "telegram",
+        "chat_id": "-100",
+        "is_group": True,
+        "senders": ["1", "3"],
+        "depth": 0,
+    }
+    assert answer["tools"][0].keys() == {"tool", "allowed", "rule"}
+
+
+def test_without_options_it_is_the_person_here(home: Home) -> None:
+    answer = json.loads(explain("--json").stdout)
+
+    assert answer["subject"]["channel"] == "console"
+    assert answer["is_owner"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--agent", "x"], "There is no agent 'x': the configuration has 'main'."),
+        (["--channel", "x"], "There is no channel 'x': there are 'console', 'cli', 'slack'."),
+    ],
+)
+def test_what_is_not_there_is_one_clear_line(
+    home: Home, arguments: list[str], problem: str
+) -> None:
+    home.config_file.write_text("[channels.slack]")
+
+    result = explain(*arguments)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == f"remoteclaw: {problem}\n"
+
+
+def test_a_group_needs_its_id(home: Home) -> None:
+    result = explain("--group")
+
+    assert result.exit_code == 2
+    assert "--group needs --chat" in result.stderr
+
+
+@pytest.mark.parametrize("command", [["policy", "explain"], ["config", "validate"], ["up"]])
+def test_commands_refuse_a_list_with_what_no_tool_is(home: Home, command: list[str]) -> None:
+    home.config_file.write_text("[tools]\ndeny = ['corn_add']")
+
+    result = CliRunner().invoke(main, command)
+
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "remoteclaw: tools.deny has 'corn_add', which no tool is; did you mean 'cron_add'?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["remoteclaw", "doctor"], ["rq", "worker", "-c", "workers.settings", "-j", WORKERS_JOB]],
+)
+def test_so_do_the_doctor_and_workers(home: Home, command: list[str]) -> None:
+    home.config_file.write_text("[tools]\ndeny = ['corn_add']")
+    program = Path(sys.executable).with_name(command[0])
+
+    result = subprocess.run(
+        [program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert result.returncode == 1
+    assert "tools.deny has 'corn_add', which no tool is" in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+
+
+# -- the page about it ----------------------------------------------------------------------------
+
+
+def test_the_pages_tables_and_examples_are_right() -> None:
+    text = (ROOT / "docs" / "tool-policy.md").read_text()
+    rows = dict(re.findall(r"^\| `([\w:]+)` \| (.*) \|$", text, re.MULTILINE))
+
+    for profile in ("messaging", "limited", "minimal"):
+        named = re.findall(r"`([\w:]+)`", rows[profile])
+        config = configured(at("tools", allow=named))
+        assert allowed(config, OWNER, TOOLS) == PROFILES[profile]
+    assert rows.keys() >= {group for tool in TOOLS for group in tool.groups}
+    for example in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
+        check(Config.model_validate(tomllib.loads(example)), TOOLS)

@@ -13,6 +13,7 @@ import sys
 import click
 
 from remoteclaw import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
+from remoteclaw import policy
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
 from remoteclaw.errors import RemoteClawError
@@ -76,6 +77,7 @@ _check_flags()
 try:
     home = Home.default().create()
     config = load_config(home.config_file)
+    policy.check(config, policy.TOOLS)
     hooks = Hooks.load(config.hooks)
     REDIS_URL = home.redis_url(config)
     asyncio.run(_check_redis(REDIS_URL))

@@ -9,6 +9,7 @@ from remoteclaw import __version__
 from remoteclaw.cli.deadletters import deadletters
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.looking import agents, config, doctor, sessions, status
+from remoteclaw.cli.policy import policy
 from remoteclaw.cli.running import dashboard, sweep, up, worker
 from remoteclaw.cli.sending import send, stop
 
@@ -23,6 +24,6 @@ def main() -> None:
 
 for command in (
     *(up, worker, sweep, dashboard, send, stop),
-    *(status, agents, sessions, deadletters, doctor, config),
+    *(status, agents, sessions, deadletters, policy, doctor, config),
 ):
     main.add_command(command)

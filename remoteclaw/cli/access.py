@@ -22,11 +22,14 @@ __all__ = ["addressed", "clock", "load", "on_fleet", "session_key"]
 
 def load() -> "tuple[Home, Config]":
     """Return the state directory, which need not be there yet, and the configuration."""
+    from remoteclaw import policy
     from remoteclaw.config import load_config
     from remoteclaw.home import Home
 
     home = Home.default().check()
-    return home, load_config(home.config_file)
+    config = load_config(home.config_file)
+    policy.check(config, policy.TOOLS)
+    return home, config
 
 
 def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:

@@ -1,0 +1,92 @@
+"""The commands about what agents may do: `policy`."""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from remoteclaw.cli.access import load
+from remoteclaw.errors import ConfigError
+from remoteclaw.terminal import login_name, one_line
+
+if TYPE_CHECKING:
+    from remoteclaw.config import Config
+
+__all__ = ["policy"]
+
+#: Channels that are there without being configured: `remoteclaw up`'s, and `remoteclaw send`'s.
+OWN_CHANNELS = ("console", "cli")
+
+
+@click.group()
+def policy() -> None:
+    """Look at what agents may do."""
+
+
+@policy.command()
+@click.option("--agent", default=None, help="Agent. [default: main, or the only one]")
+@click.option("--channel", default="console", show_default=True, help="Kind of channel.")
+@click.option(
+    "--from",
+    "senders",
+    multiple=True,
+    help="Sender's id. With several, what they may together. [default: your login name]",
+)
+@click.option("--chat", default=None, help="Chat's id. [default: the sender's]")
+@click.option("--group", "is_group", is_flag=True, help="It is a group chat; name it with --chat.")
+@click.option(
+    "--depth",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="NUMBER",
+    help="0 for people's own conversations, 1 for sessions that these have spawned.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(
+    agent: str | None,
+    channel: str,
+    senders: tuple[str, ...],
+    chat: str | None,
+    is_group: bool,
+    depth: int,
+    as_json: bool,
+) -> None:
+    """Say which tools an agent may use for somebody, and which rule decides.
+
+    What a tool is denied by is the first rule that denies it; what it is allowed by, the last one
+    that says so.
+    """
+    from remoteclaw.policy import TOOLS, Subject, is_owner, rule
+
+    if is_group and chat is None:
+        raise click.UsageError("--group needs --chat with the group's id.")
+    _, config = load()
+    _require_channel(config, channel)
+    senders = senders or (login_name(),)
+    subject = Subject(
+        agent=config.agent(agent)[0],
+        channel=channel,
+        chat_id=senders[0] if chat is None else chat,
+        is_group=is_group,
+        senders=senders,
+        depth=depth,
+    )
+    rulings = rule(config, subject, TOOLS)
+    if as_json:
+        told = {"subject": asdict(subject), "is_owner": is_owner(config, subject)}
+        click.echo(json.dumps(told | {"tools": [asdict(one) for one in rulings]}, indent=2))
+        return
+    width = max(len(one.tool) for one in rulings)
+    click.echo(f"{'TOOL':<{width}}  ALLOWED  RULE")
+    for one in rulings:
+        said = "yes" if one.allowed else "no"
+        click.echo(f"{one.tool:<{width}}  {said:<7}  {one_line(one.rule)}")
+
+
+def _require_channel(config: "Config", name: str) -> None:
+    known = dict.fromkeys((*OWN_CHANNELS, *config.channels))
+    if name not in known:
+        listing = ", ".join(repr(one) for one in known)
+        raise ConfigError(f"There is no channel {name!r}: there are {listing}.")
