@@ -22,6 +22,7 @@ from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import RUNTIMES, create_cli_runtime, detect_runtime
 from remoteclaw.supervisor import running_pid
 from remoteclaw.terminal import one_line
+from remoteclaw.tools import TOOLS
 
 __all__ = [
     "Finding",
@@ -55,7 +56,7 @@ async def examine() -> AsyncIterator[Finding]:
         return
     try:
         config = load_config(home.config_file)
-        policy.check(config, policy.TOOLS)
+        policy.check(config, TOOLS)
         yield Finding("configuration", True, describe_configuration(home))
     except RemoteClawError as error:
         yield Finding("configuration", False, str(error))

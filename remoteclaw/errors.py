@@ -9,9 +9,12 @@ and never quotes what a CLI printed.
 
 import re
 from enum import StrEnum
+from typing import Literal
 
 __all__ = [
     "AgentUnavailable",
+    "CallError",
+    "CallRefused",
     "ConfigError",
     "ErrorCategory",
     "LeaseLost",
@@ -27,6 +30,21 @@ __all__ = [
     "classify_end",
     "classify_error",
     "sentence",
+]
+
+
+#: Why the gateway refuses a call: it makes no sense, who calls may not, there is no such thing, it
+#: can't be done now, it took too long, or the agent's turn is over, or none runs.
+CallError = Literal[
+    "INVALID_REQUEST",
+    "UNAUTHORIZED",
+    "FORBIDDEN",
+    "NOT_FOUND",
+    "UNAVAILABLE",
+    "TIMEOUT",
+    "TURN_OVER",
+    "NO_TURN",
+    "INTERNAL",
 ]
 
 
@@ -75,6 +93,14 @@ class UnknownDeadLetter(RemoteClawError):
 
 class LeaseLost(RemoteClawError):
     """Raised when a fenced write finds a newer epoch: this process must stop at once."""
+
+
+class CallRefused(RemoteClawError):
+    """Raised when a call of the gateway can't be answered; its text is for whoever called."""
+
+    def __init__(self, code: CallError, message: str) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class AgentUnavailable(RemoteClawError):

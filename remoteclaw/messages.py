@@ -324,6 +324,8 @@ class Entry:
     message: ChannelMessage
     deliver: Literal["channel", "caller"] = "channel"
     """Where the reply goes: on the channel's reply stream, or to whoever waits for the outcome."""
+    origin: Literal["chat", "session", "cron"] = "chat"
+    """Who wrote it: somebody in a chat, another session's agent, or the clock."""
 
     @property
     def at_ms(self) -> int:

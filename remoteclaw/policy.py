@@ -16,8 +16,10 @@ from typing import TypeVar
 
 from remoteclaw.config import ChannelConfig, Config, Profile, SenderConfig, ToolsConfig
 from remoteclaw.errors import ConfigError
+from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.tools import ToolFacts
 
-__all__ = ["TOOLS", "Ruling", "Subject", "ToolFacts", "allowed", "check", "is_owner", "rule"]
+__all__ = ["Ruling", "Subject", "allowed", "check", "is_owner", "rule", "subject_of"]
 
 _T = TypeVar("_T")
 
@@ -58,17 +60,6 @@ NO_LEAF = ("sessions_list", "sessions_history", "sessions_spawn", "subagents")
 
 
 @dataclass(frozen=True, slots=True)
-class ToolFacts:
-    """What policy knows of a tool."""
-
-    name: str
-    groups: frozenset[str]
-    """Names of the groups that it belongs to, such as `group:cron`."""
-    owner_only: bool
-    """Whether an agent may use it for owners alone."""
-
-
-@dataclass(frozen=True, slots=True)
 class Subject:
     """For whom an agent would use a tool, and where."""
 
@@ -82,6 +73,24 @@ class Subject:
     sender's rights are all it has."""
     depth: int = 0
     """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
+
+
+def subject_of(session: SessionKey, entries: Iterable[Entry]) -> Subject:
+    """Return for whom, and where, a turn uses tools that answers these entries.
+
+    What another session or the clock has written is nobody's, and so is the whole turn. A chat
+    counts as a group unless it is called like its one sender: that narrows at most.
+    """
+    entries = tuple(entries)
+    is_chat = all(entry.origin == "chat" for entry in entries)
+    senders = tuple(entry.message.from_ for entry in entries) if is_chat else ()
+    return Subject(
+        agent=session.agent,
+        channel=session.provider,
+        chat_id=session.channel_id,
+        is_group=any(sender != session.channel_id for sender in senders or (session.user,)),
+        senders=senders,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,37 +328,3 @@ def _entry(entries: Iterable[str], tool: ToolFacts) -> str | None:
 def _means(entry: str, tool: ToolFacts) -> bool:
     # The configuration lets no other sign of a pattern in than *.
     return entry.lower() in tool.groups or fnmatch.fnmatchcase(tool.name, entry.lower())
-
-
-def _tools(group: str, names: str, *more: str, owner_only: bool = False) -> Iterator[ToolFacts]:
-    groups = frozenset((group, "group:remoteclaw", *more))
-    return (ToolFacts(name, groups, owner_only) for name in names.split())
-
-
-#: Every tool that RemoteClaw offers to agents.
-TOOLS: tuple[ToolFacts, ...] = (
-    *_tools(
-        "group:sessions",
-        "sessions_list sessions_history sessions_send sessions_spawn session_status",
-    ),
-    *_tools("group:agents", "agents_list"),
-    *_tools("group:sessions", "subagents"),
-    *_tools(
-        "group:messaging",
-        "message_send message_reply message_thread_reply message_broadcast message_react "
-        "message_delete message_send_attachment message_send_with_effect message_pin message_read",
-    ),
-    *_tools(
-        "group:cron",
-        "cron_status cron_list cron_add cron_update cron_remove cron_run cron_runs",
-        "group:automation",
-        owner_only=True,
-    ),
-    *_tools(
-        "group:gateway",
-        "gateway_restart gateway_config_get gateway_config_apply gateway_config_patch "
-        "gateway_config_schema",
-        "group:automation",
-        owner_only=True,
-    ),
-)

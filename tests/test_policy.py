@@ -18,7 +18,8 @@ from remoteclaw.cli import main
 from remoteclaw.config import Config, Profile, load_config
 from remoteclaw.errors import ConfigError
 from remoteclaw.home import Home
-from remoteclaw.policy import TOOLS, Subject, allowed, check, is_owner, rule
+from remoteclaw.policy import Subject, allowed, check, is_owner, rule
+from remoteclaw.tools import TOOLS
 from tests.support.agents import ROOT
 
 ALL = frozenset(tool.name for tool in TOOLS)

@@ -22,6 +22,7 @@ from remoteclaw.fleet.connection import check_fitness, open_redis
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.home import Home
 from remoteclaw.telemetry import logging_config
+from remoteclaw.tools import TOOLS
 
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
 
@@ -77,7 +78,7 @@ _check_flags()
 try:
     home = Home.default().create()
     config = load_config(home.config_file)
-    policy.check(config, policy.TOOLS)
+    policy.check(config, TOOLS)
     hooks = Hooks.load(config.hooks)
     REDIS_URL = home.redis_url(config)
     asyncio.run(_check_redis(REDIS_URL))

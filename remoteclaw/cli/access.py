@@ -25,10 +25,11 @@ def load() -> "tuple[Home, Config]":
     from remoteclaw import policy
     from remoteclaw.config import load_config
     from remoteclaw.home import Home
+    from remoteclaw.tools import TOOLS
 
     home = Home.default().check()
     config = load_config(home.config_file)
-    policy.check(config, policy.TOOLS)
+    policy.check(config, TOOLS)
     return home, config
 
 

@@ -58,7 +58,8 @@ def explain(
     What a tool is denied by is the first rule that denies it; what it is allowed by, the last one
     that says so.
     """
-    from remoteclaw.policy import TOOLS, Subject, is_owner, rule
+    from remoteclaw.policy import Subject, is_owner, rule
+    from remoteclaw.tools import TOOLS
 
     if is_group and chat is None:
         raise click.UsageError("--group needs --chat with the group's id.")

@@ -10,6 +10,7 @@ from typing import Self
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.deadletters import DeadLetters
+from remoteclaw.fleet.effects import Effects
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
@@ -32,6 +33,7 @@ class Fleet:
     inbound: Inbound
     leases: Leases
     dead_letters: DeadLetters
+    effects: Effects
     outcomes: Outcomes
     replies: Replies
     sessions: Sessions
@@ -49,6 +51,7 @@ class Fleet:
             blobs=Blobs(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
+            effects=Effects(scripts, waker),
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
             replies=Replies(scripts),

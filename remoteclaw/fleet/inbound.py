@@ -15,7 +15,7 @@ from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 
-__all__ = ["Accepted", "Inbound", "NewerEntry", "decode_entry"]
+__all__ = ["Accepted", "Inbound", "NewerEntry", "decode_entry", "encode_entry"]
 
 #: How long a message's id is remembered, in milliseconds: platforms repeat themselves for days.
 DEDUPE_MS = 7 * 24 * 3600 * 1000
@@ -88,7 +88,7 @@ class Inbound:
             ],
             [
                 sid,
-                _encode_entry(message, deliver),
+                encode_entry(message, deliver),
                 GRACE_MS,
                 DEDUPE_MS,
                 keys.outcome_prefix(sid),
@@ -110,7 +110,8 @@ class Inbound:
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
 
-def _encode_entry(message: ChannelMessage, deliver: str) -> bytes:
+def encode_entry(message: ChannelMessage, deliver: str, origin: str = "chat") -> bytes:
+    """Return a message as it stands on its session's stream."""
     fields = message.model_dump(by_alias=True, exclude_none=True)
     if not message.attachments:
         del fields["attachments"]
@@ -119,6 +120,7 @@ def _encode_entry(message: ChannelMessage, deliver: str) -> bytes:
             # A worker that knows no attachments would take it for damaged: it is to wait.
             "v": 2 if message.attachments else 1,
             "deliver": deliver,
+            "origin": origin,
             "message": fields,
         }
     )
@@ -137,6 +139,7 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
             raise NewerEntry(f"entry version {data['v']} is newer than {ENTRY_VERSION}")
         message = ChannelMessage.model_validate(data["message"])
         deliver = cast(Literal["channel", "caller"], data["deliver"])
+        origin = cast(Literal["chat", "session", "cron"], data.get("origin", "chat"))
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
-    return Entry(id=entry_id.decode(), message=message, deliver=deliver)
+    return Entry(id=entry_id.decode(), message=message, deliver=deliver, origin=origin)

@@ -27,6 +27,12 @@ DEAD_LETTERS = "rc:dead"
 LANES: tuple[Lane, ...] = ("agents", "background")
 #: With a session's hash tag behind it, that session's state.
 STATE_PREFIX = "rc:st:"
+#: Hash: cron jobs by id, as JSON. Sorted set: their ids, scored with when they are due (ms).
+CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
+#: Hash: operators' tokens for the gateway, by id, as JSON; secrets only as digests.
+TOKENS = "rc:tokens"
+#: In place of a session's key where an operator calls: nothing is there, and nothing is written.
+NOBODY = "rc:nobody"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 
@@ -120,6 +126,26 @@ def retried(letter_id: str) -> str:
 def live(sid: str) -> str:
     """String: the answer as far as it has come; also the channel that announces it."""
     return f"rc:live:{{{sid}}}"
+
+
+def effects(sid: str) -> str:
+    """List: what the tools of the unfinished turn did, as JSON."""
+    return f"rc:fx:{{{sid}}}"
+
+
+def call(caller: str, digest: str) -> str:
+    """String: what came of a call, by caller and name: asked again, it is not done again."""
+    return f"rc:call:{{{caller}}}:{digest}"
+
+
+def gateway(host_id: str) -> str:
+    """String that exists while a host has a gateway: its address."""
+    return f"rc:gateway:{host_id}"
+
+
+def answer(call_id: str) -> str:
+    """List of one: what an adapter answered to an operation, or how a message was delivered."""
+    return f"rc:answer:{call_id}"
 
 
 def bell(sid: str) -> str:

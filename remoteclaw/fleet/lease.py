@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import functools
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -313,6 +313,7 @@ class Lease:
                 self._reply_stream,
                 keys.DEAD_LETTERS,
                 keys.record(self.sid),
+                keys.effects(self.sid),
                 *keys.competing(self.lane, self.host),
             ],
             [
@@ -348,6 +349,11 @@ class Lease:
             [keys.state(self.sid), keys.live(self.sid)],
             [orjson.dumps(payload), LIVE_MS],
         )
+
+    async def grant(self, digest: str, tools: Collection[str]) -> None:
+        """Name the one agent process that may call tools for the session, by its token's digest."""
+        grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
+        await self._run("grant", [keys.state(self.sid)], [grant])
 
     async def remember(self, name: str, session_id: str | None) -> None:
         """Keep the CLI's session id under a runtime and workspace; None drops it."""

@@ -1,5 +1,5 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- KEYS state, inbound, reply stream, dead letters, record, RQ queue …
+-- KEYS state, inbound, reply stream, dead letters, record, effects of the turn, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
 --      those that were answered before a failure, lines for the record, its size at most, how long
@@ -11,7 +11,7 @@ local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'fini
   'key', 'steered', 'lane', 'queue')
 local turn, batch, published, finished, mentioned, key, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
-for position = 6, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
+for position = 7, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
   if finished == ARGV[2] then return {redis.call('XLEN', KEYS[2]), waiting, now, queue or ''} end  -- said before
   return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
@@ -70,6 +70,7 @@ if ARGV[15] ~= '' then
   end
   redis.call('PEXPIRE', KEYS[5], ARGV[17])
 end
+redis.call('DEL', KEYS[6])
 forget_turn(KEYS[1])
 redis.call('HSET', KEYS[1], 'finished', turn)
 if ARGV[10] == '' then

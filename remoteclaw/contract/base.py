@@ -1,0 +1,126 @@
+"""What a gateway method is, and what its parameters and results are made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+__all__ = [
+    "ChatId",
+    "Effect",
+    "Limit",
+    "MessageId",
+    "Method",
+    "NoParams",
+    "Params",
+    "Result",
+    "Scope",
+    "Target",
+    "Text",
+]
+
+#: What an operator's token may do; each includes those before it.
+Scope = Literal["read", "write", "admin"]
+#: What a call changes: nothing, what is sent to a chat, something in a chat, a session, a cron job,
+#: or RemoteClaw itself.
+Effect = Literal["none", "message", "operation", "session", "job", "system"]
+
+#: The longest text of one message, in characters.
+MAX_TEXT_CHARS = 100_000
+
+
+def _check_characters(value: Any) -> Any:
+    """Refuse what no id may contain: controls, and halves of UTF-16 pairs."""
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError("contains a character that no id may contain")
+    return value
+
+
+Id = Annotated[str, BeforeValidator(_check_characters), Field(min_length=1, max_length=512)]
+MessageId = Annotated[Id, Field(description="The id of a message in the chat.")]
+ChatId = Annotated[Id, Field(description="The id of a chat.")]
+Target = Annotated[
+    Id,
+    Field(
+        description="Where to: the id of a chat on this channel, or CHANNEL:CHAT, such as "
+        "telegram:12345, for another channel."
+    ),
+]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
+Limit = Annotated[int, Field(ge=1, le=1000)]
+
+
+class Params(BaseModel):
+    """The parameters of a method, in camel case; what is unknown is refused."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        defer_build=True,
+        alias_generator=to_camel,
+        use_attribute_docstrings=True,
+        # What a person may have written doesn't belong into errors and logs.
+        hide_input_in_errors=True,
+    )
+
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names that are accepted, of older versions of the tools."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rename(cls, values: Any) -> Any:
+        # Renamed before anything is checked, so that nothing is checked under one name only.
+        if not isinstance(values, dict):
+            return values
+        renamed: dict[str, Any] = {}
+        for name, value in values.items():
+            real = cls.aliases.get(name, name)
+            if real in renamed:
+                raise ValueError(f"{real} is given twice: {name} is another name for it")
+            renamed[real] = value
+        return renamed
+
+
+class NoParams(Params):
+    """No parameters."""
+
+
+class Result(BaseModel):
+    """What a method returns, in camel case."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        defer_build=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=False,
+        serialize_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One thing that can be asked of the gateway, through any of its doors."""
+
+    name: str
+    """What it is called over WebSocket."""
+    description: str
+    """What it does, for models and for people."""
+    params: type[Params]
+    result: type[Result]
+    scope: Scope
+    """What an operator's token needs."""
+    effect: Effect = "none"
+    tool: str | None = None
+    """What it is called as a tool, if it is one."""
+    title: str = ""
+    """The tool's name for people."""
+    destroys: bool = False
+    """Whether it removes or overwrites something."""
+    is_listed: bool = True
+    """Whether it is offered: a method that is only declared is not."""

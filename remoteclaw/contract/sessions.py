@@ -1,0 +1,223 @@
+"""Methods about sessions: conversations of people with agents."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from remoteclaw.contract.base import Id, Limit, Method, NoParams, Params, Result, Text
+
+__all__ = ["METHODS"]
+
+SessionKeyText = Annotated[
+    Id, Field(description="A session's key, as sessions_list gives it, or the start of its id.")
+]
+#: How long a call may wait for another session's answer, in seconds.
+MAX_WAIT_S = 110.0
+
+
+class ListParams(Params):
+    filter: Annotated[str, Field(max_length=200)] | None = None
+    """Only sessions whose key or label contains this, in any case."""
+    limit: Limit = 50
+    """How many at most, those with the newest messages first."""
+
+
+class SessionSummary(Result):
+    key: str
+    """Its key: agent/channel/account/chat:user:thread."""
+    id: str
+    agent: str
+    channel: str
+    state: str
+    """idle, scheduled or running."""
+    waiting: int
+    """How many messages wait for an answer."""
+    last_message_ms: int
+    """When it got its last message, in milliseconds since 1970."""
+    is_self: bool
+    """Whether it is the session of this call."""
+
+
+class SessionsResult(Result):
+    sessions: tuple[SessionSummary, ...]
+    is_complete: bool
+    """False if there are more than were asked for."""
+
+
+class HistoryParams(Params):
+    session_key: SessionKeyText
+    limit: Limit = 50
+    """How many items at most, the newest."""
+
+
+class HistoryItem(Result):
+    at: int
+    """When, in milliseconds since 1970."""
+    role: str
+    """user, agent, tool or note."""
+    text: str = ""
+    from_: Annotated[str | None, Field(serialization_alias="from")] = None
+    """Who said it, where that is known."""
+    tool: str | None = None
+    """The name of the tool that was used."""
+
+
+class HistoryResult(Result):
+    session_key: str
+    items: tuple[HistoryItem, ...]
+    """Oldest first."""
+
+
+class SendParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"timeoutSeconds": "timeout"}
+
+    session_key: SessionKeyText | None = None
+    label: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """A session's label, in place of its key."""
+    message: Text
+    """What to say to the session's agent."""
+    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
+    """How long to wait for its answer, in seconds; 0 doesn't wait."""
+
+
+class SendResult(Result):
+    status: Literal["answered", "accepted", "failed"]
+    """`accepted`: it has the message, and there is no answer yet."""
+    session_key: str
+    run_id: str
+    """Names the message; the trace of it is under this name."""
+    reply: str | None = None
+    error: str | None = None
+
+
+class SpawnParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"task": "prompt"}
+
+    prompt: Text
+    """What the new session's agent is to do."""
+    agent_id: Id | None = None
+    channel: Id | None = None
+    label: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+
+
+class SpawnResult(Result):
+    status: Literal["accepted"]
+    run_id: str
+    child_session_key: str
+
+
+class StatusParams(Params):
+    session_key: SessionKeyText | None = None
+    """Another session; else that of this call."""
+
+
+class StatusResult(Result):
+    key: str
+    id: str
+    agent: str
+    channel: str
+    state: str
+    waiting: int
+    last_message_ms: int
+    turn: str | None = None
+    """The reference of the running turn."""
+    phase: str | None = None
+    host: str | None = None
+
+
+class AgentSummary(Result):
+    id: str
+    runtime: str
+    model: str | None = None
+    is_self: bool
+
+
+class AgentsResult(Result):
+    agents: tuple[AgentSummary, ...]
+
+
+class SubagentsParams(Params):
+    action: Literal["list", "status", "cancel"] = "list"
+    params: dict[str, Any] = Field(default_factory=dict)
+    """runId for status and cancel; reason for cancel."""
+
+
+class SubagentsResult(Result):
+    status: Literal["ok"]
+    action: str
+    runs: tuple[dict[str, Any], ...] = ()
+    terminated: int = 0
+
+
+METHODS = (
+    Method(
+        name="sessions.list",
+        tool="sessions_list",
+        title="List sessions",
+        description="List conversations that this agent may see, newest first.",
+        params=ListParams,
+        result=SessionsResult,
+        scope="read",
+    ),
+    Method(
+        name="chat.history",
+        tool="sessions_history",
+        title="Read a session's history",
+        description="Read what was said in a conversation, from RemoteClaw's own record.",
+        params=HistoryParams,
+        result=HistoryResult,
+        scope="read",
+    ),
+    Method(
+        name="sessions.send",
+        tool="sessions_send",
+        title="Send to a session",
+        description="Send a message to another session's agent and wait for its answer. "
+        "The answer comes back here; nothing is sent to that session's chat.",
+        params=SendParams,
+        result=SendResult,
+        scope="write",
+        effect="session",
+    ),
+    Method(
+        name="sessions.spawn",
+        tool="sessions_spawn",
+        title="Start a session",
+        description="Start a session of its own for a task.",
+        params=SpawnParams,
+        result=SpawnResult,
+        scope="write",
+        effect="session",
+        is_listed=False,
+    ),
+    Method(
+        name="sessions.status",
+        tool="session_status",
+        title="Show a session's status",
+        description="Show the state of this session, or of another one.",
+        params=StatusParams,
+        result=StatusResult,
+        scope="read",
+    ),
+    Method(
+        name="agents.list",
+        tool="agents_list",
+        title="List agents",
+        description="List the configured agents.",
+        params=NoParams,
+        result=AgentsResult,
+        scope="read",
+    ),
+    Method(
+        name="sessions.subagents",
+        tool="subagents",
+        title="Look after spawned sessions",
+        description="List, look at or cancel the sessions that this one has started.",
+        params=SubagentsParams,
+        result=SubagentsResult,
+        scope="write",
+        effect="session",
+        is_listed=False,
+    ),
+)

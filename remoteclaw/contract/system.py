@@ -1,0 +1,242 @@
+"""Methods about RemoteClaw itself, and those that only operators have."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from remoteclaw.contract.base import Id, Method, NoParams, Params, Result, Text
+from remoteclaw.contract.sessions import MAX_WAIT_S, SendResult, SessionKeyText
+
+__all__ = ["METHODS"]
+
+
+class ConfigGetParams(Params):
+    key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,200}$")] | None = None
+    """A part of it, such as agents.main.model; else all."""
+
+
+class ConfigResult(Result):
+    config: Any
+    """The configuration, without what is secret."""
+    hash: str
+    """Changes with the file."""
+
+
+class SchemaResult(Result):
+    schema_: Annotated[dict[str, Any], Field(serialization_alias="schema")]
+    """The JSON schema of the configuration."""
+
+
+class ApplyParams(Params):
+    config: dict[str, Any]
+    base_hash: str | None = None
+
+
+class PatchParams(Params):
+    patches: dict[str, Any]
+    base_hash: str | None = None
+
+
+class Changed(Result):
+    status: Literal["applied"]
+    hash: str
+    needs_restart: tuple[str, ...] = ()
+
+
+class Restarted(Result):
+    status: Literal["restarting"]
+
+
+class Health(Result):
+    status: Literal["ok"]
+    version: str
+
+
+class FleetStatus(Result):
+    workers: int
+    """How many rq workers of ours serve the queues."""
+    hints: int
+    """How many hints wait for a worker."""
+    busy_sessions: int
+    dead_letters: int
+    has_sweeper: bool
+
+
+class AgentParams(Params):
+    message: Text
+    channel: Id
+    from_: Annotated[Id, Field(validation_alias="from", serialization_alias="from")]
+    """Who says it, on that channel."""
+    to: Id | None = None
+    """The chat; else the sender's own."""
+    account: Id = "default"
+    thread_id: Id | None = None
+    agent_id: Id | None = None
+    message_id: Id | None = None
+    """The message's own id: the same one again is the same message."""
+
+
+class AgentAccepted(Result):
+    session_key: str
+    run_id: str
+    is_duplicate: bool
+
+
+class WaitParams(Params):
+    run_id: Annotated[str, Field(pattern=r"^[0-9a-f]{1,32}-\d{1,20}-\d{1,20}$")]
+    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
+    """In seconds."""
+
+
+class SubscribeParams(Params):
+    session_key: SessionKeyText
+
+
+class Subscribed(Result):
+    session_key: str
+
+
+class Stopped(Result):
+    stopped: int
+    """How many messages are not answered any more."""
+
+
+class ToolDescription(Result):
+    name: str
+    title: str
+    description: str
+    groups: tuple[str, ...]
+    """The groups that it belongs to, in policies."""
+    owner_only: bool
+    """Whether agents may use it only in turns of the owner."""
+
+
+class Catalog(Result):
+    tools: tuple[ToolDescription, ...]
+
+
+def _tool(name: str, tool: str, title: str, description: str, **more: Any) -> Method:
+    return Method(
+        name=name,
+        tool=tool,
+        title=title,
+        description=description,
+        **more,
+    )
+
+
+METHODS = (
+    _tool(
+        "gateway.restart",
+        "gateway_restart",
+        "Restart the gateway",
+        "Restart the gateway.",
+        params=NoParams,
+        result=Restarted,
+        scope="admin",
+        effect="system",
+        is_listed=False,
+    ),
+    _tool(
+        "config.get",
+        "gateway_config_get",
+        "Read the configuration",
+        "Read the configuration, without what is secret.",
+        params=ConfigGetParams,
+        result=ConfigResult,
+        scope="read",
+    ),
+    _tool(
+        "config.apply",
+        "gateway_config_apply",
+        "Replace the configuration",
+        "Replace the configuration.",
+        params=ApplyParams,
+        result=Changed,
+        scope="admin",
+        effect="system",
+        destroys=True,
+        is_listed=False,
+    ),
+    _tool(
+        "config.patch",
+        "gateway_config_patch",
+        "Change the configuration",
+        "Change parts of the configuration.",
+        params=PatchParams,
+        result=Changed,
+        scope="admin",
+        effect="system",
+        destroys=True,
+        is_listed=False,
+    ),
+    _tool(
+        "config.schema",
+        "gateway_config_schema",
+        "Show the configuration's schema",
+        "Show what can be configured, as a JSON schema.",
+        params=NoParams,
+        result=SchemaResult,
+        scope="read",
+    ),
+    Method(
+        name="health",
+        description="Say that the gateway answers.",
+        params=NoParams,
+        result=Health,
+        scope="read",
+    ),
+    Method(
+        name="status",
+        description="Say what runs: workers, hints that wait, sessions at work.",
+        params=NoParams,
+        result=FleetStatus,
+        scope="read",
+    ),
+    Method(
+        name="tools.catalog",
+        description="List the tools that agents can be given.",
+        params=NoParams,
+        result=Catalog,
+        scope="read",
+    ),
+    Method(
+        name="agent",
+        description="Give a message to an agent, as a channel's adapter would; its reply is for "
+        "whoever waits for the run.",
+        params=AgentParams,
+        result=AgentAccepted,
+        scope="write",
+        effect="session",
+    ),
+    Method(
+        name="agent.wait",
+        description="Wait for what became of a message.",
+        params=WaitParams,
+        result=SendResult,
+        scope="read",
+    ),
+    Method(
+        name="sessions.stop",
+        description="Stop what a session has accepted so far.",
+        params=SubscribeParams,
+        result=Stopped,
+        scope="write",
+        effect="session",
+    ),
+    Method(
+        name="sessions.subscribe",
+        description="Have events of a session sent over this connection: its answers as far as "
+        "they have come, and each outcome.",
+        params=SubscribeParams,
+        result=Subscribed,
+        scope="read",
+    ),
+    Method(
+        name="sessions.unsubscribe",
+        description="Have no more events of a session sent over this connection.",
+        params=SubscribeParams,
+        result=Subscribed,
+        scope="read",
+    ),
+)

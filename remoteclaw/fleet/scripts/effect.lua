@@ -1,0 +1,59 @@
+-- Do what a call asks for, once, and only while the turn that asks for it runs; and note that it was.
+-- KEYS caller's state, call, effects of the turn, the rest by kind
+--   messages: reply stream …, blob …
+--   entry:    inbound, state, active, sessions
+--   job:      jobs, due times
+-- ARGV epoch (nothing: no turn asks), turn, how long a call is remembered ms, what the turn's record
+--      says of it (JSON, or nothing), how long that is kept ms, kind, the rest by kind
+--   messages: number of messages, how long blobs are kept ms, payload …
+--   entry:    sid, entry, grace ms, outcome prefix, session key, lane, bell
+--   job:      id, job as it was (nothing: there was none), job (nothing: there is to be none),
+--             when it is due ms (nothing: never), how many jobs there may be
+-- → done|again, what came of it: ids, one a line
+if ARGV[1] ~= '' then
+  local fence = fenced(KEYS[1], ARGV[1])
+  if fence then return fence end
+  local running = redis.call('HMGET', KEYS[1], 'state', 'turn')
+  if running[1] ~= 'running' or running[2] ~= ARGV[2] then
+    return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
+  end
+end
+local seen = redis.call('GET', KEYS[2])
+if seen then return {'again', seen} end
+local kind, made = ARGV[6], {}
+if kind == 'messages' then
+  local count = tonumber(ARGV[7])
+  for position = 4 + count, #KEYS do
+    if redis.call('EXISTS', KEYS[position]) == 0 then return {'incomplete', ''} end
+  end
+  for position = 4 + count, #KEYS do redis.call('PEXPIRE', KEYS[position], ARGV[8]) end
+  for number = 1, count do
+    made[number] = redis.call('XADD', KEYS[3 + number], '*', 'reply', ARGV[8 + number])
+  end
+elseif kind == 'entry' then
+  local keys = {inbound = KEYS[4], state = KEYS[5], active = KEYS[6], sessions = KEYS[7]}
+  local id, queue = accept(keys, ARGV[8], ARGV[7], ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13])
+  made = {id, queue}
+elseif kind == 'job' then
+  local job = redis.call('HGET', KEYS[4], ARGV[7]) or ''
+  if job ~= ARGV[8] then return {'changed', ''} end
+  if ARGV[9] == '' then
+    redis.call('HDEL', KEYS[4], ARGV[7])
+  else
+    if job == '' and redis.call('HLEN', KEYS[4]) >= tonumber(ARGV[11]) then return {'full', ''} end
+    redis.call('HSET', KEYS[4], ARGV[7], ARGV[9])
+  end
+  if ARGV[10] == '' then
+    redis.call('ZREM', KEYS[5], ARGV[7])
+  else
+    redis.call('ZADD', KEYS[5], ARGV[10], ARGV[7])
+  end
+  made = {ARGV[7]}
+end
+local result = table.concat(made, '\n')
+redis.call('SET', KEYS[2], result, 'PX', ARGV[3])
+if ARGV[4] ~= '' then
+  redis.call('RPUSH', KEYS[3], ARGV[4])
+  redis.call('PEXPIRE', KEYS[3], ARGV[5])
+end
+return {'done', result}

@@ -1,0 +1,256 @@
+"""Answers calls: the one place where a call is checked, authorised and handed to its method.
+
+All doors come through `Dispatcher.call()`, and lists of tools through `Dispatcher.tools()`. Both
+ask `_permitted()`, after everything else is known: what agents may do is the narrower of what
+their process was started with and of what the policy says of the running turn at this moment.
+"""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from remoteclaw import policy
+from remoteclaw.config import Config
+from remoteclaw.contract import METHODS, TOOLS, Method, Params, Result
+from remoteclaw.errors import (
+    CallRefused,
+    ConfigError,
+    MessageRefused,
+    RedisRefused,
+    RedisUnavailable,
+    RemoteClawError,
+    UnknownSession,
+)
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.effects import Caller, RunningTurn
+from remoteclaw.gateway.principals import Agent, Operator, Principal, is_same
+from remoteclaw.home import Home
+from remoteclaw.messages import SessionKey
+from remoteclaw.tools import TOOLS as FACTS
+
+__all__ = ["Call", "Dispatcher", "Handler"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a method's handler is given beside its parameters."""
+
+    id: str
+    """Its name: the same call again has the same one, and does nothing again."""
+    method: Method
+    principal: Principal
+    caller: Caller | None
+    """The session whose agent calls, with its running turn; None for operators."""
+    session: SessionKey | None
+    """The session that the call is about where it names none: the caller's, or the one that an
+    operator named beside the parameters."""
+    config: Config
+    fleet: Fleet
+    home: Home
+    effects: list[dict[str, Any]]
+    """What the call did besides answering, as it was noted with its turn."""
+
+    @property
+    def turn(self) -> RunningTurn:
+        """The caller's running turn."""
+        assert self.caller is not None, "an operator has no turn"
+        assert self.caller.turn is not None, "it was checked"
+        return self.caller.turn
+
+
+Handler = Callable[[Call, Any], Awaitable[Result]]
+
+
+class Dispatcher:
+    """Answers calls of one gateway."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        home: Home,
+        config: Callable[[], Config],
+        handlers: Mapping[str, Handler],
+        *,
+        methods: Mapping[str, Method] = METHODS,
+    ) -> None:
+        """`config` returns the configuration of now.
+
+        Raises `RuntimeError` for a method without a handler, a handler without a method, or a
+        method whose scope isn't one: such a gateway does not start.
+        """
+        offered = {name for name, method in methods.items() if method.is_listed}
+        if missing := sorted(offered - set(handlers)):
+            raise RuntimeError(f"methods without a handler: {', '.join(missing)}")
+        if unknown := sorted(set(handlers) - set(methods)):
+            raise RuntimeError(f"handlers without a method: {', '.join(unknown)}")
+        if unscoped := [
+            m.name for m in methods.values() if m.scope not in ("read", "write", "admin")
+        ]:
+            raise RuntimeError(f"methods without a scope: {', '.join(unscoped)}")
+        self._fleet = fleet
+        self._home = home
+        self._config = config
+        self._handlers = handlers
+        self._methods = methods
+
+    async def agent(self, sid: str, digest: str) -> Agent | None:
+        """Return the agent that a token is for, if it is the session's one of now."""
+        caller = await self._fleet.effects.caller(sid)
+        if caller is None or caller.grant is None or not is_same(caller.grant.digest, digest):
+            return None
+        return Agent(sid, digest)
+
+    async def tools(self, principal: Principal) -> list[Method]:
+        """Return the tools that a principal may use, or could in a turn like the last one."""
+        caller = await self._caller(principal)
+        listed = [method for method in TOOLS.values() if method.is_listed]
+        return [method for method in listed if self._may_list(principal, caller, method)]
+
+    async def call(
+        self,
+        principal: Principal,
+        name: str,
+        params: Mapping[str, Any],
+        *,
+        call_id: str | None = None,
+        session_key: str | None = None,
+    ) -> tuple[Result, list[dict[str, Any]]]:
+        """Answer one call of a method or tool; return also what it did besides.
+
+        `call_id` names the call: with the same one, what was done is not done again. Operators may
+        say by `session_key` which session the call is about. Raises `CallRefused`.
+        """
+        method = self._methods.get(name) or TOOLS.get(name)
+        if method is None or not method.is_listed:
+            raise CallRefused("NOT_FOUND", f"There is no method {name[:100]!r}.")
+        caller = await self._caller(principal)
+        self._authorize(principal, caller, method)
+        checked = _checked(method, params)
+        session = await self._session(principal, caller, session_key)
+        call = Call(
+            id=call_id or secrets.token_hex(16),
+            method=method,
+            principal=principal,
+            caller=caller,
+            session=session,
+            config=self._config(),
+            fleet=self._fleet,
+            home=self._home,
+            effects=[],
+        )
+        try:
+            return await self._handlers[method.name](call, checked), call.effects
+        except CallRefused:
+            raise
+        except (UnknownSession, MessageRefused, ConfigError) as error:
+            raise CallRefused("INVALID_REQUEST", str(error)) from None
+        except (RedisUnavailable, RedisRefused) as error:
+            raise CallRefused("UNAVAILABLE", str(error)) from None
+        except RemoteClawError as error:
+            raise CallRefused("UNAVAILABLE", str(error)) from None
+        except Exception as error:
+            # What happened, but not in which words: they may quote a message.
+            log.exception("%s: %s", method.name, type(error).__name__)
+            raise CallRefused("INTERNAL", "It failed here; the gateway's log has why.") from None
+
+    async def _caller(self, principal: Principal) -> Caller | None:
+        if isinstance(principal, Operator):
+            return None
+        try:
+            caller = await self._fleet.effects.caller(principal.sid)
+        except (RedisUnavailable, RedisRefused) as error:
+            raise CallRefused("UNAVAILABLE", str(error)) from None
+        grant = caller.grant if caller else None
+        if caller is None or grant is None or not is_same(grant.digest, principal.digest):
+            raise CallRefused("UNAUTHORIZED", "This token is not valid any more.")
+        return caller
+
+    # -- what is permitted ---------------------------------------------------------------------
+
+    def _authorize(self, principal: Principal, caller: Caller | None, method: Method) -> None:
+        """Raise `CallRefused` unless the principal may call the method now."""
+        if isinstance(principal, Operator):
+            if not principal.has(method.scope):
+                raise CallRefused(
+                    "FORBIDDEN",
+                    f"{method.name} needs a token with the scope {method.scope}; "
+                    f"this one has {principal.scope}.",
+                )
+            return
+        assert caller is not None, "an agent has one"
+        if method.tool is None:
+            raise CallRefused("FORBIDDEN", f"{method.name} is for operators.")
+        if caller.turn is None:
+            raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
+        if not self._permitted(caller, method.tool):
+            raise CallRefused("FORBIDDEN", f"The policy doesn't allow {method.tool} here.")
+
+    def _may_list(self, principal: Principal, caller: Caller | None, method: Method) -> bool:
+        if isinstance(principal, Operator):
+            return principal.has(method.scope)
+        assert caller is not None, "an agent has one"
+        assert method.tool is not None, "it is a tool"
+        if caller.turn is None:
+            return caller.grant is not None and method.tool in caller.grant.tools
+        return self._permitted(caller, method.tool)
+
+    def _permitted(self, caller: Caller, tool: str) -> bool:
+        """Whether both the grant of the process and the policy of now allow a tool."""
+        if caller.grant is None or tool not in caller.grant.tools:
+            return False
+        assert caller.turn is not None, "only a turn has senders"
+        subject = policy.subject_of(caller.session, caller.turn.entries)
+        facts = [fact for fact in FACTS if fact.name == tool]
+        try:
+            may = tool in policy.allowed(self._config(), subject, facts)
+        except ConfigError:  # the agent is not configured any more
+            return False
+        # Who can't be read may have had fewer rights than those who can.
+        return may and caller.turn.is_whole
+
+    async def _session(
+        self, principal: Principal, caller: Caller | None, session_key: str | None
+    ) -> SessionKey | None:
+        if caller is not None:
+            if session_key is not None and session_key != str(caller.session):
+                raise CallRefused("FORBIDDEN", "An agent calls for its own session alone.")
+            return caller.session
+        if session_key is None:
+            return None
+        try:
+            sid = await self._fleet.sessions.find(session_key)
+        except UnknownSession as error:
+            raise CallRefused("NOT_FOUND", str(error)) from None
+        except (RedisUnavailable, RedisRefused) as error:
+            raise CallRefused("UNAVAILABLE", str(error)) from None
+        view = await self._fleet.sessions.view(sid)
+        return view.key if view else None
+
+
+def _checked(method: Method, params: Mapping[str, Any]) -> Params:
+    """Return the parameters; raises `CallRefused` with what is wrong with them, and where."""
+    try:
+        return method.params.model_validate(params)
+    except ValidationError as error:
+        problems = []
+        for problem in error.errors(include_url=False, include_input=False, include_context=False):
+            where = ".".join(str(part) for part in problem["loc"])
+            why = problem["msg"].removeprefix("Value error, ")
+            if problem["type"] == "extra_forbidden":
+                has = ", ".join(_names(method.params)) or "none"
+                why = f"is no parameter; there are {has}"
+            problems.append(f"{where[:100]} {why}".strip())
+        name = method.tool or method.name
+        more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+        told = "; ".join(problems[:5])
+        raise CallRefused("INVALID_REQUEST", f"{name}: {told}{more}.") from None
+
+
+def _names(params: type[Params]) -> list[str]:
+    return [field.alias or name for name, field in params.model_fields.items()]
