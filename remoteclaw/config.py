@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import McpServerConfig
+from remoteclaw.messages import OWN_SERVER, McpServerConfig
 
 __all__ = [
     "AgentConfig",
@@ -189,6 +189,12 @@ class AgentConfig(_Section):
     mcp_servers: dict[str, McpServerConfig] = Field(default_factory=dict)
     """More MCP servers for this agent, by name. Their tools need no permission, because you chose
     them, except under `permissions = "deny"`."""
+    sees_sessions: Literal["self", "agent", "all"] = "self"
+    """Which conversations its tools can look at, and write to: its own alone, all those of this
+    agent, or those of every agent."""
+    mcp_transport: Literal["http", "stdio"] = "http"
+    """How it gets RemoteClaw's tools: `stdio` starts a small connector with it, for an agent that
+    speaks only that."""
     start_s: float = Field(default=90, ge=1, allow_inf_nan=False)
     """Seconds that it may take to start, MCP servers included."""
     stall_s: float = Field(default=300, ge=1, allow_inf_nan=False)
@@ -228,6 +234,8 @@ class AgentConfig(_Section):
     @field_validator("mcp_servers")
     @classmethod
     def _check_servers(cls, value: dict[str, McpServerConfig]) -> dict[str, McpServerConfig]:
+        if OWN_SERVER in value:
+            raise ValueError(f"has {OWN_SERVER!r}, which is what RemoteClaw's own is called")
         return _check_names(value)
 
 

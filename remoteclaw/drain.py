@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
+from remoteclaw import policy
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import ChannelBridge, Hooks, Limits
 from remoteclaw.clock import boottime
@@ -31,6 +32,7 @@ from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease, Record
 from remoteclaw.fleet.sessions import LeasedSessionMap
+from remoteclaw.granting import ToolAccess
 from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.messages import (
@@ -47,12 +49,14 @@ from remoteclaw.process import identity
 from remoteclaw.protocols import (
     FORK_OF,
     BridgeCallbacks,
+    Effects,
     History,
     Newcomers,
     conversation_name,
 )
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.steering import Steering
+from remoteclaw.tools import TOOLS
 
 __all__ = ["Drain"]
 
@@ -120,7 +124,9 @@ class Drain:
         except RemoteClawError as problem:
             conversation = None
             log.error("session %s: %s", sid[:8], problem)
-            bridge, keeper = _Unusable(problem), _keeper(lease, self._config, self._home, warm_s=0)
+            access = ToolAccess(lease, transport="http")
+            bridge = _Unusable(problem)
+            keeper = _keeper(lease, self._config, self._home, access, warm_s=0)
         try:
             await _SessionDrain(
                 lease,
@@ -132,6 +138,7 @@ class Drain:
                 linger_s=self._config.fleet.linger_s,
                 shows_live=not self._hooks.has("message_sending"),
                 is_leaving=functools.partial(self._fleet.workers.is_leaving, self._worker),
+                has_tools=lease.gateway is not None or "tools" in lease.state,
             ).run()
         except* (LeaseLost, RedisUnavailable) as lost:
             # Whoever takes the session next goes on from what is recorded.
@@ -153,6 +160,7 @@ class _SessionDrain:
         linger_s: float,
         shows_live: bool,
         is_leaving: Callable[[], Awaitable[bool]],
+        has_tools: bool,
     ) -> None:
         """What a hook may change is not shown before (`shows_live`)."""
         self._lease = lease
@@ -167,6 +175,8 @@ class _SessionDrain:
         self._linger_s = linger_s
         self._shows_live = shows_live
         self._is_leaving = is_leaving
+        self._has_tools = has_tools
+        """Whether the agent may have done something through RemoteClaw's own tools."""
         self._unreadable: dict[str, str] = {}
         """Entries that nobody can read, each with the reason."""
         self._running: Turn | None = None
@@ -401,6 +411,7 @@ class _SessionDrain:
                     first_index=answer.next_index,
                     newcomers=self._steering.entries if self._steering else None,
                     history=self._history,
+                    effects=self._lease.effects if self._has_tools else None,
                 )
             finally:
                 showing.cancel()
@@ -508,6 +519,7 @@ class _Handler(Protocol):
         first_index: int,
         newcomers: Newcomers | None,
         history: History,
+        effects: Effects | None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end."""
 
@@ -532,6 +544,7 @@ class _Unusable:
         first_index: int,
         newcomers: Newcomers | None,
         history: History,
+        effects: Effects | None,
     ) -> AgentDeliveryResult:
         """Tell the person that this agent can't be started."""
         return _failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)
@@ -551,7 +564,8 @@ def _bridge(
     runtime = create_cli_runtime(settings.runtime or detect_runtime()[0])
     workspace = str(home.workspace(agent, settings))
     conversation = conversation_name(runtime.name, workspace)
-    keeper = _keeper(lease, config, home, warm_s=settings.warm_s)
+    access = ToolAccess(lease, transport=settings.mcp_transport)
+    keeper = _keeper(lease, config, home, access, warm_s=settings.warm_s)
     channel = config.channel(lease.session.provider)
     bridge = ChannelBridge(
         runtime=runtime,
@@ -572,12 +586,20 @@ def _bridge(
         hooks=hooks,
         attachments=SessionFiles(fleet.blobs, lease),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
+        tools=functools.partial(_tools_for, config) if access.is_there else None,
     )
     # Where a hook may choose another directory, the name is not known before.
     return None if hooks.has("before_runtime_spawn") else conversation, bridge, keeper
 
 
-def _keeper(lease: Lease, config: Config, home: Home, *, warm_s: float) -> AgentKeeper:
+def _tools_for(config: Config, turn: Turn) -> frozenset[str]:
+    """Return the tools that whoever wrote what a turn answers may have an agent use."""
+    return policy.allowed(config, policy.subject_of(turn.session, turn.entries), TOOLS)
+
+
+def _keeper(
+    lease: Lease, config: Config, home: Home, access: ToolAccess, *, warm_s: float
+) -> AgentKeeper:
     return AgentKeeper(
         home,
         epoch=int(lease.epoch),
@@ -586,6 +608,7 @@ def _keeper(lease: Lease, config: Config, home: Home, *, warm_s: float) -> Agent
         budget=config.fleet,
         parked=lease.parked_agent,
         finished_turn=lease.state.get("finished"),
+        tool_server=access.server,
     )
 
 

@@ -10,7 +10,8 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from remoteclaw.files import write_new
 from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
 from remoteclaw.home import Home, private_directory
+from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.process import end_orphans
 from remoteclaw.protocols import FILES, AgentProcess, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
@@ -33,6 +35,9 @@ __all__ = ["LIFELINE", "UP_PREFIX", "AgentKeeper"]
 LIFELINE = "REMOTECLAW_LIFELINE"
 #: How the run directories of those agents begin: `up` waits for them when it ends.
 UP_PREFIX = "up"
+
+#: Returns the MCP server that has these tools; None if it can't be reached.
+ToolServer = Callable[[Collection[str]], Awaitable[McpServerConfig | None]]
 
 log = logging.getLogger(__name__)
 
@@ -50,12 +55,15 @@ class AgentKeeper:
         budget: FleetConfig,
         parked: dict[str, Any] | None,
         finished_turn: str | None,
+        tool_server: ToolServer | None = None,
     ) -> None:
         """`kill_at` tells until when the lease lets an agent live, on `boottime()`.
 
         `parked` is the record of the session's warm agent and `finished_turn` the turn that the
-        session finished last; the agent is used only if it knows of the same.
+        session finished last; the agent is used only if it knows of the same. `tool_server` returns
+        the MCP server for a new agent that may use RemoteClaw's own tools.
         """
+        self._tool_server = tool_server
         self._home = home
         self._epoch = epoch
         self._kill_at = kill_at
@@ -222,6 +230,12 @@ class AgentKeeper:
                 "configuration.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
+        full, fingerprint = spec, spec.fingerprint
+        if spec.tools and self._tool_server:
+            if server := await self._tool_server(spec.tools):
+                full = replace(spec, mcp_servers={OWN_SERVER: server, **spec.mcp_servers})
+            else:
+                fingerprint = ""  # another one follows it once the gateway is there
         lifeline = os.environ.get(LIFELINE, "")
         name = (UP_PREFIX if lifeline else "") + secrets.token_hex(7)
         try:
@@ -230,7 +244,7 @@ class AgentKeeper:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         try:
             launch = create_cli_runtime(spec.runtime).launch(
-                spec, session_id=session_id, fork=fork, run_dir=run_dir
+                full, session_id=session_id, fork=fork, run_dir=run_dir
             )
             for file, content in launch.files.items():
                 write_new(run_dir / file, content.encode("utf-8", "replace"))
@@ -259,9 +273,9 @@ class AgentKeeper:
                 f"{launch.argv[0]} could not be started: {str(error) or type(error).__name__}.",
                 category=ErrorCategory.NOT_INSTALLED,
             ) from None
-        self._fingerprint = spec.fingerprint
+        self._fingerprint = fingerprint
         try:
-            return await self._connect(spec, launch.session_id, fork=fork, parked_state=None)
+            return await self._connect(full, launch.session_id, fork=fork, parked_state=None)
         except AgentUnavailable:
             await self.discard()
             raise

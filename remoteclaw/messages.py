@@ -24,6 +24,7 @@ from pydantic import (
 from remoteclaw.errors import ErrorCategory, MessageRefused
 
 __all__ = [
+    "OWN_SERVER",
     "AgentDeliveryResult",
     "AgentEvent",
     "AgentRunResult",
@@ -615,6 +616,10 @@ class AgentDeliveryResult:
     """Whether the agent chose to say nothing."""
     tool_calls: tuple[ToolCall, ...] = ()
     """The tools that it used, in their order, the last 200."""
+
+
+#: How agents know RemoteClaw's own MCP server.
+OWN_SERVER = "remoteclaw"
 
 
 class McpServerConfig(BaseModel):

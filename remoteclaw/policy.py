@@ -19,7 +19,7 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.tools import ToolFacts
 
-__all__ = ["Ruling", "Subject", "allowed", "check", "is_owner", "rule", "subject_of"]
+__all__ = ["Ruling", "Subject", "allowed", "check", "is_owner", "may_see", "rule", "subject_of"]
 
 _T = TypeVar("_T")
 
@@ -91,6 +91,16 @@ def subject_of(session: SessionKey, entries: Iterable[Entry]) -> Subject:
         is_group=any(sender != session.channel_id for sender in senders or (session.user,)),
         senders=senders,
     )
+
+
+def may_see(config: Config, own: SessionKey, other: SessionKey) -> bool:
+    """Whether a session's agent may look at, and write to, another session.
+
+    Raises `ConfigError` if there is no such agent.
+    """
+    _, settings = config.agent(own.agent)
+    sees = settings.sees_sessions
+    return other == own or sees == "all" or (sees == "agent" and other.agent == own.agent)
 
 
 @dataclass(frozen=True, slots=True)

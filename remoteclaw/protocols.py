@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import orjson
 
 from remoteclaw.messages import (
+    OWN_SERVER,
     AgentEvent,
     Attachment,
     Entry,
@@ -33,6 +34,7 @@ __all__ = [
     "ChannelAdapter",
     "Decision",
     "Deliverable",
+    "Effects",
     "History",
     "Launch",
     "Newcomers",
@@ -64,6 +66,13 @@ class AgentSpec:
     inherit_mcp: bool = True
     trust_workspace: bool = False
     mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=dict)
+    tools: tuple[str, ...] | None = None
+    """Those of RemoteClaw's own tools that it may call; None if it isn't given the server."""
+
+    @property
+    def server_names(self) -> tuple[str, ...]:
+        """The MCP servers that it has of us."""
+        return tuple(dict.fromkeys((*self.mcp_servers, *([OWN_SERVER] if self.tools else ()))))
 
     @property
     def fingerprint(self) -> str:
@@ -77,7 +86,7 @@ class AgentSpec:
         parts = (
             *(self.runtime, self.command, version, self.workspace, dict(self.env)),
             *(self.system_prompt, self.model, self.permissions, self.inherit_mcp),
-            *(self.trust_workspace, servers),
+            *(self.trust_workspace, servers, self.tools),
         )
         data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()
@@ -350,6 +359,8 @@ class ChannelAdapter(Protocol):
 
 #: The entries that arrive while a turn runs and that its agent is to hear of at once.
 Newcomers = Callable[[], AsyncGenerator[Entry, None]]
+#: What the tools of the turn have done so far, in all attempts at it.
+Effects = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
 #: What is known of a conversation that the agent itself knows nothing of.
 History = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
@@ -23,7 +23,7 @@ from remoteclaw.bridge.hooks import (
 )
 from remoteclaw.bridge.pace import Limits, Pace
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
-from remoteclaw.bridge.side_effects import SideEffectsReader
+from remoteclaw.bridge.side_effects import SideEffectsReader, side_effects_of
 from remoteclaw.config import ChannelConfig
 from remoteclaw.errors import (
     AgentUnavailable,
@@ -34,6 +34,7 @@ from remoteclaw.errors import (
     sentence,
 )
 from remoteclaw.messages import (
+    OWN_SERVER,
     AgentDeliveryResult,
     AgentRunResult,
     ChannelMessage,
@@ -55,6 +56,7 @@ from remoteclaw.protocols import (
     AttachmentStore,
     BridgeCallbacks,
     Decision,
+    Effects,
     History,
     Newcomers,
     Runtime,
@@ -108,6 +110,9 @@ class _Run:
     """Whether the agent begins a conversation with this turn."""
     system_prompt: str = ""
     mcp_servers: Mapping[str, McpServerConfig] | None = None
+    tools: tuple[str, ...] | None = None
+    """Those of RemoteClaw's own tools that the agent may use in this turn."""
+    effects: Effects | None = None
     side_effects: SideEffectsReader | None = None
     run: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
@@ -155,12 +160,16 @@ class ChannelBridge:
         hooks: Hooks | None = None,
         attachments: AttachmentStore | None = None,
         limits: Limits | None = None,
+        tools: Callable[[Turn], Collection[str] | None] | None = None,
     ) -> None:
         """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
         `chunk_limit` is how long a message of the answer may be, in `chunk_unit`. `attachments`
-        keeps the files that come with messages and answers; without it there are none.
+        keeps the files that come with messages and answers; without it there are none. `tools`
+        returns which of RemoteClaw's own tools the agent may use in a turn, or None if they can't
+        be given.
         """
+        self._tools = tools
         self._runtime = runtime
         self._agents = agents
         self._session_map = session_map
@@ -198,12 +207,13 @@ class ChannelBridge:
         first_index: int = 0,
         newcomers: Newcomers | None = None,
         history: History | None = None,
+        effects: Effects | None = None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the
-        result names those that it took up.
+        result names those that it took up. `effects` returns what the turn's tools did.
         The payloads are numbered from `first_index`; those that a callback took are marked
         delivered.
         """
@@ -230,16 +240,17 @@ class ChannelBridge:
             env=self._env,
             newcomers=newcomers,
             history=history,
+            effects=effects,
         )
         for entry in turn.entries:
             await self._tell_of_message(turn, entry.message)
         await self._look_up_session(run)
         await self._run_before_spawn_hooks(run)
-        self._build_system_prompt(run)
         self._prepare_mcp(run)
+        self._build_system_prompt(run)
         await self._run_agent(run)
         await self._classify_error(run)
-        self._collect_side_effects(run)
+        await self._collect_side_effects(run)
         await self._update_session(run)
         ending = asyncio.create_task(self._run_exit_hooks(run))
         self._ending.add(ending)
@@ -301,13 +312,16 @@ class ChannelBridge:
             zone=self._zone,
             facts=self._facts,
             has_files=self._attachments is not None,
+            tools=run.tools or (),
         )
 
     # -- 3: MCP servers and run directory ------------------------------------------------------
 
     def _prepare_mcp(self, run: _Run) -> None:
-        """Name the servers; the run directory is made with the process that they belong to."""
+        """Name servers and tools; the run directory is made with the process that they are for."""
         run.mcp_servers = self._mcp_servers
+        allowed = self._tools(run.turn) if self._tools else None
+        run.tools = None if allowed is None else tuple(sorted(allowed))
 
     # -- 4: hooks before the spawn -------------------------------------------------------------
 
@@ -374,6 +388,7 @@ class ChannelBridge:
             inherit_mcp=self._inherit_mcp,
             trust_workspace=self._trust_workspace,
             mcp_servers=run.mcp_servers or {},
+            tools=run.tools,
         )
         agent = await self._agents.obtain(
             spec, session_id=run.session_id or run.fork_of, fork=run.fork_of is not None
@@ -416,8 +431,14 @@ class ChannelBridge:
             if words := self._unsaid(not_given):
                 notice = ReplyPayload("\n".join(words), is_ours=True)
                 await run.delivery.say(notice, is_last=False)
+            effects = await run.effects() if run.effects and run.turn.was_interrupted else ()
             prompt = build_turn_prompt(
-                run.turn, zone=self._zone, is_new=run.is_new, history=history, files=files
+                run.turn,
+                zone=self._zone,
+                is_new=run.is_new,
+                history=history,
+                files=files,
+                effects=effects,
             )
             async with contextlib.aclosing(agent.turn(prompt, images)) as events:
                 run.delivered = await run.delivery.process(run.pace.noting(events))
@@ -452,7 +473,7 @@ class ChannelBridge:
         assert run.agent is not None, "it asked"
         decision = Decision("deny", NOT_ALLOWED)
         # The operator chose those servers, and so allowed their tools.
-        is_ours = event.server in self._mcp_servers
+        is_ours = event.server in self._mcp_servers or event.server == OWN_SERVER
         if self._permissions == "auto" or (self._permissions == "ask" and is_ours):
             decision = Decision("allow")
         elif self._permissions == "ask":
@@ -562,9 +583,11 @@ class ChannelBridge:
 
     # -- 8: side effects -----------------------------------------------------------------------
 
-    def _collect_side_effects(self, run: _Run) -> None:
-        if run.side_effects:
-            run.mcp = run.side_effects.read()
+    async def _collect_side_effects(self, run: _Run) -> None:
+        """Take what is noted with the turn, and what only tools of other servers wrote down."""
+        written = run.side_effects.read() if run.side_effects else []
+        noted = await run.effects() if run.effects else []
+        run.mcp = side_effects_of([*noted, *written])
 
     # -- 9: session update ---------------------------------------------------------------------
 

@@ -1,6 +1,10 @@
-"""Reads what a turn's tools did besides answering: NDJSON that an MCP server writes to a file."""
+"""What a turn's tools did besides answering: noted with the turn, or written by an MCP server.
 
-from dataclasses import dataclass, field
+RemoteClaw's own tools are noted where they act; their connector also writes them down, in the same
+form as servers of others: NDJSON in a file. What has the same call id is the same.
+"""
+
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,18 +13,10 @@ import orjson
 from remoteclaw.messages import McpSideEffects, SentTarget
 from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
-__all__ = ["SideEffectsReader", "read_mcp_side_effects"]
+__all__ = ["SideEffectsReader", "read_mcp_side_effects", "side_effects_of"]
 
 #: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
 MOST_BYTES = 8 * 1024 * 1024
-
-
-@dataclass(slots=True)
-class _Seen:
-    texts: list[str] = field(default_factory=list)
-    media: list[str] = field(default_factory=list)
-    targets: list[SentTarget] = field(default_factory=list)
-    cron_adds: int = 0
 
 
 class SideEffectsReader:
@@ -33,51 +29,65 @@ class SideEffectsReader:
         except OSError:
             self._offset = 0
 
-    def read(self) -> McpSideEffects:
+    def read(self) -> list[dict[str, Any]]:
         """Return what was written since."""
-        return read_mcp_side_effects(self._file, offset=self._offset)
+        return _records(self._file, self._offset)
 
 
-def read_mcp_side_effects(file: Path, *, offset: int = 0) -> McpSideEffects:
-    """Return what tools wrote into a file behind `offset`, in bytes.
+def read_mcp_side_effects(file: Path) -> McpSideEffects:
+    """Return what tools wrote into a file; one that can't be read has nothing in it."""
+    return side_effects_of(_records(file, 0))
 
-    Unfinished and foreign lines are skipped; a file that can't be read has nothing in it.
-    """
+
+def _records(file: Path, offset: int) -> list[dict[str, Any]]:
+    """Return the lines behind `offset`; unfinished and foreign ones are skipped."""
     try:
         with file.open("rb") as opened:
             opened.seek(offset)
             data = opened.read(MOST_BYTES)
     except OSError:
-        return McpSideEffects()
+        return []
     complete, _, _unfinished = data.rpartition(b"\n")
-    seen = _Seen()
+    found = []
     for line in complete.split(b"\n"):
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
             continue
         if isinstance(record, dict):
-            _collect(record, seen)
-    return McpSideEffects(tuple(seen.texts), tuple(seen.media), tuple(seen.targets), seen.cron_adds)
+            found.append(record)
+    return found
 
 
-def _collect(record: dict[str, Any], seen: _Seen) -> None:
-    if record.get("type") == "cron_added":
-        seen.cron_adds += 1
-    if record.get("type") != "message_sent":
-        return
-    if text := record.get("text"):
-        seen.texts.append(str(text))
-    if media := record.get("mediaUrl"):
-        seen.media.append(str(media))
-    seen.targets.append(
-        SentTarget(
-            tool=str(record.get("tool", "")),
-            provider=str(record.get("provider", "")),
-            account_id=_optional(record.get("accountId")),
-            to=_optional(record.get("to")),
+def side_effects_of(records: Iterable[Mapping[str, Any]]) -> McpSideEffects:
+    """Return what records come to, each call counted once; unknown kinds are skipped."""
+    texts: list[str] = []
+    media: list[str] = []
+    targets: list[SentTarget] = []
+    cron_adds = 0
+    seen: set[str] = set()
+    for record in records:
+        if isinstance(call := record.get("callId"), str):
+            if call in seen:
+                continue
+            seen.add(call)
+        if record.get("type") == "cron_added":
+            cron_adds += 1
+        if record.get("type") != "message_sent":
+            continue
+        if text := record.get("text"):
+            texts.append(str(text))
+        if url := record.get("mediaUrl"):
+            media.append(str(url))
+        targets.append(
+            SentTarget(
+                tool=str(record.get("tool", "")),
+                provider=str(record.get("provider", "")),
+                account_id=_optional(record.get("accountId")),
+                to=_optional(record.get("to")),
+            )
         )
-    )
+    return McpSideEffects(tuple(texts), tuple(media), tuple(targets), cron_adds)
 
 
 def _optional(value: Any) -> str | None:

@@ -5,7 +5,6 @@ remembers the call, does what it asks for, and notes it in the turn's record.
 """
 
 import contextlib
-import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -190,12 +189,6 @@ class Effects:
         if status == "full":
             raise CallRefused("UNAVAILABLE", f"There are {MOST_JOBS} cron jobs: remove some first.")
         return status != "changed"
-
-    async def noted(self, sid: str) -> list[dict[str, Any]]:
-        """Return what the tools of a session's unfinished turn did, oldest first."""
-        read = functools.partial(self._scripts.client.lrange, keys.effects(sid), 0, -1)
-        lines = await self._scripts.call(read, deadline=boottime() + CALL_S)
-        return [orjson.loads(line) for line in lines]
 
     async def _run(
         self,

@@ -120,6 +120,8 @@ class Lease:
     """The oldest entries, as far as they were read."""
     host: str
     """The host that serves the session now."""
+    gateway: str | None
+    """The address of its gateway; None if it had none when the lease was taken."""
     lease_s: float
     renewed_at: float
     """When the last successful renewal was sent, on `boottime()`."""
@@ -350,6 +352,11 @@ class Lease:
             [orjson.dumps(payload), LIVE_MS],
         )
 
+    async def effects(self) -> list[dict[str, Any]]:
+        """Return what the tools of the running turn did, in all attempts, oldest first."""
+        read = functools.partial(self._scripts.client.lrange, keys.effects(self.sid), 0, -1)
+        return [orjson.loads(line) for line in await self._scripts.call(read, deadline=self.fence)]
+
     async def grant(self, digest: str, tools: Collection[str]) -> None:
         """Name the one agent process that may call tools for the session, by its token's digest."""
         grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
@@ -521,7 +528,10 @@ class Leases:
         lease_ms = int(self.lease_s * 1000)
         reply = await self._scripts.run(
             "acquire",
-            [keys.state(sid), keys.inbound(sid), keys.ACTIVE, keys.session_map(sid)],
+            [
+                *(keys.state(sid), keys.inbound(sid), keys.ACTIVE, keys.session_map(sid)),
+                keys.gateway(host),
+            ],
             [
                 *(sid, uuid.uuid4().hex, lease_ms, GRACE_MS),
                 *(worker, FEW_ENTRIES, SESSION_MAP_MS, host),
@@ -530,7 +540,7 @@ class Leases:
         )
         if reply[0] != b"acquired":
             return None
-        _, epoch, state, session_ids, entries = reply
+        _, epoch, state, session_ids, entries, gateway = reply
         fields = _text_pairs(state)
         return Lease(
             sid=sid,
@@ -540,6 +550,7 @@ class Leases:
             session_ids=_text_pairs(session_ids),
             waiting=[tuple(entry) for entry in entries],
             host=host,
+            gateway=gateway.decode() or None,
             lease_s=self.lease_s,
             renewed_at=sent_at,
             _scripts=self._scripts,

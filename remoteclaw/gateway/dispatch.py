@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from remoteclaw import policy
 from remoteclaw.config import Config
 from remoteclaw.contract import METHODS, TOOLS, Method, Params, Result
+from remoteclaw.credentials import is_same
 from remoteclaw.errors import (
     CallRefused,
     ConfigError,
@@ -27,7 +28,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.effects import Caller, RunningTurn
-from remoteclaw.gateway.principals import Agent, Operator, Principal, is_same
+from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.home import Home
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import TOOLS as FACTS

@@ -3,29 +3,11 @@
 What a principal may do comes from its token alone, never from what it says of itself.
 """
 
-import hashlib
-import hmac
-import re
-import secrets
 from dataclasses import dataclass
 
 from remoteclaw.contract import Scope
-from remoteclaw.messages import SessionKey
 
-__all__ = [
-    "AGENT_PREFIX",
-    "Agent",
-    "Operator",
-    "Principal",
-    "digest",
-    "is_same",
-    "new_agent_token",
-    "sid_of",
-]
-
-#: How the token of an agent process begins; the session's id follows.
-AGENT_PREFIX = "rca_"
-_AGENT_TOKEN = re.compile(rf"{AGENT_PREFIX}([0-9a-f]{{32}})_[0-9a-f]{{64}}")
+__all__ = ["Agent", "Operator", "Principal"]
 
 #: What each scope includes.
 _INCLUDES: dict[Scope, frozenset[Scope]] = {
@@ -61,24 +43,3 @@ class Agent:
 
 
 Principal = Operator | Agent
-
-
-def digest(token: str) -> str:
-    """Return how a token is kept and compared: whoever reads that can't use it."""
-    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-
-
-def is_same(one: str, other: str) -> bool:
-    """Compare two digests in a time that tells nothing of them."""
-    return hmac.compare_digest(one.encode(), other.encode())
-
-
-def new_agent_token(session: SessionKey) -> str:
-    """Return a token for one agent process of a session."""
-    return f"{AGENT_PREFIX}{session.sid}_{secrets.token_hex(32)}"
-
-
-def sid_of(token: str) -> str | None:
-    """Return the session that an agent's token is for; None if it is no agent's token."""
-    found = _AGENT_TOKEN.fullmatch(token)
-    return found[1] if found else None

@@ -39,6 +39,8 @@ __all__ = ["CodexProcess", "CodexRuntime"]
 START_S = 60.0
 #: How long codex itself waits for each of them, in seconds.
 MCP_START_S = 30
+#: How long it waits for a tool of theirs, in seconds: one of ours may wait for another agent.
+MCP_CALL_S = 300
 
 #: What an agent may do without being asked, by our permissions: when codex asks, and what its
 #: sandbox keeps it from in any case.
@@ -258,7 +260,7 @@ class CodexProcess(RpcProcess["CodexTurn"]):
 
 def _server(server: McpServerConfig, permissions: str, run_dir: Path) -> dict[str, Any]:
     """Return an MCP server as codex wants it described."""
-    common: dict[str, Any] = {"startup_timeout_sec": MCP_START_S}
+    common: dict[str, Any] = {"startup_timeout_sec": MCP_START_S, "tool_timeout_sec": MCP_CALL_S}
     if permissions != "deny":
         common["default_tools_approval_mode"] = "approve"
     if server.url is not None:

@@ -76,5 +76,5 @@ class GeminiRuntime(AcpRuntime):
     def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
         """Return the configured server whose tool it is, if there are no others and it is clear."""
         call_id = text(call.get("toolCallId"))
-        fitting = [name for name in spec.mcp_servers if call_id.startswith(f"mcp_{name}_")]
+        fitting = [name for name in spec.server_names if call_id.startswith(f"mcp_{name}_")]
         return fitting[0] if len(fitting) == 1 and not spec.inherit_mcp else None

@@ -1,8 +1,8 @@
 -- Take the session's lease, unless somebody else holds it.
--- KEYS state, inbound, active, session map
+-- KEYS state, inbound, active, session map, address of the host's gateway
 -- ARGV sid, nonce, lease ms, grace ms, owner of the lease (for people), entries to return,
 --      session map's time ms, host
--- → idle | busy | acquired, epoch, state, session map, first entries
+-- → idle | busy | acquired, epoch, state, session map, first entries, address or nothing
 local held = redis.call('HMGET', KEYS[1], 'state', 'nonce', 'expires', 'epoch')
 local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
 if not state then return {'idle'} end
@@ -23,4 +23,4 @@ redis.call('PEXPIRE', KEYS[4], ARGV[7])
 redis.call('HSET', KEYS[1], 'host', ARGV[8])
 redis.call('ZADD', KEYS[3], now + ARGV[3] + ARGV[4], ARGV[1])
 return {'acquired', epoch, redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[4]),
-  redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[6])}
+  redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[6]), redis.call('GET', KEYS[5]) or ''}

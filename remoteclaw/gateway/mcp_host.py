@@ -1,0 +1,148 @@
+"""The MCP server: the contract's tools, over streamable HTTP, for agents and for people's own CLIs.
+
+It is stateless: whoever is in front has authenticated each request and left the principal in its
+scope, and the protocol's own session ids are bound to nothing.
+"""
+
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import mcp_types as types
+from mcp.server import Server, ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from mcp.shared.exceptions import MCPError
+from starlette.types import Receive, Scope, Send
+
+from remoteclaw import __version__
+from remoteclaw.contract import TOOLS, Method
+from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.dispatch import Dispatcher
+from remoteclaw.gateway.principals import Principal
+
+__all__ = ["CALL_ID", "SIDE_EFFECTS", "McpHost"]
+
+#: In a call's `_meta`: its name, so that a repeated one is not done again.
+CALL_ID = "remoteclaw/callId"
+#: In an answer's `_meta`: what the call did besides answering, for the connector's file.
+SIDE_EFFECTS = "remoteclaw/sideEffects"
+#: Claude's own name for a call: it stays the same when a request is sent again.
+_CLAUDE_CALL_ID = "claudecode/toolUseId"
+#: How large a request may be, in bytes.
+MOST_BYTES = 2 * 1024 * 1024
+
+_INSTRUCTIONS = (
+    "RemoteClaw's own tools: chats, sessions and jobs beyond this conversation. "
+    "What you answer is delivered by itself and needs no tool."
+)
+
+_Context = ServerRequestContext[Any, Any]
+
+
+class McpHost:
+    """An ASGI application that answers MCP requests."""
+
+    def __init__(
+        self, dispatcher: Dispatcher, *, hosts: Sequence[str], origins: Sequence[str]
+    ) -> None:
+        """Other `Host` and `Origin` headers are refused; a missing `Origin` is none."""
+        self._dispatcher = dispatcher
+        server: Server[Any] = Server(
+            "remoteclaw",
+            version=__version__,
+            instructions=_INSTRUCTIONS,
+            on_list_tools=self._list,
+            on_call_tool=self._call,
+        )
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            json_response=True,
+            stateless=True,
+            max_request_body_size=MOST_BYTES,
+            security_settings=TransportSecuritySettings(
+                enable_dns_rebinding_protection=True,
+                allowed_hosts=list(hosts),
+                allowed_origins=list(origins),
+            ),
+        )
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Answer requests meanwhile."""
+        async with self._manager.run():
+            yield
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose scope has a principal."""
+        assert "principal" in scope["state"], "whoever is in front authenticates"
+        await self._manager.handle_request(scope, receive, send)
+
+    async def _list(
+        self, context: _Context, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        try:
+            methods = await self._dispatcher.tools(_principal(context))
+        except CallRefused as refusal:
+            raise MCPError(types.INTERNAL_ERROR, str(refusal)) from None
+        return types.ListToolsResult(tools=[_tool(method.tool or "") for method in methods])
+
+    async def _call(
+        self, context: _Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        meta: dict[str, Any] = dict(context.meta or {})
+        call_id = meta.get(CALL_ID) or meta.get(_CLAUDE_CALL_ID)
+        known = params.name if params.name in TOOLS else ""
+        try:
+            result, effects = await self._dispatcher.call(
+                _principal(context),
+                known or f"tool {params.name}",
+                params.arguments or {},
+                call_id=call_id if isinstance(call_id, str) else None,
+            )
+        except CallRefused as refusal:
+            # As a tool's error and not the protocol's, so that the model reads it.
+            told = types.TextContent(type="text", text=str(refusal))
+            return types.CallToolResult(content=[told], is_error=True)
+        content = result.model_dump(mode="json", exclude_none=True)
+        text = result.model_dump_json(indent=2, exclude_none=True)
+        return types.CallToolResult(
+            content=[types.TextContent(type="text", text=text)],
+            structured_content=content,
+            _meta={SIDE_EFFECTS: effects} if effects else None,
+        )
+
+
+def _principal(context: _Context) -> Principal:
+    assert context.request is not None, "it came over HTTP"
+    principal: Principal = context.request.scope["state"]["principal"]
+    return principal
+
+
+@functools.cache
+def _tool(name: str) -> types.Tool:
+    """Return a tool as clients are told of it."""
+    method: Method = TOOLS[name]
+    is_reading = method.effect == "none"
+    return types.Tool(
+        name=name,
+        title=method.title,
+        description=method.description,
+        input_schema=_schema(method.params.model_json_schema()),
+        output_schema=_schema(method.result.model_json_schema(mode="serialization")),
+        annotations=types.ToolAnnotations(
+            title=method.title,
+            read_only_hint=is_reading,
+            destructive_hint=method.destroys,
+            idempotent_hint=is_reading,
+            open_world_hint=method.effect in ("message", "operation"),
+        ),
+    )
+
+
+def _schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a schema without the names of our classes, and an object at its root."""
+    schema.pop("title", None)
+    schema.pop("description", None)
+    return {"type": "object", **schema}

@@ -1,0 +1,195 @@
+"""What can be asked of sessions: which there are, what was said; and a message to one of them."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from remoteclaw import policy
+from remoteclaw.contract import sessions as contract
+from remoteclaw.contract.base import NoParams
+from remoteclaw.errors import CallRefused, UnknownSession
+from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.messages import ChannelMessage, SessionKey
+
+__all__ = ["HANDLERS", "answered", "find"]
+
+#: How many sessions are looked at for a list at most.
+MOST_LOOKED_AT = 1000
+#: How much of one item of a history is told, in characters.
+MOST_CHARS = 8000
+
+
+async def find(call: Call, named: str) -> SessionView:
+    """Return a session that the caller may see; for others it is as if there were none."""
+    view = None
+    try:
+        view = await call.fleet.sessions.view(await call.fleet.sessions.find(named))
+    except UnknownSession:
+        if call.caller is None:
+            raise
+    if view is None or not _may_see(call, view.key):
+        raise CallRefused("NOT_FOUND", f"There is no session {named!r} that this agent may see.")
+    return view
+
+
+def _may_see(call: Call, key: SessionKey) -> bool:
+    return call.caller is None or policy.may_see(call.config, call.caller.session, key)
+
+
+async def _own(call: Call, named: str | None) -> SessionView:
+    """Return the named session, else the one that the call is about."""
+    if named is None and call.session is None:
+        raise CallRefused("INVALID_REQUEST", "Say which session: sessionKey is missing.")
+    return await find(call, named or str(call.session))
+
+
+async def _list(call: Call, params: contract.ListParams) -> contract.SessionsResult:
+    wanted = (params.filter or "").casefold()
+    found: list[SessionView] = []
+    for view in await call.fleet.sessions.list(limit=MOST_LOOKED_AT):
+        if wanted in str(view.key).casefold() and _may_see(call, view.key):
+            found.append(view)
+            if len(found) > params.limit:
+                break
+    told = tuple(
+        contract.SessionSummary(
+            key=str(view.key),
+            id=view.sid,
+            agent=view.key.agent,
+            channel=view.key.provider,
+            state=view.state,
+            waiting=view.waiting,
+            last_message_ms=view.last_message_ms,
+            is_self=view.key == call.session,
+        )
+        for view in found[: params.limit]
+    )
+    return contract.SessionsResult(sessions=told, is_complete=len(found) <= params.limit)
+
+
+async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryResult:
+    view = await find(call, params.session_key)
+    lines = (await call.fleet.sessions.record(view.sid)).splitlines()
+    items = tuple(_item(orjson.loads(line)) for line in lines[-params.limit :])
+    return contract.HistoryResult(session_key=str(view.key), items=items)
+
+
+def _item(recorded: Mapping[str, Any]) -> contract.HistoryItem:
+    text = str(recorded.get("text") or recorded.get("output") or "")
+    return contract.HistoryItem(
+        at=int(recorded.get("at") or 0),
+        role=str(recorded.get("role", "")),
+        text=text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]} …",
+        from_=recorded.get("from"),
+        tool=recorded.get("name"),
+    )
+
+
+async def _status(call: Call, params: contract.StatusParams) -> contract.StatusResult:
+    view = await _own(call, params.session_key)
+    return contract.StatusResult(
+        key=str(view.key),
+        id=view.sid,
+        agent=view.key.agent,
+        channel=view.key.provider,
+        state=view.state,
+        waiting=view.waiting,
+        last_message_ms=view.last_message_ms,
+        turn=f"{view.sid[:8]}-{view.turn}" if view.turn else None,
+        phase=view.phase,
+        host=view.host,
+    )
+
+
+async def _agents(call: Call, params: NoParams) -> contract.AgentsResult:
+    own = call.session.agent if call.session else None
+    return contract.AgentsResult(
+        agents=tuple(
+            contract.AgentSummary(
+                id=name,
+                runtime=settings.runtime or "the first that is installed",
+                model=settings.model,
+                is_self=name == own,
+            )
+            for name, settings in call.config.agents.items()
+        )
+    )
+
+
+async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
+    if params.label is not None:
+        raise CallRefused("NOT_FOUND", f"There is no session labelled {params.label!r}.")
+    if params.session_key is None:
+        raise CallRefused("INVALID_REQUEST", "sessions_send: say which session: give sessionKey.")
+    target = (await find(call, params.session_key)).key
+    if call.caller and target == call.caller.session:
+        raise CallRefused(
+            "INVALID_REQUEST", "That is this session itself: it would wait for its own turn."
+        )
+    note = {
+        "type": "message_sent",
+        "tool": "sessions_send",
+        "provider": "session",
+        "to": str(target),
+        "text": params.message,
+        "mediaUrl": None,
+        "ts": _now_ms(),
+    }
+    entry_id = await call.fleet.effects.entry(
+        call.caller, call.id, target, _message(call, target, params.message), origin="session",
+        note=note,
+    )  # fmt: skip
+    call.effects.append({**note, "callId": call.id})
+    run_id = f"{target.sid}-{entry_id}"
+    if params.timeout == 0:
+        return contract.SendResult(status="accepted", session_key=str(target), run_id=run_id)
+    outcome = await call.fleet.outcomes.wait(target.sid, entry_id, timeout_s=params.timeout)
+    return answered(outcome, session_key=str(target), run_id=run_id)
+
+
+def answered(outcome: Outcome | None, *, session_key: str, run_id: str) -> contract.SendResult:
+    """Return what became of a message; None stands for nothing yet."""
+    if outcome is None:
+        return contract.SendResult(status="accepted", session_key=session_key, run_id=run_id)
+    reply = "\n\n".join(str(part.get("text", "")) for part in outcome.reply) or None
+    is_done = outcome.status in ("done", "steered")
+    return contract.SendResult(
+        status="answered" if is_done else "failed",
+        session_key=session_key,
+        run_id=run_id,
+        reply=reply if is_done else None,
+        error=None if is_done else (reply or f"It was {outcome.status}."),
+    )
+
+
+def _message(call: Call, target: SessionKey, text: str) -> ChannelMessage:
+    """Return a message of another session's agent, as it stands on the target's stream."""
+    sender = call.caller.session if call.caller else None
+    return ChannelMessage.checked(
+        id=f"session-{call.id}",
+        text=text,
+        from_=f"session:{sender.sid}" if sender else "operator",
+        user_name=f"the session {sender}" if sender else "an operator",
+        channel_id=target.channel_id,
+        provider=target.provider,
+        account=target.account,
+        thread_id=target.thread,
+        timestamp=_now_ms(),
+    )
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+HANDLERS: dict[str, Handler] = {
+    "sessions.list": _list,
+    "chat.history": _history,
+    "sessions.send": _send,
+    "sessions.status": _status,
+    "agents.list": _agents,
+}
