@@ -23,7 +23,7 @@ from remoteclaw.bridge.hooks import (
 )
 from remoteclaw.bridge.pace import Limits, Pace
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
-from remoteclaw.bridge.side_effects import SideEffectsReader, side_effects_of
+from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
 from remoteclaw.config import ChannelConfig
 from remoteclaw.errors import (
     AgentUnavailable,
@@ -131,6 +131,8 @@ class _Run:
     lost: dict[str, list[GivenFile]] = field(default_factory=dict)
     """Files that did not reach the agent, by the entry that joined the turn with them."""
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
+    repeats: frozenset[int] = frozenset()
+    """Messages of the answer that a tool has sent to the same chat already, by their index."""
 
 
 class ChannelBridge:
@@ -255,14 +257,15 @@ class ChannelBridge:
         ending = asyncio.create_task(self._run_exit_hooks(run))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
+        payloads = tuple(p for p in run.delivery.payloads if p.index not in run.repeats)
         return AgentDeliveryResult(
-            payloads=run.delivery.payloads,
+            payloads=payloads,
             run=run.run,
             mcp=run.mcp,
             error=run.error.detail if run.error else None,
             error_category=run.error.category if run.error else None,
             steered=run.delivered.steered,
-            is_silent=run.delivered.is_silent,
+            is_silent=run.delivered.is_silent or bool(run.repeats),
             tool_calls=run.delivered.tool_calls,
             answered=run.delivered.answered,
         )
@@ -588,6 +591,8 @@ class ChannelBridge:
         written = run.side_effects.read() if run.side_effects else []
         noted = await run.effects() if run.effects else []
         run.mcp = side_effects_of([*noted, *written])
+        if run.turn.entries[-1].deliver == "channel":
+            run.repeats = repeats_of(run.delivery.payloads, [*noted, *written], run.turn.session)
 
     # -- 9: session update ---------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.messages import McpSideEffects, SentTarget
+from remoteclaw.messages import McpSideEffects, ReplyPayload, SentTarget, SessionKey
 from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
-__all__ = ["SideEffectsReader", "read_mcp_side_effects", "side_effects_of"]
+__all__ = ["SideEffectsReader", "read_mcp_side_effects", "repeats_of", "side_effects_of"]
 
 #: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
 MOST_BYTES = 8 * 1024 * 1024
@@ -88,6 +88,31 @@ def side_effects_of(records: Iterable[Mapping[str, Any]]) -> McpSideEffects:
             )
         )
     return McpSideEffects(tuple(texts), tuple(media), tuple(targets), cron_adds)
+
+
+def repeats_of(
+    payloads: Iterable[ReplyPayload],
+    records: Iterable[Mapping[str, Any]],
+    session: SessionKey,
+) -> frozenset[int]:
+    """Return the messages of an answer, by index, that a tool has sent to the very same chat.
+
+    Models like to say in their answer what they have just sent: people would read it twice.
+    """
+    here = (session.provider, session.account, session.channel_id)
+    sent = {
+        str(record.get("text", "")).strip()
+        for record in records
+        if record.get("type") == "message_sent"
+        and (record.get("provider"), record.get("accountId"), record.get("to")) == here
+        and record.get("threadId") == session.thread
+    } - {""}
+    return frozenset(
+        payload.index
+        for payload in payloads
+        if payload.text.strip() in sent
+        and not (payload.is_ours or payload.delivered or payload.attachments)
+    )
 
 
 def _optional(value: Any) -> str | None:

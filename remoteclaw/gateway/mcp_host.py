@@ -14,6 +14,7 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from remoteclaw import __version__
@@ -77,6 +78,10 @@ class McpHost:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose scope has a principal."""
         assert "principal" in scope["state"], "whoever is in front authenticates"
+        if scope["method"] != "POST":
+            # There is nothing to say but answers: no stream is kept open for it.
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
         await self._manager.handle_request(scope, receive, send)
 
     async def _list(
