@@ -1,0 +1,80 @@
+"""What a connector is told by its environment: where the gateway is, and the token for it.
+
+REMOTECLAW_SESSION_KEY, _CHANNEL, _ACCOUNT_ID, _TO and _THREAD_ID are for people and other programs.
+They are not looked at here: the gateway knows from the token who speaks and where to, and an agent
+could set them to anything.
+"""
+
+import posix
+
+__all__ = ["Unusable", "endpoint", "token"]
+
+#: Where a gateway is unless told otherwise: on this host, nowhere else.
+GATEWAY = b"http://127.0.0.1:18789"
+
+
+class Unusable(Exception):
+    """Raised when the environment is not what a connector needs, with what to do about it."""
+
+
+def endpoint(environ: dict[bytes, bytes]) -> tuple[str, int, str]:
+    """Return host, port and path of the gateway's MCP endpoint."""
+    url = environ.get(b"REMOTECLAW_GATEWAY_URL") or GATEWAY
+    scheme, _, rest = url.decode("latin-1").partition("://")
+    authority, _, path = rest.partition("/")
+    if authority.startswith("["):
+        host, _, port = authority[1:].partition("]")
+        port = port.removeprefix(":")
+    else:
+        host, _, port = authority.partition(":")
+    is_plain = rest.isascii() and rest.isprintable() and not set(rest) & set(" @?#\\")
+    if scheme.lower() not in ("http", "ws") or not host or not is_plain:
+        raise Unusable(
+            "REMOTECLAW_GATEWAY_URL can't be used: it must be like http://127.0.0.1:18789 or "
+            "ws://127.0.0.1:18789 (there is a gateway on every host; TLS is not spoken to it)."
+        )
+    if not (port or "80").isdecimal() or not 0 < int(port or 80) < 65536:
+        raise Unusable("REMOTECLAW_GATEWAY_URL can't be used: its port is not a number to 65535.")
+    base = f"/{path}".rstrip("/").removesuffix("/mcp")
+    return host, int(port or 80), f"{base}/mcp"
+
+
+def token(environ: dict[bytes, bytes]) -> tuple[str, str]:
+    """Return the token, and where it was found."""
+    source = "REMOTECLAW_GATEWAY_TOKEN"
+    found = environ.get(source.encode(), b"").strip()
+    if not found:
+        found, source = _token_in_file(environ)
+    text = found.decode("latin-1")
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise Unusable(
+            f"The token from {source} can't be used: it has characters that no token has."
+        )
+    return text, source
+
+
+def _token_in_file(environ: dict[bytes, bytes]) -> tuple[bytes, str]:
+    home = environ.get(b"REMOTECLAW_HOME") or b"~/.remoteclaw"
+    if home.startswith(b"~"):
+        import os
+
+        home = os.path.expanduser(home)
+    path = home + b"/gateway-token"
+    name = path.decode("utf-8", "replace")
+    try:
+        descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
+        mode = posix.fstat(descriptor).st_mode
+        data = posix.read(descriptor, 4096)
+    except FileNotFoundError:
+        raise Unusable(
+            "REMOTECLAW_GATEWAY_TOKEN is not set, and there is no file " + name + ": set it to a "
+            "token of the gateway, which `remoteclaw token create` prints."
+        ) from None
+    except OSError as error:
+        raise Unusable(f"The token in {name} can't be read: {error.strerror}.") from None
+    if mode & 0o077:
+        raise Unusable(f"The token in {name} is open to others: run `chmod 600 {name}`.")
+    found = data.partition(b"\n")[0].strip()
+    if not found:
+        raise Unusable(f"The file {name} has no token in its first line.")
+    return found, f"the file {name}"

@@ -1,0 +1,210 @@
+"""A connector that a test talks to line by line, and a gateway that says what the test wants."""
+
+import asyncio
+import contextlib
+import json
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from remoteclaw.mcp_server import connector_launch
+from tests.support.mcp_gateway import TOKEN
+
+__all__ = ["Exchange", "Pipes", "ScriptedGateway", "answer", "free_port", "request"]
+
+#: Longer than any test waits for a line.
+LINE_S = 20.0
+IMPATIENT = """
+import sys
+sys.path.append(sys.argv[1])
+from remoteclaw.mcp_server import connector
+connector.CALL_S = connector.OTHER_S = connector.INITIALIZE_S = float(sys.argv[2])
+connector.main()
+"""
+
+
+def request(method: str, number: int | str = 1, **params: Any) -> dict[str, Any]:
+    """Return a request."""
+    message = {"jsonrpc": "2.0", "id": number, "method": method}
+    return {**message, "params": params} if params else message
+
+
+class Pipes:
+    """A connector as its agent sees it: standard input, output and error."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self.errors = ""
+        """What it said on standard error, once it has ended."""
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def of(
+        cls, url: str, env: Mapping[str, str] | None = None, *, patience_s: float | None = None
+    ) -> AsyncIterator[Self]:
+        """Have a connector running; whatever it is told, it may not show its token or a traceback.
+
+        With `patience_s` it waits so long and no longer for any answer.
+        It is ended as agents do it: by closing its input.
+        """
+        launch = connector_launch()
+        if patience_s is not None:
+            launch[-1:] = ["-c", IMPATIENT, str(Path(launch[-1]).parents[2]), str(patience_s)]
+        told = {"REMOTECLAW_GATEWAY_URL": url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+        process = await asyncio.create_subprocess_exec(
+            *launch,
+            env={**told, **(env or {})},
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=2**27,
+        )
+        pipes = cls(process)
+        try:
+            yield pipes
+        finally:
+            await pipes.end()
+
+    async def end(self) -> None:
+        """Close its input and wait until it is gone."""
+        assert self.process.stdin
+        self.process.stdin.close()
+        async with asyncio.timeout(LINE_S):
+            _, errors = await self.process.communicate()
+        self.errors = errors.decode()
+        assert "Traceback" not in self.errors
+        assert TOKEN not in self.errors
+
+    async def write(self, data: bytes) -> None:
+        """Write something raw."""
+        assert self.process.stdin
+        self.process.stdin.write(data)
+        await self.process.stdin.drain()
+
+    async def say(self, *messages: Any) -> None:
+        """Write messages, one a line."""
+        await self.write(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+
+    async def hear(self) -> dict[str, Any]:
+        """Read the next message."""
+        assert self.process.stdout
+        async with asyncio.timeout(LINE_S):
+            line = await self.process.stdout.readline()
+        assert line.endswith(b"\n"), "the connector has ended"
+        assert TOKEN.encode() not in line
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    async def ask(self, method: str, number: int | str = 1, **params: Any) -> dict[str, Any]:
+        """Write a request and read the next message."""
+        await self.say(request(method, number, **params))
+        return await self.hear()
+
+    async def call(self, name: str, number: int | str = 1, **arguments: Any) -> dict[str, Any]:
+        """Call a tool and read the next message."""
+        return await self.ask("tools/call", number, name=name, arguments=arguments)
+
+    async def begin(self) -> dict[str, Any]:
+        """Shake hands; returns the result."""
+        client = {"name": "test", "version": "1"}
+        version = "2025-06-18"
+        params = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+        heard = await self.ask("initialize", 0, **params)
+        await self.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        result: dict[str, Any] = heard["result"]
+        return result
+
+
+@dataclass
+class Exchange:
+    """One HTTP request as it arrived, and where its answer goes."""
+
+    connection: int
+    """Which of the connections it came over, counted from 0."""
+    head: str
+    message: dict[str, Any]
+    writer: asyncio.StreamWriter
+
+    async def reply(self, data: bytes, *, piece: int = 0) -> None:
+        """Send bytes, `piece` at a time."""
+        for start in range(0, len(data), piece or len(data) or 1):
+            self.writer.write(data[start : start + (piece or len(data))])
+            await self.writer.drain()
+            if piece:
+                await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.writer.close()
+
+
+def answer(exchange: Exchange, result: Any = None) -> bytes:
+    """Return a whole, proper HTTP answer to a request."""
+    message = {"jsonrpc": "2.0", "id": exchange.message.get("id"), "result": result or {}}
+    body = json.dumps(message).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+@dataclass
+class ScriptedGateway:
+    """A server on loopback that does with each request what a test says."""
+
+    script: Callable[[Exchange], Awaitable[None]]
+    seen: list[Exchange] = field(default_factory=list)
+    port: int = 0
+    _serving: list[asyncio.Task[None]] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self.port}"
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Listen."""
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=2**27)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for task in self._serving:
+                task.cancel()
+            await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(self._serving)
+        self._serving.append(asyncio.create_task(self._serve(number, reader, writer)))
+
+    async def _serve(
+        self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        try:
+            while not writer.is_closing():
+                head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
+                assert length, head
+                if "100-continue" in head:
+                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                body = await reader.readexactly(int(length[1]))
+                exchange = Exchange(number, head, json.loads(body), writer)
+                self.seen.append(exchange)
+                await self.script(exchange)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass  # the other side has gone
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+def free_port() -> int:
+    """Return a port on which nobody listens."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port
