@@ -917,6 +917,26 @@ async def test_pipes_that_do_not_block_are_waited_for(json_gateway: McpGateway) 
     assert await process.wait() == 0
 
 
+async def test_the_command_becomes_the_connector(json_gateway: McpGateway) -> None:
+    env = {"REMOTECLAW_GATEWAY_URL": json_gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from remoteclaw.cli import main; main()", "mcp"),
+        env={**os.environ, **env},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps(request("tools/list")).encode() + b"\n")
+    heard = json.loads(await process.stdout.readline())
+    command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    process.stdin.close()
+    await process.wait()
+
+    assert len(heard["result"]["tools"]) == len(TOOLS)
+    assert [os.fsdecode(word) for word in command] == connector_launch()
+
+
 # -- how quick it is -------------------------------------------------------------------------------
 
 

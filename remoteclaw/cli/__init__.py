@@ -10,7 +10,7 @@ from remoteclaw.cli.deadletters import deadletters
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.looking import agents, config, doctor, sessions, status
 from remoteclaw.cli.policy import policy
-from remoteclaw.cli.running import dashboard, sweep, up, worker
+from remoteclaw.cli.running import dashboard, mcp, sweep, up, worker
 from remoteclaw.cli.sending import send, stop
 
 __all__ = ["main"]
@@ -23,7 +23,7 @@ def main() -> None:
 
 
 for command in (
-    *(up, worker, sweep, dashboard, send, stop),
+    *(up, worker, sweep, dashboard, mcp, send, stop),
     *(status, agents, sessions, deadletters, policy, doctor, config),
 ):
     main.add_command(command)

@@ -1,4 +1,4 @@
-"""The commands that run something: `up`, `worker`, `sweep`."""
+"""The commands that run something: `up`, `worker`, `sweep`, `mcp`."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.home import Home
 
-__all__ = ["dashboard", "sweep", "up", "worker"]
+__all__ = ["dashboard", "mcp", "sweep", "up", "worker"]
 
 #: How long a leaving `up` looks whether something is unfinished, in seconds.
 LOOK_S = 1.0
@@ -163,6 +163,19 @@ def dashboard(arguments: tuple[str, ...]) -> None:
     on_fleet(look)
     argv = [sys.executable, "-m", "workers.dashboard", *arguments]
     become(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})
+
+
+@click.command()
+def mcp() -> None:
+    """Be an MCP server on standard input and output, for a CLI that starts one.
+
+    It relays to the gateway at $REMOTECLAW_GATEWAY_URL (http://127.0.0.1:18789) with the token in
+    $REMOTECLAW_GATEWAY_TOKEN, or else in the file gateway-token of the state directory.
+    """
+    from remoteclaw.mcp_server import connector_launch
+    from remoteclaw.process import become
+
+    become(connector_launch(), os.environ)
 
 
 @click.command()
