@@ -16,6 +16,7 @@ from pathlib import Path
 
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.home import Home
+from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
 from tests.bench.load import Figure, bench_load
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
@@ -157,6 +158,14 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
     ]
 
 
+def bench_connector(rounds: int) -> list[Row]:
+    """The stdio connector's start, up to its tools."""
+    with warm_gateway() as url:
+        pairs = [(connector_listed(url), bare_python()) for _ in range(rounds * 2)]
+    ours, floor = ([pair[side] for pair in pairs] for side in (0, 1))
+    return [Row("connector, started, tools listed", "bare Python loop", ours, floor, "≤ 14 ms")]
+
+
 async def bench_cli(
     stack: Stack, cli: AgentCli, directory: Path, rounds: int
 ) -> tuple[list[Row], list[Figure]]:
@@ -227,6 +236,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
         claude = None
         try:
             rows = await bench_streams(stack, rounds)
+            rows += bench_connector(rounds)
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
                 claude = AgentCli("claude", program, model)

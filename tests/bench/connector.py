@@ -1,0 +1,81 @@
+"""The connector's start beside a bare Python's: `python -m tests.bench.connector [ROUNDS]`."""
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from remoteclaw.mcp_server import connector_launch
+from tests.support.connector import request
+from tests.support.mcp_gateway import TOKEN, TOOLS
+
+__all__ = ["bare_python", "connector_listed", "warm_gateway"]
+
+_CLIENT = {"name": "bench", "version": "1"}
+_BEGIN = request("initialize", 0, protocolVersion="2025-06-18", capabilities={}, clientInfo=_CLIENT)
+#: The least that any Python program on two pipes can be.
+_BARE = "import posix\nwhile posix.read(0, 65536): posix.write(1, b'{}\\n')"
+
+
+@contextlib.contextmanager
+def warm_gateway() -> Iterator[str]:
+    """Have a real MCP server running in a process of its own that has answered before."""
+    command = [sys.executable, "-m", "tests.support.mcp_gateway"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        url = f"http://127.0.0.1:{int(process.stdout.readline())}"
+        for _ in range(3):
+            connector_listed(url)
+        yield url
+        process.stdin.close()
+
+
+def connector_listed(url: str) -> float:
+    """Return the seconds from starting a connector until its tools are listed."""
+    env = {"REMOTECLAW_GATEWAY_URL": url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    seconds, listed = _two_answers(connector_launch(), env)
+    assert len(json.loads(listed)["result"]["tools"]) == len(TOOLS)
+    return seconds
+
+
+def bare_python() -> float:
+    """Return the seconds that a Python takes which answers anything at once."""
+    return _two_answers([sys.executable, "-I", "-S", "-c", _BARE], {})[0]
+
+
+def _two_answers(command: Sequence[str], env: Mapping[str, str]) -> tuple[float, bytes]:
+    """Shake hands and ask for the tools; return how long that took, and the second answer."""
+    pipe = subprocess.PIPE
+    started = time.perf_counter()
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=env) as process:
+        assert process.stdin
+        assert process.stdout
+        for messages in (
+            [_BEGIN],
+            [{"jsonrpc": "2.0", "method": "notifications/initialized"}, request("tools/list")],
+        ):
+            lines = [json.dumps(message).encode() + b"\n" for message in messages]
+            os.write(process.stdin.fileno(), b"".join(lines))
+            answer = process.stdout.readline()
+        seconds = time.perf_counter() - started
+        process.stdin.close()
+    return seconds, answer
+
+
+def main() -> None:
+    """Print both in milliseconds, measured by turns."""
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 40
+    with warm_gateway() as url:
+        pairs = [(connector_listed(url), bare_python()) for _ in range(rounds)]
+    for name, values in zip(("connector", "bare Python"), zip(*pairs, strict=True), strict=True):
+        median, least = statistics.median(values) * 1000, min(values) * 1000
+        sys.stdout.write(f"{name:12} {median:6.2f} ms, at least {least:6.2f} ms\n")
+
+
+if __name__ == "__main__":
+    main()
