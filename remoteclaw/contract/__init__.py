@@ -16,5 +16,5 @@ METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (*sessions.METHODS, *chats.METHODS, *cron.METHODS, *system.METHODS)
 }
-#: The 29 tools by their names, in the seed's order.
+#: The 29 tools by their names, in the order in which people look for them.
 TOOLS: Mapping[str, Method] = {method.tool: method for method in METHODS.values() if method.tool}

@@ -15,8 +15,8 @@ from remoteclaw.home import Home
 from remoteclaw.tools import TOOLS as FACTS
 from tests.support.stack import Stack
 
-#: The tools of the seed, each with its parameters there; a ? marks one that may be left out.
-SEED = {
+#: The tools that are promised, each with its parameters; a ? marks one that may be left out.
+PROMISED = {
     "sessions_list": "filter? limit?",
     "sessions_history": "sessionKey limit?",
     "sessions_send": "sessionKey? label? message timeout?",
@@ -47,7 +47,7 @@ SEED = {
     "gateway_config_patch": "patches baseHash?",
     "gateway_config_schema": "",
 }
-#: What the seed keeps out: the CLIs have their own.
+#: What there are no tools for: the CLIs have their own.
 NOT_EXPOSED = re.compile("web|browser|image|tts|canvas|node|memory")
 #: Names of an older version, each with the one of now.
 ALIASES = [
@@ -128,10 +128,10 @@ def example(part: dict[str, Any], root: dict[str, Any]) -> Any:
     return "0123456789abcdef"
 
 
-def test_the_tools_are_those_of_the_seed() -> None:
-    assert set(TOOLS) == set(SEED) == {fact.name for fact in FACTS}
+def test_the_tools_are_those_that_are_promised() -> None:
+    assert set(TOOLS) == set(PROMISED) == {fact.name for fact in FACTS}
     assert len(TOOLS) == 29
-    for name, parameters in SEED.items():
+    for name, parameters in PROMISED.items():
         schema = schema_of(TOOLS[name])
         required = set(schema.get("required", []))
         told = {key if key in required else f"{key}?" for key in schema.get("properties", {})}
