@@ -20,6 +20,7 @@ __all__ = [
     "LeaseLost",
     "MessageRefused",
     "NotRunning",
+    "PlatformRefused",
     "RedisRefused",
     "RedisUnavailable",
     "RedisUnfit",
@@ -27,6 +28,7 @@ __all__ = [
     "StateDirectoryError",
     "UnknownDeadLetter",
     "UnknownSession",
+    "Unsupported",
     "classify_end",
     "classify_error",
     "sentence",
@@ -101,6 +103,17 @@ class CallRefused(RemoteClawError):
     def __init__(self, code: CallError, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class PlatformRefused(RemoteClawError):
+    """Raised when a chat platform won't do something, however often it is asked.
+
+    Its text is for whoever wanted it: people and agents.
+    """
+
+
+class Unsupported(PlatformRefused):
+    """Raised when a chat platform has no such thing at all."""
 
 
 class AgentUnavailable(RemoteClawError):

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import orjson
 
@@ -38,6 +38,9 @@ __all__ = [
     "History",
     "Launch",
     "Newcomers",
+    "OperatingAdapter",
+    "Operation",
+    "Receipt",
     "Runtime",
     "SessionMap",
     "conversation_name",
@@ -327,6 +330,18 @@ class Deliverable(Protocol):
         """Its place among the turn's messages, from 0."""
 
     @property
+    def key(self) -> str:
+        """Names this message among all, for platforms that send once what has the same key."""
+
+    @property
+    def channel_id(self) -> str:
+        """The chat that it goes to."""
+
+    @property
+    def thread_id(self) -> str | None:
+        """The thread of that chat."""
+
+    @property
     def text(self) -> str:
         """What to send; nothing, if there are only files, or if it says that the turn is over."""
 
@@ -346,14 +361,66 @@ class Deliverable(Protocol):
     def entries(self) -> tuple[str, ...]:
         """With a turn's last message, the entries that the turn answers."""
 
+    @property
+    def call(self) -> str | None:
+        """The call of a tool that sent it: then it is no part of the turn's answer, stands between
+        its messages, and `index` counts what the call sent."""
+
+    @property
+    def effect(self) -> str | None:
+        """The platform's name for an effect to show it with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an adapter tells of a message that the platform has."""
+
+    message_id: str | None = None
+    """The platform's name for it; of several, the first one's."""
+    kept: Collection[Attachment] = ()
+    """The files that could not be sent: they are kept for whoever asks for them."""
+    has_effect: bool = False
+    """Whether it has the effect that was asked for."""
+
 
 class ChannelAdapter(Protocol):
     """One account on one chat platform."""
 
-    async def deliver(self, reply: Deliverable) -> Collection[Attachment] | None:
+    async def deliver(self, reply: Deliverable) -> Receipt | None:
         """Send one message; when this returns, the platform has it.
 
-        Return the files that could not be sent, if any: they are kept for whoever asks for them.
+        Raises `PlatformRefused` if the platform will never take it: it is then given up, and
+        whoever sent it is told. Anything else that it raises ends the relay, and the message is
+        delivered again when that starts anew.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something to do in a chat besides sending a message."""
+
+    name: Literal["react", "delete", "pin", "read"]
+    channel_id: str
+    """The chat."""
+    thread_id: str | None
+    args: Mapping[str, Any]
+    """`messageId` but for `read`; `emoji` for `react`, where an empty one takes the reaction away;
+    `limit` for `read`."""
+    expires_ms: int
+    """When it is too late to begin with it, on Redis' clock."""
+
+
+@runtime_checkable
+class OperatingAdapter(ChannelAdapter, Protocol):
+    """An adapter that can do more than send messages."""
+
+    async def operate(self, operation: Operation) -> Mapping[str, Any]:
+        """Do something in a chat; when this returns, it is done.
+
+        Return for `read` the `messages`, oldest first, each with `id`, `from`, `text` and `at`, in
+        milliseconds since 1970; else nothing. It has four seconds.
+        Raises `Unsupported` for what the platform doesn't have, and `PlatformRefused` for what it
+        won't do. Whatever it raises, it is not tried again.
         """
 
 

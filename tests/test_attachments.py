@@ -50,7 +50,7 @@ from remoteclaw.messages import (
     SessionKey,
     file_name,
 )
-from remoteclaw.protocols import BridgeCallbacks, Deliverable
+from remoteclaw.protocols import BridgeCallbacks, Deliverable, Receipt
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
 from tests.support.hostile import HOSTILE
@@ -911,12 +911,12 @@ class Chat:
         self.delivered: list[Deliverable] = []
         self.contents: list[tuple[str, str, bytes | None]] = []
 
-    async def deliver(self, reply: Deliverable) -> list[Attachment]:
+    async def deliver(self, reply: Deliverable) -> Receipt:
         for file in reply.attachments:
             content = await self._stack.fleet.blobs.get(reply.sid, file)
             self.contents.append((file.name, file.mime_type, content))
         self.delivered.append(reply)
-        return [file for file in reply.attachments if file.name == self._refuses]
+        return Receipt(kept=[file for file in reply.attachments if file.name == self._refuses])
 
     async def deliver_all(self, hooks: Hooks | None = None) -> None:
         """Deliver until nothing waits."""

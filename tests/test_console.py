@@ -142,3 +142,12 @@ def test_what_was_typed_between_them_makes_the_second_ctrl_c_a_first_one() -> No
     assert not interrupts.press()
     interrupts.forget()
     assert not interrupts.press()
+
+
+def test_a_tool_s_message_stands_above_what_is_being_written(terminal: Terminal) -> None:
+    terminal.live("one\ntw")
+    terminal.transcript.message("a picture\nof \x1b[2Jit")
+    terminal.live("one\ntwo\nthr")
+    terminal.complete("one\ntwo\nthree")
+
+    assert terminal.lines == ["main> one", "main> a picture", "of [2Jit", "two", "three"]

@@ -24,11 +24,11 @@ from remoteclaw.channels.editor import PROMPT, Editor, Interrupts, PlainEditor
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.transcript import Transcript
 from remoteclaw.clock import boottime
-from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
+from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RedisUnavailable
 from remoteclaw.files import about_file, save_file
 from remoteclaw.fleet import Fleet
 from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
-from remoteclaw.protocols import Deliverable
+from remoteclaw.protocols import Deliverable, Receipt
 from remoteclaw.terminal import login_name, printable
 
 __all__ = ["Console"]
@@ -230,10 +230,15 @@ class Console:
 
     # -- what the agent does -------------------------------------------------------------------
 
-    async def deliver(self, reply: Deliverable) -> list[Attachment]:
-        """Show one message; the terminal has it when this returns. Return what can't be saved."""
+    async def deliver(self, reply: Deliverable) -> Receipt:
+        """Show one message; the terminal has it when this returns. What can't be saved is kept."""
         unsaved = []
-        self._transcript.complete(reply.turn, reply.attempt, reply.index, reply.text)
+        if reply.call is None:
+            self._transcript.complete(reply.turn, reply.attempt, reply.index, reply.text)
+        elif reply.channel_id != CHANNEL_ID:
+            raise PlatformRefused(f"The console is one chat, called {CHANNEL_ID}.")
+        elif reply.text:
+            self._transcript.message(reply.text)
         for attachment in reply.attachments:
             note, is_saved = await self._save(reply, attachment)
             self._lines.append(note)
@@ -242,7 +247,7 @@ class Console:
         if reply.entries:
             self._lines.append("")
         await self._draw()
-        return unsaved
+        return Receipt(kept=unsaved)
 
     async def _save(self, reply: Deliverable, attachment: Attachment) -> tuple[str, bool]:
         """Save a file that the agent sent; return what the person reads, and whether it is."""
@@ -253,8 +258,10 @@ class Console:
             self._downloads.mkdir(mode=0o700, exist_ok=True)
             path = await asyncio.to_thread(save_file, self._downloads, attachment.name, content)
         except OSError as error:
-            again = f"remoteclaw sessions files {reply.sid[:8]}-{reply.turn} DIR"
-            problem = f"{error.strerror}. It is kept: `{again}`"
+            problem = str(error.strerror)
+            if reply.call is None:
+                again = f"remoteclaw sessions files {reply.sid[:8]}-{reply.turn} DIR"
+                problem += f". It is kept: `{again}`"
             return about_file(attachment, problem=problem), False
         return about_file(attachment, saved=str(path)), True
 

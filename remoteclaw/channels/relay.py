@@ -1,45 +1,99 @@
 """Delivers an account's replies through its adapter, in order, each with a receipt."""
 
+import asyncio
+import logging
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+import orjson
 
 from remoteclaw.bridge.hooks import Hooks, MessageSending, MessageSent
-from remoteclaw.errors import LeaseLost
+from remoteclaw.errors import LeaseLost, PlatformRefused
 from remoteclaw.fleet.replies import Reply, ReplyReader
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import ChannelAdapter
+from remoteclaw.protocols import ChannelAdapter, OperatingAdapter, Operation, Receipt
 
 __all__ = ["relay"]
+
+#: How long one operation may take, in seconds: messages wait behind it, and whoever asked for it
+#: waits 15 s, of which it may have waited 10 here.
+OPERATE_S = 4.0
+
+LATE = "It came too late: the channel's adapter was busy, and has not done it."
+SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
+ONLY_SENDS = "This channel's adapter can do nothing but send messages."
+KEPT_BACK = "A hook of the operator's has kept it back."
+NO_EFFECT = "It was sent without the effect: this channel has none of that name."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What came of one entry of the stream."""
+
+    is_delivered: bool = True
+    kept: Collection[Attachment] = ()
+    """The files that could not be delivered."""
+    sent: MessageSent | None = None
+    """What to tell hooks of it."""
+    answer: bytes = b""
+    """What to tell whoever called."""
 
 
 async def relay(reader: ReplyReader, adapter: ChannelAdapter, hooks: Hooks) -> None:
     """Deliver until cancelled.
 
     The receipt follows the delivery: a crash between the two delivers that one message again.
-    A message that a hook cancels has its receipt like any other.
+    A message that a hook cancels, or that the platform refuses for good, has its receipt like any
+    other. What else goes wrong with a message ends this; with an operation, whoever asked is told.
     """
     async for reply in reader.replies():
         async with reader.held():  # a platform, or a hook, may take longer than a claim lasts
-            sent, kept = await _deliver(reply, adapter, hooks)
+            if reply.operation:
+                left_s = await reader.left_s(reply.operation)
+                done = await _operate(reply.operation, left_s, adapter)
+            else:
+                done = await _deliver(reply, adapter, hooks)
         try:
-            await reader.receipt(reply, kept=kept)
+            await reader.receipt(
+                reply, kept=done.kept, is_delivered=done.is_delivered, answer=done.answer
+            )
         except LeaseLost:
             continue  # another adapter has taken over, and delivers and records it
-        if sent:
-            await hooks.run("message_sent", sent)
+        if done.sent:
+            await hooks.run("message_sent", done.sent)
 
 
-async def _deliver(
-    reply: Reply, adapter: ChannelAdapter, hooks: Hooks
-) -> tuple[MessageSent | None, Collection[Attachment]]:
-    """Deliver one message as hooks want it.
+async def _deliver(reply: Reply, adapter: ChannelAdapter, hooks: Hooks) -> _Done:
+    """Deliver one message, as hooks want it.
 
-    Return what to tell them of it, and the files that could not be delivered.
+    One without text and files, as it came or as hooks want it, says that the turn is over.
     """
-    if not reply.text and not reply.attachments:  # it only says that the turn is over
-        await adapter.deliver(reply)
-        return None, ()
-    message = await hooks.sending(
+    message = await _as_hooks_want(reply, hooks) if reply.text or reply.attachments else None
+    if reply.call and not (message and (message.text or message.attachments)):
+        return _Done(answer=_failure(KEPT_BACK))
+    try:
+        changed = {"text": message.text} if message else {"text": "", "attachments": ()}
+        receipt = await adapter.deliver(replace(reply, **changed)) or Receipt()
+    except PlatformRefused as refusal:
+        # Repeated for ever, it would hold up all that waits behind it.
+        log.warning("a message was refused by the platform and is given up: %s", refusal)
+        failed = MessageSent(message, False, type(refusal).__name__) if message else None
+        # For the files of an answer, people can ask at a command line; whoever called is told.
+        kept = () if reply.call else reply.attachments
+        return _Done(False, kept, failed, _failure(str(refusal)))
+    except Exception as error:
+        if message:
+            failed = MessageSent(message, success=False, error=type(error).__name__)
+            await hooks.run("message_sent", failed)
+        raise
+    sent = MessageSent(message, success=True) if message else None
+    return _Done(True, () if reply.call else receipt.kept, sent, _told(reply, receipt))
+
+
+async def _as_hooks_want(reply: Reply, hooks: Hooks) -> MessageSending | None:
+    return await hooks.sending(
         MessageSending(
             sid=reply.sid,
             turn=reply.turn,
@@ -50,12 +104,36 @@ async def _deliver(
             attachments=tuple(attachment.name for attachment in reply.attachments),
         )
     )
+
+
+def _told(reply: Reply, receipt: Receipt) -> bytes:
+    """Return what whoever called is told of a message that was delivered."""
+    problems = [NO_EFFECT] if reply.effect and not receipt.has_effect else []
+    problems += [f"The file {file.name} could not be sent." for file in receipt.kept]
+    is_sent = bool(reply.text or len(receipt.kept) < len(reply.attachments))
+    told = {"delivered": is_sent, "messageId": receipt.message_id, "error": " ".join(problems)}
+    return orjson.dumps(told)
+
+
+async def _operate(operation: Operation, left_s: float, adapter: ChannelAdapter) -> _Done:
+    """Do something in a chat, if there is time left for it."""
+    if not isinstance(adapter, OperatingAdapter):
+        return _Done(answer=_failure(ONLY_SENDS))
+    if left_s <= 0:
+        return _Done(answer=_failure(LATE))
     try:
-        changed = {"text": message.text} if message else {"text": "", "attachments": ()}
-        kept = await adapter.deliver(replace(reply, **changed))
+        async with asyncio.timeout(OPERATE_S):
+            answer = orjson.dumps(dict(await adapter.operate(operation)))
+    except TimeoutError:
+        answer = _failure(SLOW)
+    except PlatformRefused as refusal:
+        answer = _failure(str(refusal))
     except Exception as error:
-        if message:
-            failed = MessageSent(message, success=False, error=type(error).__name__)
-            await hooks.run("message_sent", failed)
-        raise
-    return MessageSent(message, success=True) if message else None, kept or ()
+        # It is not tried again, and must not hold up the messages behind it.
+        log.exception("the operation %s failed", operation.name)
+        answer = _failure(f"The channel's adapter failed ({type(error).__name__}).")
+    return _Done(answer=answer)
+
+
+def _failure(why: str) -> bytes:
+    return orjson.dumps({"delivered": False, "messageId": None, "error": why})

@@ -41,6 +41,11 @@ class Transcript:
         self.end_line()
         self._shown, self._text = None, ""
 
+    def message(self, text: str) -> None:
+        """Show a message that is no part of an answer: above the line that is being written."""
+        for line in f"{self._label}{printable(text).expandtabs()}".split("\n"):
+            self._write(line)
+
     def end_line(self) -> None:
         """Write the line that is still being written, as far as it has come."""
         if self.line:

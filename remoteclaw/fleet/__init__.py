@@ -7,6 +7,7 @@ The scripts in `scripts/` carry all correctness; read them beside `docs/architec
 from dataclasses import dataclass
 from typing import Self
 
+from remoteclaw.fleet.answers import Answers
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.deadletters import DeadLetters
@@ -29,6 +30,7 @@ class Fleet:
 
     scripts: Scripts
     waker: Waker
+    answers: Answers
     blobs: Blobs
     inbound: Inbound
     leases: Leases
@@ -48,6 +50,7 @@ class Fleet:
         return cls(
             scripts=scripts,
             waker=waker,
+            answers=Answers(scripts),
             blobs=Blobs(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),

@@ -45,9 +45,9 @@ RECONNECT_S = 0.2
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
-#: The scripts that take messages in: a full server refuses them. The others go on, because they are
-#: what makes room again.
-ACCEPTING = frozenset(("append", "retry", "store"))
+#: The scripts that store what somebody wants: a full server refuses them. The others go on, because
+#: they are what makes room again.
+ACCEPTING = frozenset(("append", "effect", "retry", "store"))
 ALLOW_OOM = "#!lua flags=allow-oom\n"
 
 _DIRECTORY = Path(__file__).parent / "scripts"

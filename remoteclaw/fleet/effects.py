@@ -5,6 +5,7 @@ remembers the call, does what it asks for, and notes it in the turn's record.
 """
 
 import contextlib
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from remoteclaw.fleet.lease import OUTCOME_MS, RawEntry
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 
-__all__ = ["Caller", "Effects", "Grant", "RunningTurn"]
+__all__ = ["Caller", "Effects", "Grant", "RunningTurn", "call_name"]
 
 #: How long a call is tried while Redis is away, in seconds.
 CALL_S = 5.0
@@ -102,6 +103,12 @@ class Effects:
             )
         return Caller(SessionKey.parse(key.decode()), _grant(tools), running)
 
+    async def made(self, caller: Caller | None, call: str) -> list[str] | None:
+        """Return what came of a call; None if nothing was done for it yet."""
+        read = functools.partial(self._scripts.client.get, keys.call(call_name(caller, call)))
+        made = await self._scripts.call(read, deadline=boottime() + CALL_S)
+        return None if made is None else made.decode().split("\n")
+
     async def messages(
         self,
         caller: Caller | None,
@@ -117,7 +124,7 @@ class Effects:
         Raises `CallRefused` if the turn is over, or a file is not there any more.
         """
         streams = [keys.reply_stream(provider, account) for provider, account, _ in messages]
-        sid = caller.session.sid if caller else ""
+        sid = caller.session.sid if caller else keys.OPERATOR
         status, made = await self._run(
             caller,
             call,
@@ -213,21 +220,21 @@ class Effects:
         return status.decode(), made.decode().split("\n")
 
 
+def call_name(caller: Caller | None, call: str) -> str:
+    """Return a call's name among all: in each turn of a session, agents have names of their own."""
+    scope = f"{caller.turn.id}\0" if caller and caller.turn else ""
+    digest = hashlib.sha256(f"{scope}{call}".encode()).hexdigest()[:32]
+    return f"{{{caller.session.sid if caller else keys.OPERATOR}}}:{digest}"
+
+
 def _asked(caller: Caller | None, call: str) -> _Asked:
+    name = keys.call(call_name(caller, call))
     if caller is None:
-        digest = hashlib.sha256(call.encode()).hexdigest()[:32]
-        return _Asked(keys.NOBODY, "", "", keys.call("operator", digest), keys.NOBODY)
+        return _Asked(keys.NOBODY, "", "", name, keys.NOBODY)
     if caller.turn is None:
         raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
     sid = caller.session.sid
-    digest = hashlib.sha256(f"{caller.turn.id}\0{call}".encode()).hexdigest()[:32]
-    return _Asked(
-        keys.state(sid),
-        caller.turn.epoch,
-        caller.turn.id,
-        keys.call(sid, digest),
-        keys.effects(sid),
-    )
+    return _Asked(keys.state(sid), caller.turn.epoch, caller.turn.id, name, keys.effects(sid))
 
 
 def _grant(text: bytes) -> Grant | None:

@@ -33,6 +33,11 @@ CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
 TOKENS = "rc:tokens"
 #: In place of a session's key where an operator calls: nothing is there, and nothing is written.
 NOBODY = "rc:nobody"
+#: In place of a session's id where an operator calls.
+OPERATOR = "operator"
+#: Sorted set: the accounts that adapters read for, or did of late, scored with the end of the claim
+#: to do so (ms).
+READERS = "rc:readers"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 
@@ -133,9 +138,9 @@ def effects(sid: str) -> str:
     return f"rc:fx:{{{sid}}}"
 
 
-def call(caller: str, digest: str) -> str:
-    """String: what came of a call, by caller and name: asked again, it is not done again."""
-    return f"rc:call:{{{caller}}}:{digest}"
+def call(name: str) -> str:
+    """String: what came of a call, by its name among all: asked again, it is not done again."""
+    return f"rc:call:{name}"
 
 
 def gateway(host_id: str) -> str:
@@ -143,9 +148,9 @@ def gateway(host_id: str) -> str:
     return f"rc:gateway:{host_id}"
 
 
-def answer(call_id: str) -> str:
-    """List of one: what an adapter answered to an operation, or how a message was delivered."""
-    return f"rc:answer:{call_id}"
+def answers(name: str) -> str:
+    """Stream: what adapters tell of a call's messages and operations, one entry for each."""
+    return f"rc:answer:{name}"
 
 
 def bell(sid: str) -> str:

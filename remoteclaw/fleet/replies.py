@@ -9,7 +9,7 @@ import contextlib
 import functools
 import math
 import uuid
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,9 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.messages import Attachment
+from remoteclaw.protocols import Operation
 
-__all__ = ["Replies", "Reply", "ReplyReader", "reply_payload"]
+__all__ = ["Readers", "Replies", "Reply", "ReplyReader", "operation_payload", "reply_payload"]
 
 #: How long an adapter holds its reply stream without a sign of life, in milliseconds.
 READER_LEASE_MS = 10_000
@@ -28,14 +29,22 @@ READER_LEASE_MS = 10_000
 BLOCK_MS = 2000
 #: How long a claim is not renewed at most while there is something to deliver, in seconds.
 CLAIM_EVERY_S = 2.0
+#: How long an account is known after its adapter was last there, in milliseconds.
+KNOWN_MS = 7 * 24 * 3600 * 1000
+#: How long is kept what adapters tell of a call's messages and operations, in milliseconds: as long
+#: as the call is remembered.
+ANSWER_MS = 24 * 3600 * 1000
+#: How long looking at readers is tried while Redis is away, in seconds.
+LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One message to deliver."""
+    """One message to deliver, or something else to do in a chat."""
 
     id: str
     sid: str
+    """The session whose agent says it; "operator" if none does."""
     turn: str
     attempt: int
     index: int
@@ -50,6 +59,38 @@ class Reply:
     """True for the last one of its turn."""
     entries: tuple[str, ...]
     """The entries that the turn answers; named by the last message only."""
+    call: str | None = None
+    """The name of the call that sent it; None for a part of an answer."""
+    effect: str | None = None
+    """The platform's name for the effect to show it with."""
+    operation: Operation | None = None
+    """What to do instead of sending a message; then nothing else tells more of it."""
+
+    @property
+    def key(self) -> str:
+        """Names this message among all, for platforms that send once what has the same key."""
+        if self.call is not None:
+            return f"{self.call}:{self.index}"
+        return f"{self.sid}:{self.turn}:{self.attempt}:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """The accounts of chat platforms that adapters read for, or did of late."""
+
+    now_ms: int
+    """Redis' time when they were looked at."""
+    until_ms: Mapping[tuple[str, str], int]
+    """By provider and account, when the last claim to read for it ends, or ended."""
+
+    def is_there(self, provider: str, account: str) -> bool:
+        """Whether an adapter reads for an account now."""
+        return self.until_ms.get((provider, account), 0) > self.now_ms
+
+    def accounts(self, provider: str) -> list[str]:
+        """Return a provider's accounts: those that are there, else those that were."""
+        known = sorted(account for name, account in self.until_ms if name == provider)
+        return [account for account in known if self.is_there(provider, account)] or known
 
 
 class ReplyReader:
@@ -61,6 +102,7 @@ class ReplyReader:
         self._scripts = scripts
         self._reader = keys.reader(provider, account)
         self._stream = keys.reply_stream(provider, account)
+        self._name = f"{provider}\0{account}"
         self._token = token or uuid.uuid4().hex
         self._claimed_at = 0.0
 
@@ -68,7 +110,10 @@ class ReplyReader:
         """Become, or stay, the stream's reader; False if another adapter is."""
         sent_at = boottime()
         mine = await self._scripts.run(
-            "read", [self._reader], [self._token, READER_LEASE_MS], deadline=math.inf
+            "read",
+            [self._reader, keys.READERS],
+            [self._token, READER_LEASE_MS, self._name, KNOWN_MS],
+            deadline=math.inf,
         )
         self._claimed_at = sent_at
         return bool(mine)
@@ -114,17 +159,34 @@ class ReplyReader:
         found = await self._scripts.call(read, deadline=math.inf)
         return found[0][1] if found else []
 
-    async def receipt(self, reply: Reply, *, kept: Collection[Attachment] = ()) -> None:
-        """Record that a reply was delivered; its files are not kept any longer, but for `kept`.
+    async def left_s(self, operation: Operation) -> float:
+        """Return how much time there is to begin an operation, in seconds, on Redis' clock."""
+        seconds, microseconds = await self._scripts.call(
+            self._scripts.client.time, deadline=math.inf
+        )
+        return float(operation.expires_ms / 1000 - seconds - microseconds / 1e6)
 
-        Raises `LeaseLost` if another adapter took over.
+    async def receipt(
+        self,
+        reply: Reply,
+        *,
+        kept: Collection[Attachment] = (),
+        is_delivered: bool = True,
+        answer: bytes = b"",
+    ) -> None:
+        """Record that a reply was delivered, or never can be, and remove it.
+
+        Its files are not kept any longer, but for `kept`. If a call sent it, `answer` (JSON) is for
+        whoever called. Raises `LeaseLost` if another adapter took over.
         """
         blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
-        outcomes = [keys.outcome_prefix(reply.sid) + entry for entry in reply.entries]
+        entries = reply.entries if is_delivered else ()
+        outcomes = [keys.outcome_prefix(reply.sid) + entry for entry in entries]
+        answers = keys.answers(reply.call) if reply.call else keys.NOBODY
         await self._scripts.run(
             "receipt",
-            [self._reader, self._stream, *outcomes, *blobs],
-            [self._token, reply.id, len(outcomes)],
+            [self._reader, self._stream, answers, *outcomes, *blobs],
+            [self._token, reply.id, len(outcomes), answer if reply.call else b"", ANSWER_MS],
             deadline=math.inf,
         )
 
@@ -141,6 +203,22 @@ class Replies:
         Readers with the same `token` count as the same: for one that is certain to be alone.
         """
         return ReplyReader(self._scripts, provider, account, token)
+
+    async def readers(self) -> Readers:
+        """Return for which accounts adapters read."""
+        client = self._scripts.client
+
+        async def look() -> tuple[Any, Any]:
+            return await client.time(), await client.zrange(keys.READERS, 0, -1, withscores=True)
+
+        (seconds, microseconds), found = await self._scripts.call(
+            look, deadline=boottime() + LOOK_S
+        )
+        until_ms = {}
+        for name, score in found:
+            provider, _, account = name.decode().partition("\0")
+            until_ms[provider, account] = int(score)
+        return Readers(seconds * 1000 + microseconds // 1000, until_ms)
 
     async def live(self, sid: str) -> AsyncGenerator[dict[str, Any], None]:
         """Yield a session's answers as far as they have come, for ever; some may be missed."""
@@ -163,8 +241,14 @@ def reply_payload(
     reply_to_id: str | None = None,
     attachments: Sequence[Attachment] = (),
     entries: Sequence[str] = (),
+    call: str | None = None,
+    effect: str | None = None,
 ) -> dict[str, Any]:
-    """Return a reply as it stands on the stream; `entries` only for the last one of a turn."""
+    """Return a reply as it stands on the stream; `entries` only for the last one of a turn.
+
+    What a `call` sends is numbered from 0 with `index` for itself.
+    """
+    by_call = {"call": call, "effect": effect} if call else {}
     return {
         "v": 1,
         "sid": sid,
@@ -178,10 +262,27 @@ def reply_payload(
         "reply_to_id": reply_to_id,
         "attachments": [attachment.model_dump() for attachment in attachments],
         "entries": list(entries),
+        **by_call,
+    }
+
+
+def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
+    """Return an operation as it stands on the stream, for the call that asks for it."""
+    return {
+        "v": 1,
+        "kind": "operation",
+        "call": call,
+        "operation": operation.name,
+        "channel_id": operation.channel_id,
+        "thread_id": operation.thread_id,
+        "args": dict(operation.args),
+        "expires_ms": operation.expires_ms,
     }
 
 
 def _reply(reply_id: str, data: dict[str, Any]) -> Reply:
+    if data.get("kind") == "operation":
+        return _operation(reply_id, data)
     return Reply(
         id=reply_id,
         sid=data["sid"],
@@ -196,4 +297,33 @@ def _reply(reply_id: str, data: dict[str, Any]) -> Reply:
         attachments=tuple(map(Attachment.model_validate, data.get("attachments", ()))),
         is_final=bool(data["entries"]),
         entries=tuple(data["entries"]),
+        call=data.get("call"),
+        effect=data.get("effect"),
+    )
+
+
+def _operation(reply_id: str, data: dict[str, Any]) -> Reply:
+    operation = Operation(
+        name=data["operation"],
+        channel_id=data["channel_id"],
+        thread_id=data["thread_id"],
+        args=data["args"],
+        expires_ms=data["expires_ms"],
+    )
+    return Reply(
+        id=reply_id,
+        sid="",
+        turn="",
+        attempt=0,
+        index=0,
+        channel_id=operation.channel_id,
+        thread_id=operation.thread_id,
+        text="",
+        is_error=False,
+        reply_to_id=None,
+        attachments=(),
+        is_final=False,
+        entries=(),
+        call=data["call"],
+        operation=operation,
     )

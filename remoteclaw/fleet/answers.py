@@ -1,0 +1,53 @@
+"""What adapters tell whoever called: how a message was delivered, what an operation came to.
+
+Each call has a stream of its own, to which a receipt adds one entry for a message or an operation.
+Reading it takes nothing away, so a call that is repeated finds the same.
+"""
+
+import functools
+from collections.abc import Collection
+from typing import Any
+
+import orjson
+
+from remoteclaw.clock import boottime
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+
+__all__ = ["Answer", "Answers"]
+
+#: How long one read waits for the next answer, in milliseconds: each command has 5 s.
+BLOCK_MS = 2000
+#: How long after its time a read may take while Redis is away, in seconds.
+GRACE_S = 1.0
+
+#: What an adapter told, by names: `messageId`, `error`, `delivered`; or what an operation returned.
+Answer = dict[str, Any]
+
+
+class Answers:
+    """Waits for answers."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def wait(self, call: str, ids: Collection[str], *, timeout_s: float) -> dict[str, Answer]:
+        """Return the answers about a call's entries of reply streams, as many as come in time.
+
+        Without time, those that are there. `call` is the call's name among all.
+        Raises `RedisUnavailable`.
+        """
+        until = boottime() + timeout_s
+        found: dict[str, Answer] = {}
+        last = b"0"
+        while True:
+            left_ms = max(0, int((until - boottime()) * 1000))
+            after: dict[Any, Any] = {keys.answers(call): last}
+            block = min(left_ms, BLOCK_MS) or None
+            read = functools.partial(self._scripts.client.xread, after, block=block)
+            streams = await self._scripts.call(read, deadline=until + GRACE_S)
+            for entry_id, fields in streams[0][1] if streams else ():
+                last = entry_id
+                found[fields[b"id"].decode()] = orjson.loads(fields[b"answer"])
+            if not left_ms or found.keys() >= set(ids):
+                return found

@@ -1,0 +1,286 @@
+"""A small chat platform, and the adapter of an account there, in this process or its own one.
+
+All that happens there is in a directory, so that a test sees the same whoever runs the adapter:
+
+    platform = Platform(directory)
+    platform.tell(refuses="There is no such chat.")       # from now on; `tell()` for all well
+    async with platform.served(fleet): …                  # by a task of the test
+    process = platform.start_process(redis_url)           # or by a process, to kill
+
+    platform.delivered            what was sent, each time that it was, in order
+    platform.chat("42")           the messages of a chat as people see it by now
+    platform.say("42", "bo", "hi")    somebody else writes there
+    platform.events               all that was asked of it, also what it refused
+
+Its account is `test/default` unless a test says otherwise. Messages are called m1, m4, …: each
+event has a number.
+
+    python -m tests.support.platform URL DIRECTORY PROVIDER ACCOUNT
+"""
+
+import asyncio
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.channels.relay import relay
+from remoteclaw.errors import PlatformRefused, Unsupported
+from remoteclaw.fleet import Fleet
+from remoteclaw.protocols import Deliverable, Operation, Receipt
+from tests.support.agents import ROOT
+from tests.support.waiting import eventually
+
+__all__ = ["Platform", "PlatformAdapter", "Post"]
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What a test can tell the platform."""
+
+    refuses: str = ""
+    """Refuses everything for good, in these words."""
+    breaks: bool = False
+    """Fails as a platform does that is away."""
+    is_held: bool = False
+    """Does nothing before it is told otherwise; what it was asked is among the events."""
+    lacks: tuple[str, ...] = ()
+    """The operations that it doesn't have."""
+    effects: tuple[str, ...] = ()
+    """The effects that it has."""
+    keeps_files: bool = True
+    """Whether files can be sent."""
+
+
+@dataclass(slots=True)
+class Post:
+    """A message in a chat."""
+
+    id: str
+    by: str
+    text: str
+    thread: str | None = None
+    quotes: str | None = None
+    files: dict[str, str] = field(default_factory=dict)
+    """Their contents, by name."""
+    effect: str | None = None
+    reaction: str = ""
+    is_pinned: bool = False
+    key: str = ""
+    """What the adapter called it; nothing if somebody else wrote it."""
+
+
+class Platform:
+    """What a test sees of a platform."""
+
+    def __init__(self, directory: Path, provider: str = "test", account: str = "default") -> None:
+        directory.mkdir(exist_ok=True)
+        self._directory = directory
+        self._provider = provider
+        self._account = account
+        self.tell()
+
+    def tell(self, **behaviour: Any) -> None:
+        """Have it behave like this from now on, and well in all else."""
+        told = self._directory / "told.json"
+        told.with_suffix(".new").write_bytes(orjson.dumps(asdict(Behaviour(**behaviour))))
+        told.with_suffix(".new").replace(told)
+
+    @contextlib.asynccontextmanager
+    async def served(
+        self, fleet: Fleet, *, hooks: Hooks | None = None, only_sends: bool = False
+    ) -> AsyncIterator["asyncio.Task[None]"]:
+        """Have an adapter at work, with operations or, if it `only_sends`, without.
+
+        It is there when this is entered. Like every adapter's, its place is taken for 10 s after
+        it was cut off, but not for the next one here.
+        """
+        adapter = (_Sender if only_sends else PlatformAdapter)(self._directory, fleet)
+        reader = fleet.replies.reader(self._provider, self._account, token="the platform's")
+        assert await reader.claim()
+        task = asyncio.create_task(relay(reader, adapter, hooks or Hooks()))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    def start_process(self, redis_url: str) -> "subprocess.Popen[bytes]":
+        """Start an adapter in a process of its own; `is_read()` says when it is at work."""
+        program = [sys.executable, "-m", "tests.support.platform", redis_url]
+        argv = [*program, str(self._directory), self._provider, self._account]
+        return subprocess.Popen(argv, cwd=ROOT)
+
+    async def is_read(self, fleet: Fleet) -> bool:
+        """Whether an adapter is at work."""
+        return (await fleet.replies.readers()).is_there(self._provider, self._account)
+
+    def say(self, chat: str, by: str, text: str) -> str:
+        """Have somebody else write to a chat; return their message's id."""
+        return _Journal(self._directory).add("said", chat=chat, by=by, text=text)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """All that was asked of it, in order."""
+        return _Journal(self._directory).read()
+
+    @property
+    def delivered(self) -> list[dict[str, Any]]:
+        """Every message that it was sent and took, as often as it was."""
+        return [event for event in self.events if event["event"] == "delivered"]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of those."""
+        return [event["text"] for event in self.delivered]
+
+    def did(self, name: str) -> list[dict[str, Any]]:
+        """Every operation of a kind that it did."""
+        return [event for event in self.events if event["event"] == name]
+
+    def chat(self, chat: str) -> list[Post]:
+        """Return the messages of a chat as people see it by now."""
+        return _posts(self.events, chat)
+
+
+class PlatformAdapter:
+    """The adapter of one account there."""
+
+    def __init__(self, directory: Path, fleet: Fleet) -> None:
+        self._directory = directory
+        self._journal = _Journal(directory)
+        self._fleet = fleet
+
+    async def deliver(self, reply: Deliverable) -> Receipt | None:
+        """Take one message; one that only says that a turn is over leaves no trace."""
+        if not reply.text and not reply.attachments:
+            return None
+        behaviour = await self._behaviour("deliver", reply.text)
+        kept = () if behaviour.keeps_files else reply.attachments
+        files = {}
+        for file in reply.attachments:
+            content = await self._fleet.blobs.get(reply.sid, file)
+            if file not in kept:
+                files[file.name] = (content or b"(gone)").decode("latin-1")
+        has_effect = reply.effect in behaviour.effects
+        message_id = self._journal.add(
+            "delivered",
+            chat=reply.channel_id,
+            thread=reply.thread_id,
+            by="agent",
+            text=reply.text,
+            quotes=reply.reply_to_id,
+            files=files,
+            effect=reply.effect if has_effect else None,
+            key=reply.key,
+            is_called=reply.call is not None,
+        )
+        return Receipt(message_id, kept, has_effect)
+
+    async def _behaviour(self, what: str, about: str) -> Behaviour:
+        """Return how to behave, once it may be done; raises what it was told to."""
+        behaviour = self._told()
+        if behaviour.is_held:
+            self._journal.add("held", what=what, about=about)
+            await eventually(lambda: not self._told().is_held, within_s=60)
+            behaviour = self._told()
+        if behaviour.refuses:
+            self._journal.add("refused", what=what, about=about)
+            raise PlatformRefused(behaviour.refuses)
+        if behaviour.breaks:
+            self._journal.add("broke", what=what, about=about)
+            raise ConnectionError("the platform is away")
+        return behaviour
+
+    def _told(self) -> Behaviour:
+        told = orjson.loads((self._directory / "told.json").read_bytes())
+        return Behaviour(**told)
+
+    async def operate(self, operation: Operation) -> Mapping[str, Any]:
+        """React, delete, pin or read."""
+        behaviour = await self._behaviour(operation.name, operation.channel_id)
+        if operation.name in behaviour.lacks:
+            raise Unsupported(f"This platform has no such thing as {operation.name}.")
+        posts = _posts(self._journal.read(), operation.channel_id)
+        if operation.name == "read":
+            newest = posts[-operation.args["limit"] :]
+            self._journal.add("read", chat=operation.channel_id)
+            return {
+                "messages": [
+                    {"id": post.id, "from": post.by, "text": post.text, "at": int(post.id[1:])}
+                    for post in newest
+                ]
+            }
+        if operation.args["messageId"] not in {post.id for post in posts}:
+            raise PlatformRefused("There is no such message.")
+        self._journal.add(operation.name, chat=operation.channel_id, **operation.args)
+        return {}
+
+
+class _Sender:
+    """An adapter that can send and nothing else."""
+
+    def __init__(self, directory: Path, fleet: Fleet) -> None:
+        self._adapter = PlatformAdapter(directory, fleet)
+
+    async def deliver(self, reply: Deliverable) -> Receipt | None:
+        return await self._adapter.deliver(reply)
+
+
+class _Journal:
+    """All that happened, one line of JSON each."""
+
+    def __init__(self, directory: Path) -> None:
+        self._file = directory / "journal"
+
+    def add(self, event: str, **more: Any) -> str:
+        """Add a line; return the name of what it is about."""
+        name = f"m{len(self.read()) + 1}"
+        line = orjson.dumps({"event": event, "id": name, **more}) + b"\n"
+        descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(descriptor, line)
+        os.close(descriptor)
+        return name
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return every line."""
+        lines = self._file.read_bytes().splitlines() if self._file.exists() else []
+        return [orjson.loads(line) for line in lines]
+
+
+def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
+    posts: dict[str, Post] = {}
+    for event in events:
+        if event.get("chat") != chat:
+            continue
+        match event["event"]:
+            case "delivered" | "said":
+                names = ("id", "by", "text", "thread", "quotes", "files", "effect", "key")
+                known = {name: event[name] for name in names if name in event}
+                posts[event["id"]] = Post(**known)
+            case "react":
+                posts[event["messageId"]].reaction = event["emoji"]
+            case "pin":
+                posts[event["messageId"]].is_pinned = True
+            case "delete":
+                del posts[event["messageId"]]
+    return list(posts.values())
+
+
+async def main(url: str, directory: str, provider: str, account: str) -> None:
+    """Deliver until killed."""
+    fleet = Fleet.open(url, lease_s=30)
+    # With a token of its own, so that the next process needn't wait for this one's claim to end.
+    reader = fleet.replies.reader(provider, account, token="the platform's")
+    await relay(reader, PlatformAdapter(Path(directory), fleet), Hooks())
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
