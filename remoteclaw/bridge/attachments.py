@@ -28,7 +28,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import AttachmentStore
 
-__all__ = ["GivenFile", "TurnFiles", "left_out"]
+__all__ = ["GivenFile", "TurnFiles", "left_out", "unwanted"]
 
 #: The largest picture that is shown to an agent with its prompt, in bytes; a larger one it can read
 #: as a file.
@@ -127,7 +127,7 @@ class TurnFiles:
         """Return a file's content; raises `UnfitFile` if it can't be given to the agent."""
         if self._store is None:
             raise UnfitFile("files can't be taken here")
-        if problem := self._unwanted(attachment.mime_type, attachment.size):
+        if problem := unwanted(self._facts, attachment.mime_type, attachment.size):
             raise UnfitFile(problem)
         if self._placed + attachment.size > MOST_KEPT:
             raise UnfitFile(f"more than {size_in_words(MOST_KEPT)} came at once")
@@ -175,23 +175,24 @@ class TurnFiles:
         if len(content) > room:
             most = size_in_words(MAX_ATTACHMENTS_BYTES)
             raise UnfitFile(f"the files of an answer have {most} together at most")
-        if problem := self._unwanted(mime_type_of(file.name, content), len(content)):
+        if problem := unwanted(self._facts, mime_type_of(file.name, content), len(content)):
             raise UnfitFile(problem)
         try:
             return await self._store.store(file.name, content)
         except RedisRefused:
             raise UnfitFile("there is no room to keep it right now") from None
 
-    def _unwanted(self, mime_type: str, size: int) -> str:
-        """Return why the channel takes no such file; nothing if it does."""
-        most = self._facts.attachment_mb * 1024 * 1024
-        if most == 0:
-            return "this chat takes no files"
-        if size > most:
-            return f"this chat takes files of {size_in_words(most)} at most"
-        if not any(fnmatchcase(mime_type, kind) for kind in self._facts.attachment_types):
-            return f"this chat takes no files of its kind ({mime_type})"
-        return ""
+
+def unwanted(channel: ChannelConfig, mime_type: str, size: int) -> str:
+    """Return why a channel takes no such file; nothing if it does."""
+    most = channel.attachment_mb * 1024 * 1024
+    if most == 0:
+        return "this chat takes no files"
+    if size > most:
+        return f"this chat takes files of {size_in_words(most)} at most"
+    if not any(fnmatchcase(mime_type, kind) for kind in channel.attachment_types):
+        return f"this chat takes no files of its kind ({mime_type})"
+    return ""
 
 
 def left_out(entry: Entry) -> list[GivenFile]:

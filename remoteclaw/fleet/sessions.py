@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from remoteclaw.clock import boottime
 from remoteclaw.config import QueueOverride
 from remoteclaw.errors import UnknownSession
@@ -44,6 +46,8 @@ class SessionView:
     """Its own queue settings."""
     lane: str
     """agents or background."""
+    agent_path: str | None
+    """Where its agent's holder listens, on that host: in the agent's run directory."""
 
 
 class Sessions:
@@ -105,6 +109,9 @@ class Sessions:
             host=state.get("host"),
             queue=QueueOverride.model_validate_json(state["queue"]) if "queue" in state else None,
             lane=state.get("lane", "agents"),
+            agent_path=orjson.loads(state["agent_process"])["path"]
+            if "agent_process" in state
+            else None,
         )
 
     async def record(self, sid: str) -> bytes:
