@@ -1,0 +1,64 @@
+"""Files that calls send: of the agent's workspace, or from the internet."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from remoteclaw.bridge.attachments import unwanted
+from remoteclaw.bridge.data import as_data
+from remoteclaw.errors import CallRefused
+from remoteclaw.fetching import fetch
+from remoteclaw.files import UnfitFile, mime_type_of, read_file
+from remoteclaw.fleet.keys import OPERATOR
+from remoteclaw.gateway.dispatch import Call
+from remoteclaw.messages import Attachment, SessionKey, file_name
+from remoteclaw.protocols import FILES
+
+__all__ = ["store"]
+
+#: How much of a file's name is said, in characters.
+NAME = 60
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+
+
+async def store(call: Call, provider: str, source: str) -> Attachment:
+    """Read or fetch a file and keep it for a channel's adapter; an hour, until a message names it.
+
+    Raises `CallRefused` with the reason if it can't be sent there.
+    """
+    try:
+        name, content = await _content(call, source)
+        channel = call.config.channel(provider)
+        if problem := unwanted(channel, mime_type_of(name, content), len(content)):
+            raise UnfitFile(problem)
+    except UnfitFile as problem:
+        told = as_data(file_name(source), longest=NAME)
+        raise CallRefused("INVALID_REQUEST", f"The file {told} can't be sent: {problem}.") from None
+    sid = call.caller.session.sid if call.caller else OPERATOR
+    return await call.fleet.blobs.put(sid, name, content)
+
+
+async def _content(call: Call, source: str) -> tuple[str, bytes]:
+    """Return a file's name and content; raises `UnfitFile`."""
+    if address := _ADDRESS.match(source):
+        if address[1].lower() != "https":
+            raise UnfitFile("its address does not begin with https://")
+        return await fetch(source)
+    if call.caller is None:
+        raise UnfitFile("an operator names it by an address that begins with https://")
+    workspace, *more = await _directories(call, call.caller.session)
+    path = workspace / source
+    return path.name, await asyncio.to_thread(read_file, path, inside=(workspace, *more))
+
+
+async def _directories(call: Call, session: SessionKey) -> list[Path]:
+    """Return where an agent's files may be: its workspace, and what people have sent it."""
+    agent, settings = call.config.agent(session.agent)
+    directories = [call.home.workspace_path(agent, settings)]
+    view = await call.fleet.sessions.view(session.sid)
+    if view and view.agent_path:
+        run_dir = Path(view.agent_path).parent
+        # Of another host's agent, nothing is here.
+        if run_dir.parent == call.home.runs:
+            directories.append(run_dir / FILES)
+    return directories

@@ -1,0 +1,186 @@
+"""What can be done in chats: messages, and what platforms offer beside them.
+
+All of it goes through the reply stream of the chat's account, so it keeps its order with answers;
+the adapter's receipt tells what came of it.
+"""
+
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from remoteclaw.contract import chats as contract
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.answers import Answer
+from remoteclaw.fleet.effects import call_name
+from remoteclaw.fleet.replies import Readers, operation_payload
+from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.places import Place, current_place, place_of
+from remoteclaw.gateway.sending import Message, send
+from remoteclaw.protocols import Operation
+
+__all__ = ["HANDLERS"]
+
+#: How long an adapter may take to begin with an operation, in seconds, and how long the call waits
+#: for what comes of it: the relay gives it 4 s.
+BEGIN_S, OPERATION_S = 10.0, 15.0
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
+    message = Message(params.message, source=params.media)
+    return await _send_to(call, params.target, message, thread=params.thread_id)
+
+
+async def _send_attachment(call: Call, params: contract.SendAttachmentParams) -> contract.Sent:
+    return await _send_to(call, params.target, Message(params.caption, source=params.file))
+
+
+async def _send_with_effect(call: Call, params: contract.SendWithEffectParams) -> contract.Sent:
+    return await _send_to(call, params.target, Message(params.message, effect=params.effect_id))
+
+
+async def _send_to(
+    call: Call, target: str, message: Message, *, thread: str | None = None
+) -> contract.Sent:
+    readers = await call.fleet.replies.readers()
+    place = place_of(call, readers, target, thread=thread)
+    (sent,) = await send(call, readers, [place], message, noted_to=place)
+    return sent
+
+
+async def _reply(call: Call, params: contract.ReplyParams) -> contract.Sent:
+    place, quoted = current_place(call), params.reply_to_id or _answered(call)
+    if call.caller is None and quoted is None:
+        raise CallRefused("INVALID_REQUEST", "Say by replyToId which message it answers.")
+    return await _send_here(call, place, Message(params.message, reply_to_id=quoted))
+
+
+async def _thread_reply(call: Call, params: contract.ThreadReplyParams) -> contract.Sent:
+    place = replace(current_place(call), thread=params.thread_id)
+    return await _send_here(call, place, Message(params.message))
+
+
+async def _send_here(call: Call, place: Place, message: Message) -> contract.Sent:
+    readers = await call.fleet.replies.readers()
+    (sent,) = await send(call, readers, [place], message, noted_to=place)
+    return sent
+
+
+async def _broadcast(call: Call, params: contract.BroadcastParams) -> contract.BroadcastResult:
+    readers = await call.fleet.replies.readers()
+    # Each is looked at before anything is sent; a chat that is named twice gets it once.
+    places = [place_of(call, readers, target) for target in params.targets]
+    unique = list(dict.fromkeys(places))
+    sent = await send(call, readers, unique, Message(params.message), noted_to=None)
+    by_place = dict(zip(unique, sent, strict=True))
+    return contract.BroadcastResult(results=tuple(by_place[place] for place in places))
+
+
+def _answered(call: Call) -> str | None:
+    """Return the platform's name for the message that the running turn answers."""
+    entries = call.turn.entries if call.caller else ()
+    # What another session or the clock wrote, or somebody at a command line, is in no chat.
+    asked = [e.message.id for e in entries if e.origin == "chat" and e.deliver == "channel"]
+    return asked[-1] if asked else None
+
+
+# -- operations -----------------------------------------------------------------------------------
+
+
+async def _react(call: Call, params: contract.ReactParams) -> contract.Done:
+    if any(unicodedata.category(character) == "Cc" for character in params.emoji):
+        raise CallRefused("INVALID_REQUEST", "emoji has a control character in it.")
+    await _operate(call, "react", {"messageId": params.message_id, "emoji": params.emoji})
+    return contract.Done(status="done")
+
+
+async def _delete(call: Call, params: contract.MessageParams) -> contract.Done:
+    await _operate(call, "delete", {"messageId": params.message_id})
+    return contract.Done(status="done")
+
+
+async def _pin(call: Call, params: contract.MessageParams) -> contract.Done:
+    await _operate(call, "pin", {"messageId": params.message_id})
+    return contract.Done(status="done")
+
+
+async def _read(call: Call, params: contract.ReadParams) -> contract.ReadResult:
+    answer = await _operate(call, "read", {"limit": params.limit}, chat=params.channel_id)
+    try:
+        messages = tuple(
+            contract.ReadMessage(
+                id=message["id"], from_=message["from"], text=message["text"], at=message["at"]
+            )
+            for message in answer["messages"][-params.limit :]
+        )
+    except (KeyError, TypeError, ValidationError):
+        raise CallRefused("UNAVAILABLE", "The channel's adapter answered nonsense.") from None
+    return contract.ReadResult(messages=messages)
+
+
+async def _operate(
+    call: Call,
+    name: Literal["react", "delete", "pin", "read"],
+    args: Mapping[str, Any],
+    *,
+    chat: str | None = None,
+) -> Answer:
+    """Have something done in the current chat, or in another one of the channel."""
+    readers = await call.fleet.replies.readers()
+    place = _place_of(call, readers, chat)
+    call_as = call_name(call.caller, call.id)
+    made = await call.fleet.effects.made(call.caller, call.id)
+    if made is None:
+        if not readers.is_there(place.provider, place.account):
+            raise CallRefused(
+                "UNAVAILABLE",
+                f"No adapter reads {place.provider} now, so nothing can be done there.",
+            )
+        expires_ms = readers.now_ms + int(BEGIN_S * 1000)
+        operation = Operation(name, place.chat, place.thread, args, expires_ms)
+        payload = operation_payload(call_as, operation)
+        made = await call.fleet.effects.messages(
+            call.caller, call.id, [(place.provider, place.account, payload)], note=None
+        )
+    answers = await call.fleet.answers.wait(call_as, made, timeout_s=OPERATION_S)
+    if (answer := answers.get(made[0])) is None:
+        raise CallRefused(
+            "TIMEOUT",
+            f"The adapter of {place.provider} did not get to it in {BEGIN_S:.0f} s, and will not "
+            "do it any more.",
+        )
+    if error := answer.get("error"):
+        raise CallRefused("UNAVAILABLE", error)
+    return answer
+
+
+def _place_of(call: Call, readers: Readers, chat: str | None) -> Place:
+    """Return the current chat, or another one of the same channel."""
+    if chat is None:
+        return current_place(call)
+    place = place_of(call, readers, chat)
+    session = call.session
+    if session and (place.provider, place.account) != (session.provider, session.account):
+        raise CallRefused(
+            "INVALID_REQUEST", f"{call.method.name} is for chats of {session.provider} here."
+        )
+    return place
+
+
+HANDLERS: dict[str, Handler] = {
+    "message.send": _send,
+    "message.reply": _reply,
+    "message.threadReply": _thread_reply,
+    "message.broadcast": _broadcast,
+    "message.sendAttachment": _send_attachment,
+    "message.sendWithEffect": _send_with_effect,
+    "message.react": _react,
+    "message.delete": _delete,
+    "message.pin": _pin,
+    "message.read": _read,
+}

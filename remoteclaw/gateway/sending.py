@@ -1,0 +1,171 @@
+"""Sends messages for calls: each once, noted with the turn, with word of what came of it."""
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from remoteclaw.bridge.chunks import Chunker
+from remoteclaw.config import ChannelConfig
+from remoteclaw.contract.chats import Sent
+from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
+from remoteclaw.fleet.answers import Answer
+from remoteclaw.fleet.effects import call_name
+from remoteclaw.fleet.keys import OPERATOR
+from remoteclaw.fleet.replies import Readers, reply_payload
+from remoteclaw.gateway.dispatch import Call
+from remoteclaw.gateway.media import store
+from remoteclaw.gateway.places import Place
+from remoteclaw.messages import Attachment
+
+__all__ = ["Message", "send"]
+
+#: How long a call waits for the receipts of its messages, in seconds: they arrive without it.
+RECEIPT_S = 10.0
+
+NOT_YET = "The adapter of {channel} has not delivered it yet."
+NOBODY_THERE = "No adapter reads {channel} now: it is delivered once one does."
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a call sends."""
+
+    text: str
+    source: str | None = None
+    """A file to send with it, as the call names it."""
+    reply_to_id: str | None = None
+    effect: str | None = None
+
+
+async def send(
+    call: Call,
+    readers: Readers,
+    places: Sequence[Place],
+    message: Message,
+    *,
+    noted_to: Place | None,
+) -> list[Sent]:
+    """Have one message delivered to some chats, once however often it is asked for.
+
+    `noted_to` is where to, as the turn's record says; None for many chats. Raises `CallRefused`.
+    """
+    parts = [_cut(call.config.channel(place.provider), message.text) for place in places]
+    if message.source is not None:
+        parts = [texts or [""] for texts in parts]  # a file needs no words
+    elif not all(parts):
+        raise CallRefused("INVALID_REQUEST", "There is nothing in the message.")
+    note = _note(call, message, noted_to)
+    made = await call.fleet.effects.made(call.caller, call.id)
+    if made is None:
+        source = message.source
+        files = [await store(call, places[0].provider, source)] if source is not None else []
+        made = await call.fleet.effects.messages(
+            call.caller,
+            call.id,
+            _on_streams(call, places, parts, message, files),
+            note=note,
+            blobs=[file.blob for file in files],
+        )
+    if len(made) != sum(map(len, parts)):
+        raise CallRefused("INVALID_REQUEST", "Another call had this id before.")
+    call.effects.append({**note, "callId": call.id})
+    ids: list[list[str]] = []
+    for texts in parts:
+        ids.append(made[: len(texts)])
+        made = made[len(texts) :]
+    is_there = [readers.is_there(place.provider, place.account) for place in places]
+    answers = await _answers(call, itertools.compress(ids, is_there))
+    return [
+        _sent(place, each, answers, is_there=there)
+        for place, each, there in zip(places, ids, is_there, strict=True)
+    ]
+
+
+async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, Answer]:
+    """Wait for what adapters tell of these messages; return also what they told of others."""
+    awaited = list(itertools.chain.from_iterable(ids))
+    timeout_s = RECEIPT_S if awaited else 0.0
+    name = call_name(call.caller, call.id)
+    try:
+        return await call.fleet.answers.wait(name, awaited, timeout_s=timeout_s)
+    except (RedisUnavailable, RedisRefused):
+        return {}  # they are stored, whatever comes
+
+
+def _on_streams(
+    call: Call,
+    places: Sequence[Place],
+    parts: Sequence[Sequence[str]],
+    message: Message,
+    files: Sequence[Attachment],
+) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return a message as it stands on reply streams; files go with its last part."""
+    name = call_name(call.caller, call.id)
+    messages: list[tuple[str, str, dict[str, Any]]] = []
+    for place, texts in zip(places, parts, strict=True):
+        for number, text in enumerate(texts):
+            is_last = number == len(texts) - 1
+            payload = reply_payload(
+                sid=call.caller.session.sid if call.caller else OPERATOR,
+                turn=call.turn.id if call.caller else "",
+                attempt=call.turn.attempt if call.caller else 0,
+                index=len(messages),
+                channel_id=place.chat,
+                thread_id=place.thread,
+                text=text,
+                reply_to_id=message.reply_to_id,
+                attachments=files if is_last else (),
+                call=name,
+                effect=message.effect if number == 0 else None,
+            )
+            messages.append((place.provider, place.account, payload))
+    return messages
+
+
+def _sent(
+    place: Place, ids: Sequence[str], answers: Mapping[str, Answer], *, is_there: bool
+) -> Sent:
+    """Return what came of a message, which may have several parts."""
+    told = [answers[each] for each in ids if each in answers]
+    failed = [answer["error"] for answer in told if not answer["delivered"]]
+    status: Literal["delivered", "accepted", "failed"]
+    if failed:
+        status, error = "failed", failed[0]
+        if len(failed) < len(told):
+            error = f"Only a part of it was delivered: {error}"
+    elif len(told) < len(ids):
+        status, error = "accepted", NOT_YET if is_there else NOBODY_THERE
+        error = error.format(channel=place.provider)
+    else:
+        status, error = "delivered", " ".join(filter(None, (each["error"] for each in told)))
+    return Sent(
+        status=status,
+        channel=place.provider,
+        target=place.chat,
+        id=ids[0],
+        message_id=next((a["messageId"] for a in told if a["messageId"] is not None), None),
+        error=error or None,
+    )
+
+
+def _cut(channel: ChannelConfig, text: str) -> list[str]:
+    """Return a text in the pieces that a channel takes, as answers are cut."""
+    chunker = Chunker(channel.chunk_limit, channel.chunk_unit)
+    return [chunk for chunk in (*chunker.feed(text), chunker.finish()) if chunk]
+
+
+def _note(call: Call, message: Message, place: Place | None) -> dict[str, Any]:
+    """Return what the turn's record says of a call."""
+    where = (
+        {"provider": place.provider, "accountId": place.account, "to": place.chat} if place else {}
+    )
+    return {
+        "type": "message_sent",
+        "tool": call.method.tool,
+        **where,
+        "text": message.text,
+        "mediaUrl": message.source,
+        "ts": int(time.time() * 1000),
+    }

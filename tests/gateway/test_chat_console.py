@@ -1,0 +1,67 @@
+"""What tools send to somebody at a terminal."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.config import Config
+from remoteclaw.fleet import Fleet
+from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.home import Home
+from tests.support.agents import ROOT
+from tests.support.terminal import REMOTECLAW, Terminal
+from tests.support.turns import ask, gateway, operator
+
+
+def env(home: Home) -> dict[str, str]:
+    return {
+        "HOME": os.environ["HOME"],
+        "PATH": f"{Path(REMOTECLAW).parent}:/usr/bin:/bin",
+        "PYTHONPATH": str(ROOT),
+        "REMOTECLAW_HOME": str(home.path),
+        "REMOTECLAW__FLEET__WORKERS": "1",
+        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
+    }
+
+
+async def send(home: Home, target: str, message: str, **params: Any) -> dict[str, Any]:
+    """Send something as an operator does."""
+    fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
+    door = gateway(fleet, home, HANDLERS)
+    name = "message.sendWithEffect" if params else "message.send"
+    sent, _ = await ask(door, operator(), name, target=target, message=message, **params)
+    await fleet.aclose()
+    return sent
+
+
+@pytest.mark.timeout(120)
+def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3 4")
+
+        sent = asyncio.run(send(home, "console:console", "Beside it.\n\x1b[31mred"))
+        elsewhere = asyncio.run(send(home, "console:elsewhere", "hidden"))
+        shown = terminal.see("main> Beside it.\n[31mred")
+        terminal.see("main> 1 2 3 4 5 6 7 8")
+
+        assert sent["status"] == "delivered"
+        assert elsewhere["status"] == "failed"
+        assert elsewhere["error"] == "The console is one chat, called console."
+        assert "hidden" not in shown
+        assert shown.index("Beside it.") < shown.index("main> 1 2 3 4")
+
+
+@pytest.mark.timeout(120)
+def test_the_console_has_no_effects(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+
+        sent = asyncio.run(send(home, "console:console", "Beside it.", effectId="confetti"))
+
+        terminal.see("main> Beside it.")
+        assert (sent["status"], "without the effect" in sent["error"]) == ("delivered", True)

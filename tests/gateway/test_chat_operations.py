@@ -1,0 +1,290 @@
+"""The tools that do something else in a chat than sending: react, delete, pin, read."""
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.channels.relay import LATE, ONLY_SENDS
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import Fleet
+from remoteclaw.gateway.methods.chats import HANDLERS
+from tests.support.failpoints import Proxy
+from tests.support.platform import Platform
+from tests.support.stack import Stack
+from tests.support.turns import Turn, ask, begin_turn, gateway, operator
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def platform(directory: Path) -> Platform:
+    return Platform(directory / "platform")
+
+
+@pytest.fixture
+async def served(stack: Stack, platform: Platform) -> AsyncIterator[Platform]:
+    async with platform.served(stack.fleet):
+        yield platform
+
+
+@pytest.fixture
+async def turn(stack: Stack) -> Turn:
+    return await begin_turn(stack, HANDLERS)
+
+
+async def waiting(stack: Stack) -> int:
+    return int(await stack.fleet.scripts.client.xlen("rc:out:test:default"))
+
+
+async def has_more(stack: Stack, count: int) -> bool:
+    return await waiting(stack) > count
+
+
+async def test_a_reaction_comes_and_goes(served: Platform, turn: Turn) -> None:
+    theirs = served.say("chat-1", "bo", "hi")
+
+    assert await turn.call("message_react", messageId=theirs, emoji="👍🏽") == {"status": "done"}
+    assert served.chat("chat-1")[0].reaction == "👍🏽"
+
+    await turn.call("message_react", messageId=theirs, emoji="")
+    assert served.chat("chat-1")[0].reaction == ""
+
+
+async def test_a_message_is_pinned_and_deleted(served: Platform, turn: Turn) -> None:
+    sent = await turn.call("message_reply", message="hi")
+
+    await turn.call("message_pin", messageId=sent["messageId"])
+    assert served.chat("chat-1")[0].is_pinned
+
+    await turn.call("message_delete", messageId=sent["messageId"])
+    assert served.chat("chat-1") == []
+
+
+async def test_messages_are_read(served: Platform, turn: Turn) -> None:
+    for text in ("one", "two", "three"):
+        served.say("chat-1", "bo", text)
+    served.say("chat-2", "al", "elsewhere")
+
+    here = await turn.call("message_read", limit=2)
+    there = await turn.call("message_read", channelId="chat-2")
+
+    assert [(each["from"], each["text"]) for each in here["messages"]] == [
+        ("bo", "two"),
+        ("bo", "three"),
+    ]
+    assert [each["text"] for each in there["messages"]] == ["elsewhere"]
+
+
+async def test_chats_of_other_channels_are_not_read(
+    stack: Stack, served: Platform, directory: Path, turn: Turn
+) -> None:
+    other = Platform(directory / "other", "other")
+    async with other.served(stack.fleet):
+        with pytest.raises(CallRefused, match="is for chats of test here"):
+            await turn.call("message_read", channelId="other:1")
+
+    assert (served.events, other.events) == ([], [])
+
+
+async def test_nothing_of_it_is_noted_as_a_message(served: Platform, turn: Turn) -> None:
+    theirs = served.say("chat-1", "bo", "hi")
+
+    _, effects = await turn.noted("message_react", messageId=theirs, emoji="x")
+
+    assert effects == []
+    assert await turn.lease.effects() == []
+
+
+async def test_an_operator_needs_a_session_or_a_channel(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    door, key = gateway(stack.fleet, stack.home, HANDLERS), str(turn.lease.session)
+    theirs = served.say("chat-1", "bo", "hi")
+
+    with pytest.raises(CallRefused, match="say by sessionKey"):
+        await ask(door, operator(), "message.pin", messageId=theirs)
+    await ask(door, operator(), "message.pin", messageId=theirs, session_key=key)
+    read, _ = await ask(door, operator("read"), "message.read", channelId="test:chat-1")
+
+    assert served.chat("chat-1")[0].is_pinned
+    assert [each["text"] for each in read["messages"]] == ["hi"]
+
+
+async def test_it_keeps_its_order_with_messages(stack: Stack, served: Platform, turn: Turn) -> None:
+    theirs = served.say("chat-1", "bo", "hi")
+    served.tell(is_held=True)
+    asking = [asyncio.create_task(turn.call("message_reply", message="one"))]
+    await eventually(lambda: served.did("held"))
+    react = turn.call("message_react", messageId=theirs, emoji="x")
+    for call in (react, turn.call("message_reply", message="two")):
+        count = await waiting(stack)
+        asking.append(asyncio.create_task(call))
+        await eventually(functools.partial(has_more, stack, count))
+
+    served.tell()
+    await asyncio.gather(*asking)
+
+    done = [event["event"] for event in served.events]
+    assert done == ["said", "held", "delivered", "react", "delivered"]
+    assert served.texts == ["one", "two"]
+
+
+async def test_the_same_call_again_does_nothing_and_says_the_same(
+    served: Platform, turn: Turn
+) -> None:
+    sent = await turn.call("message_reply", message="hi")
+
+    for _ in range(2):
+        done = await turn.call("message_delete", "c1", messageId=sent["messageId"])
+        assert done == {"status": "done"}
+
+    assert len(served.did("delete")) == 1
+
+
+async def test_between_turns_nothing_is_done(stack: Stack, served: Platform, turn: Turn) -> None:
+    theirs = served.say("chat-1", "bo", "hi")
+    await turn.finish()
+
+    with pytest.raises(CallRefused) as refusal:
+        await turn.call("message_delete", messageId=theirs)
+
+    assert refusal.value.code == "NO_TURN"
+    assert await waiting(stack) == 0
+    assert len(served.chat("chat-1")) == 1
+
+
+# -- what can't be done ---------------------------------------------------------------------------
+
+
+async def test_what_the_platform_doesn_t_have(served: Platform, turn: Turn) -> None:
+    theirs = served.say("chat-1", "bo", "hi")
+    served.tell(lacks=["pin"])
+
+    with pytest.raises(CallRefused, match="This platform has no such thing as pin"):
+        await turn.call("message_pin", messageId=theirs)
+    await turn.call("message_react", messageId=theirs, emoji="x")
+
+    assert served.chat("chat-1")[0].reaction == "x"
+
+
+async def test_an_adapter_that_only_sends(stack: Stack, platform: Platform, turn: Turn) -> None:
+    async with platform.served(stack.fleet, only_sends=True):
+        with pytest.raises(CallRefused) as refusal:
+            await turn.call("message_read")
+        await turn.call("message_reply", message="hi")
+
+    assert str(refusal.value) == ONLY_SENDS
+    assert platform.texts == ["hi"]
+
+
+async def test_what_the_platform_refuses(served: Platform, turn: Turn) -> None:
+    with pytest.raises(CallRefused, match="There is no such message"):
+        await turn.call("message_delete", messageId="m99")
+
+    assert (await turn.call("message_reply", message="hi"))["status"] == "delivered"
+
+
+async def test_an_adapter_that_breaks_is_told_of_and_holds_nothing_up(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    served.tell(breaks=True)
+    with pytest.raises(CallRefused, match=r"adapter failed \(ConnectionError\)"):
+        await turn.call("message_read")
+    served.tell()
+
+    assert (await turn.call("message_reply", message="hi"))["status"] == "delivered"
+    assert await waiting(stack) == 0
+
+
+async def test_without_an_adapter_it_is_refused_at_once(stack: Stack, turn: Turn) -> None:
+    with pytest.raises(CallRefused, match="No adapter reads test now") as refusal:
+        await turn.call("message_react", messageId="m1", emoji="x")
+
+    assert refusal.value.code == "UNAVAILABLE"
+    assert await waiting(stack) == 0
+
+
+async def test_what_comes_too_late_is_not_done(
+    stack: Stack, served: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", 0.1)
+    monkeypatch.setattr("remoteclaw.gateway.methods.chats.BEGIN_S", 0.1)
+    monkeypatch.setattr("remoteclaw.gateway.methods.chats.OPERATION_S", 0.3)
+    theirs = served.say("chat-1", "bo", "hi")
+    served.tell(is_held=True)
+    await turn.call("message_reply", message="one")
+
+    with pytest.raises(CallRefused, match="will not do it any more") as refusal:
+        await turn.call("message_delete", "c1", messageId=theirs)
+    served.tell()
+    await turn.call("message_reply", message="two")
+    await eventually(lambda: served.texts == ["one", "two"])
+
+    assert refusal.value.code == "TIMEOUT"
+    assert served.did("delete") == []
+    assert await waiting(stack) == 0
+    with pytest.raises(CallRefused) as told:
+        await turn.call("message_delete", "c1", messageId=theirs)
+    assert str(told.value) == LATE
+
+
+async def test_a_platform_that_takes_too_long(
+    stack: Stack, served: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.channels.relay.OPERATE_S", 0.1)
+    served.tell(is_held=True)
+
+    with pytest.raises(CallRefused, match="it may have been done, or not"):
+        await turn.call("message_read")
+    served.tell()
+
+    assert (await turn.call("message_reply", message="hi"))["status"] == "delivered"
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_an_adapter_that_is_killed_around_its_receipt(
+    stack: Stack, platform: Platform, turn: Turn, directory: Path, side: Any
+) -> None:
+    proxy = Proxy(stack.redis.socket, directory / "proxy")
+    await proxy.start()
+    theirs = platform.say("chat-1", "bo", "hi")
+    first = platform.start_process(proxy.url)
+    await eventually(lambda: platform.is_read(stack.fleet))
+    held = proxy.arm("receipt", side)
+    asking = asyncio.create_task(turn.call("message_react", messageId=theirs, emoji="x"))
+    assert await held.wait() == first.pid
+    first.kill()
+    first.wait()
+    held.cut()
+
+    second = platform.start_process(proxy.url)
+    assert await asking == {"status": "done"}
+    await turn.call("message_reply", message="and on")
+    second.kill()
+    second.wait()
+    await proxy.stop()
+
+    assert len(platform.did("react")) == (2 if side == "before" else 1)
+    assert platform.chat("chat-1")[0].reaction == "x"
+
+
+async def test_two_who_wait_for_one_call_both_hear(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    served.say("chat-1", "bo", "hi")
+    served.tell(is_held=True)
+    other = Fleet.open(stack.redis.url, lease_s=30)
+    doors = (turn.gateway, gateway(other, stack.home, HANDLERS))
+
+    asking = [asyncio.create_task(ask(door, turn.agent, "message_read", "c1")) for door in doors]
+    await eventually(lambda: served.did("held"))
+    served.tell()
+    one, two = await asyncio.gather(*asking)
+    await other.aclose()
+
+    assert one == two
+    assert len(one[0]["messages"]) == 1
+    assert len(served.did("read")) == 1

@@ -1,0 +1,641 @@
+"""The tools that send messages: each tried by what people see on the platform afterwards."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.bridge.hooks import MessageSent, SendingOverride
+from remoteclaw.channels.relay import KEPT_BACK, NO_EFFECT
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.gateway.methods.chats import HANDLERS
+from tests.support.failpoints import Proxy
+from tests.support.hostile import HOSTILE
+from tests.support.platform import Platform
+from tests.support.stack import Stack, message
+from tests.support.turns import DIGEST, Turn, ask, begin_turn, gateway, operator
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def platform(directory: Path) -> Platform:
+    return Platform(directory / "platform")
+
+
+@pytest.fixture
+async def served(stack: Stack, platform: Platform) -> AsyncIterator[Platform]:
+    """A platform with an adapter at work."""
+    async with platform.served(stack.fleet):
+        yield platform
+
+
+@pytest.fixture
+async def turn(stack: Stack) -> Turn:
+    return await begin_turn(stack, HANDLERS)
+
+
+@pytest.fixture
+async def proxy(stack: Stack, directory: Path) -> AsyncIterator[Proxy]:
+    """Redis as the gateway sees it, where the test can stop it."""
+    proxy = Proxy(stack.redis.socket, directory / "proxy")
+    await proxy.start()
+    yield proxy
+    await proxy.stop()
+
+
+@contextlib.asynccontextmanager
+async def behind(proxy: Proxy) -> AsyncIterator[Fleet]:
+    fleet = Fleet.open(proxy.url, lease_s=30)
+    yield fleet
+    await fleet.aclose()
+
+
+def is_text(text: str) -> bool:
+    """Whether it isn't broken, as half of a UTF-16 pair is: that is refused."""
+    return text == text.encode("utf-8", "replace").decode()
+
+
+async def noted(stack: Stack, turn: Turn) -> list[dict[str, Any]]:
+    return await turn.lease.effects()
+
+
+async def waiting(stack: Stack, provider: str = "test", account: str = "default") -> int:
+    """Return how much an adapter has still to do."""
+    return int(await stack.fleet.scripts.client.xlen(keys.reply_stream(provider, account)))
+
+
+# -- each tool ------------------------------------------------------------------------------------
+
+
+async def test_a_message_to_another_chat(stack: Stack, served: Platform, turn: Turn) -> None:
+    sent, effects = await turn.noted(
+        "message_send", "c1", target="chat-2", message="hi", threadId="t"
+    )
+
+    (post,) = served.chat("chat-2")
+    assert (post.text, post.thread, post.quotes) == ("hi", "t", None)
+    assert sent == {
+        "status": "delivered",
+        "channel": "test",
+        "target": "chat-2",
+        "id": sent["id"],
+        "messageId": post.id,
+    }
+    assert effects == [
+        {
+            "type": "message_sent",
+            "tool": "message_send",
+            "provider": "test",
+            "accountId": "default",
+            "to": "chat-2",
+            "text": "hi",
+            "mediaUrl": None,
+            "ts": effects[0]["ts"],
+            "callId": "c1",
+        }
+    ]
+    assert await noted(stack, turn) == effects
+
+
+async def test_a_reply_quotes_the_message_that_the_turn_answers(
+    stack: Stack, served: Platform
+) -> None:
+    turn = await begin_turn(stack, HANDLERS, id="asked", thread_id="t1")
+
+    await turn.call("message_reply", message="hi")
+    await turn.call("message_reply", message="ho", replyToId="m7")
+
+    first, second = served.chat("chat-1")
+    assert (first.text, first.quotes, first.thread) == ("hi", "asked", "t1")
+    assert (second.text, second.quotes, second.thread) == ("ho", "m7", "t1")
+
+
+async def test_what_nobody_wrote_in_the_chat_is_not_quoted(stack: Stack, served: Platform) -> None:
+    accepted = await stack.fleet.inbound.append(message("hi"), agent="main", deliver="caller")
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
+    assert lease is not None
+    assert await lease.begin([accepted.entry_id])
+    await lease.grant(DIGEST, ["message_reply"])
+
+    caller = await stack.fleet.effects.caller(lease.sid)
+    assert caller is not None
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+    agent = await door.agent(lease.sid, DIGEST)
+    assert agent is not None
+    await ask(door, agent, "message_reply", message="ho")
+
+    assert [post.quotes for post in served.chat("chat-1")] == [None]
+
+
+async def test_a_reply_in_another_thread(served: Platform, turn: Turn) -> None:
+    await turn.call("message_thread_reply", message="hi", threadId="t9")
+
+    (post,) = served.chat("chat-1")
+    assert (post.text, post.thread) == ("hi", "t9")
+
+
+async def test_a_broadcast_reaches_each_chat_once(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    results, effects = await turn.noted(
+        "message_broadcast", targets=["a", "test:b", "a"], message="all of you"
+    )
+
+    assert [served.chat(chat)[0].text for chat in "ab"] == ["all of you", "all of you"]
+    assert len(served.delivered) == 2
+    sent = results["results"]
+    assert [(one["target"], one["status"]) for one in sent] == [
+        ("a", "delivered"),
+        ("b", "delivered"),
+        ("a", "delivered"),
+    ]
+    (note,) = effects
+    assert note["text"] == "all of you"
+    assert not {"to", "provider", "accountId"} & note.keys()
+    assert await noted(stack, turn) == effects
+
+
+async def test_one_wrong_target_and_nothing_is_broadcast(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    with pytest.raises(CallRefused, match="no channel 'slack'"):
+        await turn.call("message_broadcast", targets=["a", "slack:b"], message="hi")
+
+    assert served.events == []
+    assert await noted(stack, turn) == []
+
+
+async def test_an_effect_that_the_platform_has(served: Platform, turn: Turn) -> None:
+    served.tell(effects=["confetti"])
+
+    sent = await turn.call(
+        "message_send_with_effect", target="chat-1", message="hi", effectId="confetti"
+    )
+
+    assert served.chat("chat-1")[0].effect == "confetti"
+    assert (sent["status"], sent.get("error")) == ("delivered", None)
+
+
+async def test_an_effect_that_it_doesn_t_have(served: Platform, turn: Turn) -> None:
+    sent = await turn.call(
+        "message_send_with_effect", target="chat-1", message="hi", effectId="confetti"
+    )
+
+    assert served.chat("chat-1")[0].text == "hi"
+    assert (sent["status"], sent["error"]) == ("delivered", NO_EFFECT)
+
+
+async def test_a_long_message_comes_in_pieces(stack: Stack, served: Platform, turn: Turn) -> None:
+    stack.configure(channels={"test": {"chunk_limit": 100}})
+    text = " ".join(f"word{number}" for number in range(60))
+
+    sent = await turn.call("message_send", target="chat-2", message=text)
+
+    assert " ".join(served.texts) == text
+    assert max(map(len, served.texts)) <= 100
+    assert sent["messageId"] == served.delivered[0]["id"]
+    assert len({event["key"] for event in served.delivered}) == len(served.delivered)
+    assert len(await noted(stack, turn)) == 1
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if len(text) < 4000 and is_text(text)])
+async def test_a_text_is_a_text(served: Platform, turn: Turn, text: str) -> None:
+    """Whatever it looks like: what answers may have directives for is not looked for here."""
+    await turn.call("message_send", target="chat-2", message=text)
+
+    (shown,) = served.texts
+    whole = text.strip("\n").rstrip()
+    assert shown in (whole, f"{whole}\n```")  # an open fence is closed
+    assert served.delivered[0]["quotes"] is None
+    assert served.delivered[0]["files"] == {}
+
+
+async def test_a_message_of_nothing_is_refused(stack: Stack, served: Platform, turn: Turn) -> None:
+    with pytest.raises(CallRefused, match="nothing in the message"):
+        await turn.call("message_send", target="chat-2", message=" \n\t ")
+
+    assert served.events == []
+
+
+async def test_a_tool_s_message_and_the_answer_keep_their_order(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    await turn.call("message_reply", message="looking")
+    outcome = keys.outcome_prefix(turn.lease.sid) + turn.id
+    payload = reply_payload(
+        sid=turn.lease.sid,
+        turn=turn.id,
+        attempt=1,
+        index=0,
+        channel_id="chat-1",
+        thread_id=None,
+        text="found",
+        entries=[turn.id],
+    )
+    await turn.lease.finish("done", reply=[], payloads=[payload])
+
+    await eventually(lambda: len(served.delivered) == 2)
+    assert served.texts == ["looking", "found"]
+    assert [event["is_called"] for event in served.delivered] == [True, False]
+    await eventually(lambda: stack.fleet.scripts.client.hexists(outcome, "delivered"))
+
+
+# -- where to -------------------------------------------------------------------------------------
+
+
+async def test_a_chat_of_another_channel(stack: Stack, directory: Path, turn: Turn) -> None:
+    other = Platform(directory / "other", "other", "bot-1")
+    async with other.served(stack.fleet):
+        one = await turn.call("message_send", target="other:42", message="hi")
+        two = await turn.call("message_send", target="other/bot-1:43", message="ho")
+
+    assert [(event["chat"], event["text"]) for event in other.delivered] == [
+        ("42", "hi"),
+        ("43", "ho"),
+    ]
+    assert [(sent["channel"], sent["target"]) for sent in (one, two)] == [
+        ("other", "42"),
+        ("other", "43"),
+    ]
+
+
+async def test_an_id_with_a_colon_is_an_id(stack: Stack, served: Platform) -> None:
+    turn = await begin_turn(stack, HANDLERS, channel_id="!room:example.org")
+
+    await turn.call("message_send", target="!other:example.org", message="hi")
+    await turn.call("message_send", target="alias:example.org", message="ho")
+    await turn.call("message_send", target="test:!other:example.org", message="hey")
+
+    assert [post.text for post in served.chat("!other:example.org")] == ["hi", "hey"]
+    assert [post.text for post in served.chat("alias:example.org")] == ["ho"]
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("slack:C1", r"There is no channel 'slack': there are configured, test\."),
+        ("slack/team:C1", "There is no channel 'slack'"),
+        ("test:", "Behind test: there is no chat"),
+        ("test/nobody:1", "test has no account 'nobody': there are default"),
+        ("configured/nobody:1", "configured has no account 'nobody': there are default"),
+    ],
+)
+async def test_there_is_no_such_place(
+    stack: Stack, served: Platform, turn: Turn, target: str, why: str
+) -> None:
+    stack.configure(channels={"configured": {}})
+
+    with pytest.raises(CallRefused, match=why) as refusal:
+        await turn.call("message_send", target=target, message="hi")
+
+    assert refusal.value.code == "INVALID_REQUEST"
+    assert await stack.fleet.scripts.client.keys("rc:out:*") == []
+
+
+async def test_of_several_accounts_one_has_to_be_named(
+    stack: Stack, directory: Path, turn: Turn
+) -> None:
+    one, two = (Platform(directory / name, "other", name) for name in ("bot-1", "bot-2"))
+    async with one.served(stack.fleet), two.served(stack.fleet):
+        with pytest.raises(CallRefused, match="other/bot-1, other/bot-2"):
+            await turn.call("message_send", target="other:1", message="hi")
+        await turn.call("message_send", target="other/bot-2:1", message="hi")
+
+    assert (one.texts, two.texts) == ([], ["hi"])
+
+
+async def test_an_operator_names_the_channel(stack: Stack, served: Platform) -> None:
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+
+    with pytest.raises(CallRefused, match=r"CHANNEL:CHAT\. There are the channels test"):
+        await ask(door, operator(), "message.send", target="chat-2", message="hi")
+    with pytest.raises(CallRefused, match="say by sessionKey"):
+        await ask(door, operator(), "message.reply", message="hi", replyToId="m1")
+    sent, _ = await ask(door, operator(), "message.send", target="test:chat-2", message="hi")
+
+    assert [post.text for post in served.chat("chat-2")] == ["hi"]
+    assert sent["status"] == "delivered"
+
+
+async def test_an_operator_who_names_a_session_is_there(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    door, key = gateway(stack.fleet, stack.home, HANDLERS), str(turn.lease.session)
+
+    await ask(door, operator(), "message.send", target="chat-2", message="hi", session_key=key)
+    await ask(door, operator(), "message.reply", message="ho", replyToId="m1", session_key=key)
+    with pytest.raises(CallRefused, match="replyToId"):
+        await ask(door, operator(), "message.reply", message="ho", session_key=key)
+
+    assert [post.text for post in served.chat("chat-2")] == ["hi"]
+    assert [post.quotes for post in served.chat("chat-1")] == ["m1"]
+    assert await noted(stack, turn) == []
+
+
+# -- once -----------------------------------------------------------------------------------------
+
+
+async def test_the_same_call_again_sends_nothing_and_says_the_same(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    params = {"targets": ["a", "b"], "message": "hi"}
+
+    first = await turn.noted("message_broadcast", "c1", **params)
+    again = await turn.noted("message_broadcast", "c1", **params)
+
+    assert served.texts == ["hi", "hi"]
+    assert again[0] == first[0]
+    assert [note["callId"] for note in (*first[1], *again[1])] == ["c1", "c1"]
+    assert len(await noted(stack, turn)) == 1
+
+
+async def test_two_calls_of_one_name_at_once_send_one_message(
+    stack: Stack, served: Platform, proxy: Proxy
+) -> None:
+    async with behind(proxy) as slow:
+        turn = await begin_turn(stack, HANDLERS, fleet=slow)
+        held = proxy.arm("effect", "before")
+        asking = asyncio.create_task(turn.call("message_reply", "c1", message="hi"))
+        await held.wait()
+
+        quick = await ask(
+            gateway(stack.fleet, stack.home, HANDLERS),
+            turn.agent,
+            "message_reply",
+            "c1",
+            message="hi",
+        )
+        held.release()
+
+        assert await asking == quick[0]
+    assert served.texts == ["hi"]
+    assert len(await noted(stack, turn)) == 1
+
+
+async def test_a_call_whose_answer_from_redis_is_lost_sends_one_message(
+    stack: Stack, served: Platform, proxy: Proxy
+) -> None:
+    async with behind(proxy) as lossy:
+        turn = await begin_turn(stack, HANDLERS, fleet=lossy)
+        proxy.arm("effect", "after").cut()
+
+        sent = await turn.call("message_reply", "c1", message="hi")
+
+    assert sent["status"] == "delivered"
+    assert served.texts == ["hi"]
+    assert len(await noted(stack, turn)) == 1
+
+
+async def test_agents_of_two_sessions_may_use_the_same_call_id(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    other = await begin_turn(stack, HANDLERS, channel_id="chat-2")
+
+    await asyncio.gather(
+        turn.call("message_reply", "c1", message="one"),
+        other.call("message_reply", "c1", message="two"),
+    )
+
+    assert sorted(served.texts) == ["one", "two"]
+    assert [post.text for post in served.chat("chat-2")] == ["two"]
+
+
+async def test_another_call_under_the_same_id_is_refused(served: Platform, turn: Turn) -> None:
+    await turn.call("message_reply", "c1", message="hi")
+
+    with pytest.raises(CallRefused, match="had this id before"):
+        await turn.call("message_broadcast", "c1", targets=["a", "b"], message="hi")
+
+    assert served.texts == ["hi"]
+
+
+# -- only in its turn -----------------------------------------------------------------------------
+
+
+async def test_between_turns_nothing_is_sent(stack: Stack, served: Platform, turn: Turn) -> None:
+    await turn.finish()
+
+    with pytest.raises(CallRefused) as refusal:
+        await turn.call("message_reply", message="hi")
+
+    assert refusal.value.code == "NO_TURN"
+    assert await waiting(stack) == 0
+    assert served.events == []
+
+
+async def test_a_turn_that_ends_meanwhile_and_nothing_is_sent(
+    stack: Stack, served: Platform, proxy: Proxy
+) -> None:
+    async with behind(proxy) as slow:
+        turn = await begin_turn(stack, HANDLERS, fleet=slow)
+        held = proxy.arm("effect", "before")
+        asking = asyncio.create_task(turn.call("message_reply", message="hi"))
+        await held.wait()
+
+        await turn.finish()
+        held.release()
+
+        with pytest.raises(CallRefused) as refusal:
+            await asking
+    assert refusal.value.code == "TURN_OVER"
+    assert await waiting(stack) == 0
+    assert served.events == []
+
+
+async def test_a_turn_that_another_worker_has_taken_over_and_nothing_is_sent(
+    stack: Stack, served: Platform, proxy: Proxy
+) -> None:
+    async with behind(proxy) as slow:
+        turn = await begin_turn(stack, HANDLERS, fleet=slow)
+        held = proxy.arm("effect", "before")
+        asking = asyncio.create_task(turn.call("message_reply", message="hi"))
+        await held.wait()
+
+        lease = turn.lease
+        await stack.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 0)
+        second = await stack.fleet.leases.acquire(lease.sid, worker="other", host="there")
+        assert second is not None
+        assert await second.begin([])
+        held.release()
+
+        with pytest.raises(CallRefused) as refusal:
+            await asking
+    assert refusal.value.code == "TURN_OVER"
+    assert await waiting(stack) == 0
+    assert served.events == []
+
+
+# -- when the adapter is not well -----------------------------------------------------------------
+
+
+async def test_without_an_adapter_a_message_waits_for_it(
+    stack: Stack, platform: Platform, turn: Turn
+) -> None:
+    sent = await turn.call("message_reply", "c1", message="hi")
+    assert (sent["status"], "messageId" in sent) == ("accepted", False)
+    assert sent["error"] == "No adapter reads test now: it is delivered once one does."
+
+    async with platform.served(stack.fleet):
+        await eventually(lambda: platform.delivered)
+        again = await turn.call("message_reply", "c1", message="hi")
+
+    assert platform.texts == ["hi"]
+    assert (again["status"], again["messageId"]) == ("delivered", platform.delivered[0]["id"])
+
+
+async def test_an_adapter_that_is_slow(
+    stack: Stack, served: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", 0.2)
+    served.tell(is_held=True)
+
+    sent = await turn.call("message_reply", message="hi")
+    assert sent["status"] == "accepted"
+    assert sent["error"] == "The adapter of test has not delivered it yet."
+
+    served.tell()
+    await eventually(lambda: served.texts == ["hi"])
+
+
+async def test_a_message_that_the_platform_refuses_fails_and_holds_nothing_up(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    served.tell(refuses="There is no such chat.")
+    refused = await turn.call("message_send", target="nowhere", message="hi")
+    served.tell()
+    taken = await turn.call("message_send", target="chat-2", message="ho")
+
+    assert (refused["status"], refused["error"]) == ("failed", "There is no such chat.")
+    assert taken["status"] == "delivered"
+    assert served.texts == ["ho"]
+    assert await waiting(stack) == 0
+
+
+async def test_a_message_survives_an_adapter_that_breaks(
+    stack: Stack, platform: Platform, turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", 0.2)
+    platform.tell(breaks=True)
+    async with platform.served(stack.fleet) as relaying:
+        sent = await turn.call("message_reply", "c1", message="hi")
+        with pytest.raises(ConnectionError):
+            await relaying
+    assert sent["status"] == "accepted"
+
+    platform.tell()
+    async with platform.served(stack.fleet):
+        await eventually(lambda: platform.delivered)
+        again = await turn.call("message_reply", "c1", message="hi")
+
+    assert platform.texts == ["hi"]
+    assert again["status"] == "delivered"
+
+
+async def test_a_hook_changes_a_tool_s_message_or_keeps_it_back(
+    stack: Stack, platform: Platform, turn: Turn
+) -> None:
+    hooks, sent = Hooks(), list[MessageSent]()
+    hooks.register("message_sent", sent.append)
+    hooks.register(
+        "message_sending",
+        lambda event: SendingOverride(text="(a key)", cancel="keep" in event.text),
+    )
+    async with platform.served(stack.fleet, hooks=hooks):
+        changed = await turn.call("message_reply", message="sk-123")
+        kept = await turn.call("message_reply", message="keep this")
+
+    assert platform.texts == ["(a key)"]
+    assert changed["status"] == "delivered"
+    assert (kept["status"], kept["error"]) == ("failed", KEPT_BACK)
+    assert [event.success for event in sent] == [True]
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_an_adapter_that_is_killed_around_its_receipt(
+    stack: Stack, platform: Platform, turn: Turn, proxy: Proxy, side: Any
+) -> None:
+    """Delivered and not receipted, it is delivered again, once; receipted, it is not."""
+    first = platform.start_process(proxy.url)
+    await eventually(lambda: platform.is_read(stack.fleet))
+    held = proxy.arm("receipt", side)
+    asking = asyncio.create_task(turn.call("message_reply", "c1", message="hi"))
+    assert await held.wait() == first.pid
+    first.kill()
+    first.wait()
+    held.cut()
+
+    second = platform.start_process(proxy.url)
+    sent = await asking
+    await turn.call("message_reply", message="and on")
+    second.kill()
+    second.wait()
+
+    times = 2 if side == "before" else 1
+    assert platform.texts == [*["hi"] * times, "and on"]
+    assert (sent["status"], sent["messageId"]) == ("delivered", platform.delivered[times - 1]["id"])
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+async def test_nothing_is_written_but_by_scripts(
+    stack: Stack, served: Platform, turn: Turn, directory: Path
+) -> None:
+    workspace = stack.home.path / "workspaces" / "main"
+    workspace.mkdir(parents=True)
+    (workspace / "plan.txt").write_text("x")
+    client: Any = stack.fleet.scripts.client
+    commands = await client.command()
+    writes = {name.upper() for name, facts in commands.items() if "write" in facts["flags"]}
+    assert {"XADD", "SET", "LMOVE"} <= writes
+    seen: list[dict[str, Any]] = []
+    is_watching = asyncio.Event()
+
+    async def watch() -> None:
+        async with client.monitor() as monitor:
+            is_watching.set()
+            while True:
+                seen.append(await monitor.next_command())
+
+    watching = asyncio.create_task(watch())
+    await is_watching.wait()
+    await turn.call("message_broadcast", targets=["a", "b"], message="hi")
+    await turn.call("message_send", target="a", message="hi", media="plan.txt")
+    sent = await turn.call("message_reply", message="hi")
+    await turn.call("message_react", messageId=sent["messageId"], emoji="x")
+    await client.execute_command("ECHO", "the end")
+    await eventually(lambda: any("the end" in command["command"] for command in seen))
+    watching.cancel()
+    await asyncio.wait((watching,))
+
+    by_hand = [
+        command["command"]
+        for command in seen
+        if command["client_type"] != "lua" and command["command"].split()[0].upper() in writes
+    ]
+    assert by_hand == []
+    assert any(command["client_type"] == "lua" for command in seen)
+
+
+async def test_what_is_kept_of_a_call_goes_by_itself(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    await turn.call("message_reply", "c1", message="hi")
+    client: Any = stack.fleet.scripts.client
+
+    (answers,) = await client.keys("rc:answer:*")
+    (call,) = await client.keys("rc:call:*")
+
+    day_ms = 24 * 3600 * 1000
+    assert 0 < await client.pttl(answers) <= day_ms
+    assert 0 < await client.pttl(call) <= day_ms
+    assert answers.partition(b"answer:")[2] == call.partition(b"call:")[2]
+    ((_, fields),) = await client.xrange(answers)
+    assert orjson.loads(fields[b"answer"])["messageId"] == served.delivered[0]["id"]

@@ -1,0 +1,89 @@
+"""An agent in the middle of a turn, as the gateway knows it; there is no CLI and no door."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from remoteclaw.config import load_config
+from remoteclaw.contract import METHODS, TOOLS
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.gateway.dispatch import Dispatcher, Handler
+from remoteclaw.gateway.principals import Agent, Operator, Principal
+from remoteclaw.home import Home
+from tests.support.stack import Stack, message
+
+__all__ = ["Turn", "begin_turn", "gateway", "operator"]
+
+DIGEST = "5" * 64
+
+
+@dataclass(slots=True)
+class Turn:
+    """A session's running turn, and a gateway that its agent can call."""
+
+    id: str
+    lease: Lease
+    agent: Agent
+    gateway: Dispatcher
+
+    async def call(self, name: str, call_id: str | None = None, **params: Any) -> dict[str, Any]:
+        """Call a tool or method; return what it answers, as doors send it."""
+        return (await self.noted(name, call_id, **params))[0]
+
+    async def noted(
+        self, name: str, call_id: str | None = None, **params: Any
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """Call a tool; return also what it says that it did."""
+        return await ask(self.gateway, self.agent, name, call_id, **params)
+
+    async def finish(self) -> None:
+        """End the turn, as a worker does."""
+        await self.lease.finish("done", reply=[])
+
+
+async def ask(
+    gateway: Dispatcher,
+    principal: Principal,
+    name: str,
+    call_id: str | None = None,
+    *,
+    session_key: str | None = None,
+    **params: Any,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Call a method for somebody; return what it answers, and what it says that it did."""
+    result, effects = await gateway.call(
+        principal, name, params, call_id=call_id, session_key=session_key
+    )
+    return result.model_dump(mode="json", exclude_none=True), effects
+
+
+def gateway(fleet: Fleet, home: Home, handlers: dict[str, Handler]) -> Dispatcher:
+    """Return a gateway that has these methods, with the configuration of the state directory."""
+    methods = {name: METHODS[name] for name in handlers}
+
+    def config() -> Any:
+        return load_config(home.config_file, {})
+
+    return Dispatcher(fleet, home, config, handlers, methods=methods)
+
+
+def operator(scope: Any = "admin") -> Operator:
+    """Return somebody who holds an operator's token."""
+    return Operator("olga", scope, "olga's")
+
+
+async def begin_turn(
+    stack: Stack, handlers: dict[str, Handler], *, fleet: Fleet | None = None, **fields: Any
+) -> Turn:
+    """Have a turn run that answers a message from Alice; its agent may use every tool.
+
+    `fleet` is the one that the gateway uses, if it isn't the test's own.
+    """
+    entry = await stack.fleet.inbound.append(message("hello", **fields), agent="main")
+    sid = entry.session.sid
+    lease = await stack.fleet.leases.acquire(sid, worker="test", host=stack.home.host_id)
+    assert lease is not None
+    assert await lease.begin([entry.entry_id])
+    await lease.grant(DIGEST, TOOLS)
+    door = gateway(fleet or stack.fleet, stack.home, handlers)
+    return Turn(entry.entry_id, lease, Agent(sid, DIGEST), door)
