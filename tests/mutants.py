@@ -26,6 +26,9 @@ FILES = "tests/test_attachments.py"
 FETCHING = "tests/test_fetching.py"
 PACE = "tests/bridge/test_pace.py"
 RUNTIMES = "tests/contracts/test_runtimes.py"
+CHATS = "tests/gateway/test_chats.py"
+CHAT_MEDIA = "tests/gateway/test_chat_media.py"
+CHAT_OPERATIONS = "tests/gateway/test_chat_operations.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,55 @@ MUTANTS = (
         FENCE,
         "",
         f"{STEERING}::test_nothing_joins_a_turn_under_a_lost_lease",
+    ),
+    Mutant(
+        "effect without fencing",
+        f"{LUA}/effect.lua",
+        FENCE,
+        "",
+        f"{CHATS}::test_a_turn_that_another_worker_has_taken_over_and_nothing_is_sent",
+    ),
+    Mutant(
+        "an effect of a turn that is over",
+        f"{LUA}/effect.lua",
+        "if running[1] ~= 'running' or running[2] ~= ARGV[2] then",
+        "if false then",
+        f"{CHATS}::test_a_turn_that_ends_meanwhile_and_nothing_is_sent",
+    ),
+    Mutant(
+        "a call that is done twice",
+        f"{LUA}/effect.lua",
+        "if seen then return {'again', seen} end\n",
+        "",
+        f"{CHATS}::test_two_calls_of_one_name_at_once_send_one_message",
+    ),
+    Mutant(
+        "a call that is asked again and wants its file again",
+        "remoteclaw/gateway/sending.py",
+        "if made is None:",
+        "if True:",
+        f"{CHAT_MEDIA}::test_a_repeated_call_does_not_need_its_file_any_more",
+    ),
+    Mutant(
+        "a tool's file from anywhere",
+        "remoteclaw/gateway/media.py",
+        "inside=(workspace, *more)",
+        "inside=()",
+        f"{CHAT_MEDIA}::test_what_must_not_or_can_t_be_sent",
+    ),
+    Mutant(
+        "an account that nobody reads for",
+        "remoteclaw/gateway/places.py",
+        'if account not in (known or {"default"}):',
+        "if False:",
+        f"{CHATS}::test_there_is_no_such_place",
+    ),
+    Mutant(
+        "an operation that is done too late",
+        "remoteclaw/channels/relay.py",
+        "if left_s <= 0:",
+        "if False:",
+        f"{CHAT_OPERATIONS}::test_what_comes_too_late_is_not_done",
     ),
     Mutant(
         "an agent that hears of a message before it is recorded",
