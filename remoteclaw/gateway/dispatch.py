@@ -5,8 +5,10 @@ ask `_permitted()`, after everything else is known: what agents may do is the na
 their process was started with and of what the policy says of the running turn at this moment.
 """
 
+import hashlib
 import logging
 import secrets
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -135,7 +137,7 @@ class Dispatcher:
         checked = _checked(method, params)
         session = await self._session(principal, caller, session_key)
         call = Call(
-            id=call_id or secrets.token_hex(16),
+            id=_name_of(principal, method, call_id),
             method=method,
             principal=principal,
             caller=caller,
@@ -155,9 +157,10 @@ class Dispatcher:
             raise CallRefused("UNAVAILABLE", str(error)) from None
         except RemoteClawError as error:
             raise CallRefused("UNAVAILABLE", str(error)) from None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a bug of one method is not the end of all
             # What happened, but not in which words: they may quote a message.
-            log.exception("%s: %s", method.name, type(error).__name__)
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            log.error("%s: %s\n%s", method.name, type(error).__name__, frames)
             raise CallRefused("INTERNAL", "It failed here; the gateway's log has why.") from None
 
     async def _caller(self, principal: Principal) -> Caller | None:
@@ -232,6 +235,15 @@ class Dispatcher:
             raise CallRefused("UNAVAILABLE", str(error)) from None
         view = await self._fleet.sessions.view(sid)
         return view.key if view else None
+
+
+def _name_of(principal: Principal, method: Method, call_id: str | None) -> str:
+    """Return the name of a call: no two callers, and no two methods, can mean the same by an id."""
+    if call_id is None:
+        return secrets.token_hex(16)
+    whose = principal.credential if isinstance(principal, Operator) else principal.sid
+    name = f"{whose}\0{method.name}\0{call_id}".encode("utf-8", "surrogatepass")
+    return hashlib.sha256(name).hexdigest()[:32]
 
 
 def _checked(method: Method, params: Mapping[str, Any]) -> Params:

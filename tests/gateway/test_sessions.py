@@ -15,17 +15,19 @@ from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.sessions import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.tools import TOOLS
-from tests.support.callers import Calling, calling, dispatcher
 from tests.support.stack import Stack, message, said
+from tests.support.turns import Turn, begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
-ADMIN = Operator("test", "admin", "c")
+ADMIN = operator()
 
 
-async def call(stack: Stack, caller: Calling | Operator, tool: str, **params: Any) -> Any:
-    principal = caller.agent if isinstance(caller, Calling) else caller
+async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
+    principal = caller.agent if isinstance(caller, Turn) else caller
     options = {name: params.pop(name) for name in ("call_id", "session_key") if name in params}
-    result, _ = await dispatcher(stack, HANDLERS).call(principal, tool, params, **options)
+    result, _ = await gateway(stack.fleet, stack.home, HANDLERS).call(
+        principal, tool, params, **options
+    )
     return result
 
 
@@ -47,12 +49,12 @@ def sees(stack: Stack, which: str) -> None:
 
 async def test_an_agent_sees_its_own_session_alone(stack: Stack) -> None:
     other = await stack.append("a secret", from_="bob")
-    async with calling(stack) as caller:
-        listed = await call(stack, caller, "sessions_list")
-        code, why = await refused(stack, caller, "sessions_history", sessionKey=str(other.session))
-        unknown = await refused(stack, caller, "sessions_history", sessionKey="main/x/y/a:b:_")
+    caller = await begin_turn(stack, HANDLERS)
+    listed = await call(stack, caller, "sessions_list")
+    code, why = await refused(stack, caller, "sessions_history", sessionKey=str(other.session))
+    unknown = await refused(stack, caller, "sessions_history", sessionKey="main/x/y/a:b:_")
 
-    assert [(s.key, s.is_self) for s in listed.sessions] == [(str(caller.accepted.session), True)]
+    assert [(s.key, s.is_self) for s in listed.sessions] == [(str(caller.lease.session), True)]
     assert code == "NOT_FOUND"
     # Whether there is one that it may not see can't be told from the answer.
     assert why.replace(str(other.session), "X") == unknown[1].replace("main/x/y/a:b:_", "X")
@@ -63,8 +65,8 @@ async def test_what_an_agent_sees_is_configured(stack: Stack, which: str, count:
     sees(stack, which)
     await stack.append("one", from_="bob")
     await stack.fleet.inbound.append(message("two", from_="carol"), agent="other")
-    async with calling(stack) as caller:
-        listed = await call(stack, caller, "sessions_list")
+    caller = await begin_turn(stack, HANDLERS)
+    listed = await call(stack, caller, "sessions_list")
 
     assert len(listed.sessions) == count
 
@@ -84,9 +86,9 @@ async def test_history_is_what_was_said(stack: Stack) -> None:
     sees(stack, "agent")
     bob = await stack.append("my colour is green", from_="bob", user_name="Bob")
     await answer(stack, bob.session.sid)
-    async with calling(stack) as caller:
-        told = await call(stack, caller, "sessions_history", sessionKey=str(bob.session))
-        last = await call(stack, caller, "sessions_history", sessionKey=bob.session.sid, limit=1)
+    caller = await begin_turn(stack, HANDLERS)
+    told = await call(stack, caller, "sessions_history", sessionKey=str(bob.session))
+    last = await call(stack, caller, "sessions_history", sessionKey=bob.session.sid, limit=1)
 
     assert [item.role for item in told.items] == ["user", "tool", "agent"]
     assert (told.items[0].text, told.items[0].from_) == ("my colour is green", "Bob")
@@ -97,19 +99,19 @@ async def test_a_message_to_another_session_comes_back_answered(stack: Stack) ->
     sees(stack, "agent")
     bob = await stack.append("hello", from_="bob")
     await answer(stack, bob.session.sid)
-    async with calling(stack) as caller:
-        asking = asyncio.create_task(
-            call(stack, caller, "sessions_send", sessionKey=str(bob.session), message="memory")
-        )
+    caller = await begin_turn(stack, HANDLERS)
+    asking = asyncio.create_task(
+        call(stack, caller, "sessions_send", sessionKey=str(bob.session), message="memory")
+    )
 
-        async def has_come() -> bool:
-            view = await stack.fleet.sessions.view(bob.session.sid)
-            return view is not None and view.waiting > 0
+    async def has_come() -> bool:
+        view = await stack.fleet.sessions.view(bob.session.sid)
+        return view is not None and view.waiting > 0
 
-        await eventually(has_come)
-        await answer(stack, bob.session.sid)
-        sent = await asking
-        noted = await caller.lease.effects()
+    await eventually(has_come)
+    await answer(stack, bob.session.sid)
+    sent = await asking
+    noted = await caller.lease.effects()
 
     assert sent.status == "answered"
     assert "- hello" in sent.reply
@@ -126,15 +128,13 @@ async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: 
     )
     bob = await stack.append("hello", from_="bob")
     await answer(stack, bob.session.sid)
-    async with calling(stack) as caller:
-        await call(
-            stack, caller, "sessions_send", sessionKey=str(bob.session), message="hi", timeout=0
-        )
+    caller = await begin_turn(stack, HANDLERS)
+    await call(stack, caller, "sessions_send", sessionKey=str(bob.session), message="hi", timeout=0)
     found: Any = await stack.fleet.scripts.client.xrange(f"rc:in:{{{bob.session.sid}}}")
 
     entry = decode_entry(*found[0])
     assert entry.origin == "session"
-    assert entry.message.user_name == f"the session {caller.accepted.session}"
+    assert entry.message.user_name == f"the session {caller.lease.session}"
     config = load_config(stack.home.config_file, {})
     subject = policy.subject_of(bob.session, [entry])
     assert not any(name.startswith("cron") for name in policy.allowed(config, subject, TOOLS))
@@ -143,10 +143,10 @@ async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: 
 async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
     sees(stack, "agent")
     bob = await stack.append("hello", from_="bob")
-    async with calling(stack) as caller:
-        params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 0, "call_id": "c"}
-        first, second = [await call(stack, caller, "sessions_send", **params) for _ in range(2)]
-        noted = await caller.lease.effects()
+    caller = await begin_turn(stack, HANDLERS)
+    params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 0, "call_id": "c"}
+    first, second = [await call(stack, caller, "sessions_send", **params) for _ in range(2)]
+    noted = await caller.lease.effects()
     view = await stack.fleet.sessions.view(bob.session.sid)
 
     assert first == second
@@ -156,9 +156,9 @@ async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
 
 
 async def test_no_message_to_oneself(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        own = str(caller.accepted.session)
-        code, why = await refused(stack, caller, "sessions_send", sessionKey=own, message="hi")
+    caller = await begin_turn(stack, HANDLERS)
+    own = str(caller.lease.session)
+    code, why = await refused(stack, caller, "sessions_send", sessionKey=own, message="hi")
 
     assert (code, "would wait for its own turn" in why) == ("INVALID_REQUEST", True)
 
@@ -179,14 +179,14 @@ async def test_a_failed_turn_is_told_as_one(stack: Stack) -> None:
 
 
 async def test_status_and_agents(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        own = await call(stack, caller, "session_status")
-        agents = await call(stack, caller, "agents_list")
+    caller = await begin_turn(stack, HANDLERS)
+    own = await call(stack, caller, "session_status")
+    agents = await call(stack, caller, "agents_list")
     nothing, _ = await refused(stack, ADMIN, "session_status")
-    named = await call(stack, ADMIN, "session_status", session_key=str(caller.accepted.session))
+    named = await call(stack, ADMIN, "session_status", session_key=str(caller.lease.session))
 
-    assert (own.key, own.state, own.waiting) == (str(caller.accepted.session), "running", 1)
-    assert own.turn == f"{caller.lease.sid[:8]}-{caller.accepted.entry_id}"
+    assert (own.key, own.state, own.waiting) == (str(caller.lease.session), "running", 1)
+    assert own.turn == f"{caller.lease.sid[:8]}-{caller.id}"
     assert [(agent.id, agent.runtime, agent.is_self) for agent in agents.agents] == [
         ("main", "demo", True)
     ]
@@ -198,11 +198,11 @@ async def test_status_and_agents(stack: Stack) -> None:
 
 
 async def test_a_token_works_in_a_turn_alone(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        tools = await dispatcher(stack, HANDLERS).tools(caller.agent)
-        await caller.finish()
-        idle = await dispatcher(stack, HANDLERS).tools(caller.agent)
-        code, _ = await refused(stack, caller, "session_status")
+    caller = await begin_turn(stack, HANDLERS)
+    tools = await gateway(stack.fleet, stack.home, HANDLERS).tools(caller.agent)
+    await caller.finish()
+    idle = await gateway(stack.fleet, stack.home, HANDLERS).tools(caller.agent)
+    code, _ = await refused(stack, caller, "session_status")
 
     assert {"sessions_list", "message_send"} <= {tool.tool for tool in tools}
     assert {tool.tool for tool in tools} <= {tool.tool for tool in idle}
@@ -210,22 +210,24 @@ async def test_a_token_works_in_a_turn_alone(stack: Stack) -> None:
 
 
 async def test_the_token_of_an_agent_before_is_worth_nothing(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        other = Agent(caller.lease.sid, digest(new_agent_token(caller.lease.sid)))
-        await caller.lease.grant(digest(new_agent_token(caller.lease.sid)), ["session_status"])
-        stale, _ = await refused(stack, caller, "session_status")
-        with pytest.raises(CallRefused) as made_up:
-            await dispatcher(stack, HANDLERS).call(other, "session_status", {})
+    caller = await begin_turn(stack, HANDLERS)
+    other = Agent(caller.lease.sid, digest(new_agent_token(caller.lease.sid)))
+    await caller.lease.grant(digest(new_agent_token(caller.lease.sid)), ["session_status"])
+    stale, _ = await refused(stack, caller, "session_status")
+    with pytest.raises(CallRefused) as made_up:
+        await gateway(stack.fleet, stack.home, HANDLERS).call(other, "session_status", {})
 
     assert (stale, made_up.value.code) == ("UNAUTHORIZED", "UNAUTHORIZED")
 
 
 async def test_rights_are_the_narrower_of_grant_and_policy(stack: Stack) -> None:
     stack.configure({"runtime": "demo", "tools": {"deny": ["agents_list"]}})
-    async with calling(stack, tools=["session_status", "agents_list"]) as caller:
-        listed = {tool.tool for tool in await dispatcher(stack, HANDLERS).tools(caller.agent)}
-        denied, _ = await refused(stack, caller, "agents_list")
-        not_granted, _ = await refused(stack, caller, "sessions_list")
+    caller = await begin_turn(stack, HANDLERS, tools=["session_status", "agents_list"])
+    listed = {
+        tool.tool for tool in await gateway(stack.fleet, stack.home, HANDLERS).tools(caller.agent)
+    }
+    denied, _ = await refused(stack, caller, "agents_list")
+    not_granted, _ = await refused(stack, caller, "sessions_list")
 
     assert listed == {"session_status"}
     assert (denied, not_granted) == ("FORBIDDEN", "FORBIDDEN")
@@ -236,18 +238,16 @@ async def test_a_message_that_joins_narrows_the_rights_of_the_turn(stack: Stack)
         {"runtime": "demo"},
         channels={"test": {"senders": {"mallory": {"tools": {"deny": ["*"]}}}}},
     )
-    async with calling(stack) as caller:
-        before = await call(stack, caller, "session_status")
-        joined = await stack.append("and me")
-        sid = caller.lease.sid
-        client: Any = stack.fleet.scripts.client
-        entry = (await client.xrange(f"rc:in:{{{sid}}}"))[-1][1][b"entry"].replace(
-            b"alice", b"mallory"
-        )
-        await client.xdel(f"rc:in:{{{sid}}}", joined.entry_id)
-        entry_id = await client.xadd(f"rc:in:{{{sid}}}", {"entry": entry})
-        await client.hset(f"rc:st:{{{sid}}}", "steered", entry_id)
-        code, _ = await refused(stack, caller, "session_status")
+    caller = await begin_turn(stack, HANDLERS)
+    before = await call(stack, caller, "session_status")
+    joined = await stack.append("and me")
+    sid = caller.lease.sid
+    client: Any = stack.fleet.scripts.client
+    entry = (await client.xrange(f"rc:in:{{{sid}}}"))[-1][1][b"entry"].replace(b"alice", b"mallory")
+    await client.xdel(f"rc:in:{{{sid}}}", joined.entry_id)
+    entry_id = await client.xadd(f"rc:in:{{{sid}}}", {"entry": entry})
+    await client.hset(f"rc:st:{{{sid}}}", "steered", entry_id)
+    code, _ = await refused(stack, caller, "session_status")
 
     assert before.state == "running"
     assert code == "FORBIDDEN"
@@ -255,7 +255,7 @@ async def test_a_message_that_joins_narrows_the_rights_of_the_turn(stack: Stack)
 
 async def test_an_agent_names_no_other_session_as_its_own(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob")
-    async with calling(stack) as caller:
-        code, _ = await refused(stack, caller, "session_status", session_key=str(bob.session))
+    caller = await begin_turn(stack, HANDLERS)
+    code, _ = await refused(stack, caller, "session_status", session_key=str(bob.session))
 
     assert code == "FORBIDDEN"

@@ -1,5 +1,6 @@
 """An agent in the middle of a turn, as the gateway knows it; there is no CLI and no door."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,9 +74,14 @@ def operator(scope: Any = "admin") -> Operator:
 
 
 async def begin_turn(
-    stack: Stack, handlers: dict[str, Handler], *, fleet: Fleet | None = None, **fields: Any
+    stack: Stack,
+    handlers: dict[str, Handler],
+    *,
+    fleet: Fleet | None = None,
+    tools: Collection[str] = tuple(TOOLS),
+    **fields: Any,
 ) -> Turn:
-    """Have a turn run that answers a message from Alice; its agent may use every tool.
+    """Have a turn run that answers a message from Alice; its agent was granted `tools`.
 
     `fleet` is the one that the gateway uses, if it isn't the test's own.
     """
@@ -84,6 +90,6 @@ async def begin_turn(
     lease = await stack.fleet.leases.acquire(sid, worker="test", host=stack.home.host_id)
     assert lease is not None
     assert await lease.begin([entry.entry_id])
-    await lease.grant(DIGEST, TOOLS)
+    await lease.grant(DIGEST, tools)
     door = gateway(fleet or stack.fleet, stack.home, handlers)
     return Turn(entry.entry_id, lease, Agent(sid, DIGEST), door)
