@@ -25,6 +25,7 @@ __all__ = [
     "RedisUnavailable",
     "RedisUnfit",
     "RemoteClawError",
+    "ScheduleRefused",
     "StateDirectoryError",
     "UnknownDeadLetter",
     "UnknownSession",
@@ -83,6 +84,10 @@ class RedisRefused(RemoteClawError):
 
 class MessageRefused(RemoteClawError):
     """Raised before a message is accepted: nothing was stored, the sender must be told."""
+
+
+class ScheduleRefused(RemoteClawError):
+    """Raised when a cron job's schedule makes no sense, or is never due."""
 
 
 class UnknownSession(RemoteClawError):

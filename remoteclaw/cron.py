@@ -1,0 +1,162 @@
+"""When a cron job is due: once, at intervals, or by a cron expression in a time zone.
+
+Instants are milliseconds since 1970. Nothing here knows what time it is: whoever asks says so.
+
+Expressions are read as Debian's cron reads them, by cronsim. (croniter, which rq brings along,
+runs what has a fixed time of day twice in the hour that a zone repeats.) In a zone that changes its
+clocks, what falls into the hour that is skipped is due right behind it, and what falls into the
+hour that comes twice is due the first time. An expression whose minute or hour begins with `*`
+goes by the time that passes instead.
+"""
+
+import difflib
+import zoneinfo
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from cronsim import CronSim, CronSimError
+
+from remoteclaw.errors import ScheduleRefused
+from remoteclaw.messages import MAX_TIMESTAMP_MS
+
+__all__ = ["LATE_MS", "Due", "Schedule"]
+
+#: What should have run so long ago is not run any more, in milliseconds: what a person wanted at
+#: nine in the morning would surprise them in the evening.
+LATE_MS = 3600 * 1000
+
+_FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a look at a job that is due comes to."""
+
+    run_ms: int | None
+    """The due time that counts: the latest one that is not too old. None if all are."""
+    has_missed: bool
+    """Whether there were due times that nobody fires any more, the first one of the look."""
+    next_ms: int | None
+    """When the job is due next; None if it never is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """When a job is due: exactly one of `at`, `every_s` and `cron` is set."""
+
+    at: str | None = None
+    """Once, at this time: ISO 8601."""
+    every_s: int | None = None
+    """Again and again, every so many seconds since `anchor_ms`."""
+    cron: str | None = None
+    """A cron expression of five fields."""
+    tz: str | None = None
+    """The IANA time zone of `at` and `cron`; else UTC."""
+    anchor_ms: int = 0
+    """When the schedule was made."""
+
+    def first(self, now_ms: int) -> int:
+        """Return when a job with this schedule is due first.
+
+        Raises `ScheduleRefused`, with one sentence for whoever wrote it, if that can't be told, or
+        is never.
+        """
+        due = self.next_after(now_ms)
+        if due is not None:
+            return due
+        if self.at is not None:
+            now = datetime.fromtimestamp(now_ms // 1000, tz=_zone(self.tz))
+            raise ScheduleRefused(f"at {self.at!r} is past: it is {now.isoformat()} now.")
+        raise ScheduleRefused(f"cron {self.cron!r} is never due: no such day comes.")
+
+    def next_after(self, after_ms: int) -> int | None:
+        """Return the first due time behind an instant; None if there is none.
+
+        Raises `ScheduleRefused` as `first()` does.
+        """
+        if self.at is not None:
+            due = _instant(self.at, self.tz)
+            return due if due > after_ms else None
+        if self.every_s is not None:
+            step = self.every_s * 1000
+            passed = max(0, (after_ms - self.anchor_ms) // step)
+            return self.anchor_ms + (passed + 1) * step
+        assert self.cron is not None, "one of the three is set"
+        return _next_of(self.cron, _zone(self.tz), after_ms)
+
+    def due(self, due_ms: int, now_ms: int) -> Due:
+        """Return what is to be done at `now_ms` about a job that was due at `due_ms`."""
+        oldest = now_ms - LATE_MS
+        upcoming = due_ms if due_ms > oldest else self.next_after(oldest)
+        run = None
+        while upcoming is not None and upcoming <= now_ms:
+            run, upcoming = upcoming, self.next_after(upcoming)
+        return Due(run, run != due_ms, upcoming)
+
+
+def _zone(name: str | None) -> tzinfo:
+    if name is None:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
+        near = difflib.get_close_matches(name, zoneinfo.available_timezones(), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else "write one such as Europe/Berlin."
+        raise ScheduleRefused(f"There is no time zone {name!r}; {hint}") from None
+
+
+def _instant(text: str, zone_name: str | None) -> int:
+    zone = _zone(zone_name)
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=zone)
+            # Of a time that comes twice, the first one is meant.
+            if moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != moment.replace(
+                tzinfo=None
+            ):
+                raise ScheduleRefused(
+                    f"at {text!r} does not exist in {zone_name}: the clocks skip it."
+                )
+        elif zone_name and moment.utcoffset() != moment.astimezone(zone).utcoffset():
+            raise ScheduleRefused(
+                f"at {text!r} has an offset that {zone_name} does not have then: leave tz out."
+            )
+        due = int(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise ScheduleRefused(
+            f"at {text!r} is no time: write ISO 8601, such as 2027-01-31T09:00."
+        ) from None
+    if due > MAX_TIMESTAMP_MS:
+        raise ScheduleRefused(f"at {text!r} is too far away: the year 2999 is the last one.")
+    return due
+
+
+def _next_of(expression: str, zone: tzinfo, after_ms: int) -> int | None:
+    fields = expression.split()
+    if len(fields) != len(_FIELDS):
+        raise ScheduleRefused(
+            f"cron {expression!r} has {len(fields)} fields and needs five: {', '.join(_FIELDS)}."
+        )
+    after = datetime.fromtimestamp(after_ms / 1000, tz=zone)
+    try:
+        # In the hour that comes twice, what was due the first time comes up again.
+        moments = (int(moment.timestamp() * 1000) for moment in CronSim(" ".join(fields), after))
+        return next((moment for moment in moments if moment > after_ms), None)
+    except CronSimError as error:
+        if _is_well_formed(fields, after):
+            return None
+        field = str(error).removeprefix("Bad ").replace("day-of-", "day of the ")
+        raise ScheduleRefused(f"cron {expression!r} has no valid {field}.") from None
+
+
+def _is_well_formed(fields: list[str], after: datetime) -> bool:
+    """Whether every field is one; cronsim says of the 31st of February that its day is none."""
+    minute, hour, day, month, week_day = fields
+    try:
+        CronSim(f"{minute} {hour} {day} * {week_day}", after)
+        CronSim(f"{minute} {hour} * {month} {week_day}", after)
+    except CronSimError:
+        return False
+    return True
