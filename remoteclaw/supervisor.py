@@ -164,6 +164,7 @@ class Supervisor:
         count = self._config.fleet.workers
         duties = [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
+        duties.append(self.fleet.scheduler.run())
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties

@@ -21,6 +21,7 @@ LUA = "remoteclaw/fleet/scripts"
 FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
 FAILPOINT = "tests/test_failpoints.py"
+CRON = "tests/fleet/test_cron.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
 FETCHING = "tests/test_fetching.py"
@@ -629,6 +630,27 @@ MUTANTS = (
         "match[3].decode()\n    return namespace != _namespace() or ",
         "match[3].decode()\n    return ",
         "tests/test_holder.py::test_strays_of_another_namespace_are_left_alone",
+    ),
+    Mutant(
+        "a due time that two schedulers take",
+        f"{LUA}/fire.lua",
+        "if not is_current then return {'changed', '', ''} end\n",
+        "",
+        f"{CRON}::test_a_due_time_that_two_have_seen_is_taken_by_one",
+    ),
+    Mutant(
+        "a due time that comes again with the clock",
+        f"{LUA}/fire.lua",
+        "local is_new = #KEYS > 4 and redis.call('EXISTS', KEYS[9]) == 0",
+        "local is_new = #KEYS > 4",
+        f"{CRON}::test_a_clock_that_is_set_back_fires_nothing_again",
+    ),
+    Mutant(
+        "a change of a job that undoes its firing",
+        f"{LUA}/effect.lua",
+        "  if job ~= ARGV[8] then return {'changed', ''} end\n",
+        "",
+        f"{CRON}::test_a_change_does_not_undo_a_firing",
     ),
     Mutant(
         "a job class that allows everything",

@@ -182,7 +182,7 @@ def mcp() -> None:
 def sweep() -> None:
     """Run a sweeper, which finds sessions that no worker works on. Any number may run.
 
-    It also clears away what killed processes have left on this host.
+    It also fires cron jobs, and clears away what killed processes have left on this host.
     """
     from remoteclaw.supervisor import sweep_host
     from remoteclaw.telemetry import configure_logging
@@ -197,6 +197,7 @@ def sweep() -> None:
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(fleet.sweeper.run()),
+                tasks.create_task(fleet.scheduler.run()),
                 tasks.create_task(sweep_host(fleet, home)),
             ]
             await leave.wait()

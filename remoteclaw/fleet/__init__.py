@@ -10,6 +10,7 @@ from typing import Self
 from remoteclaw.fleet.answers import Answers
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.cron import Cron, Scheduler
 from remoteclaw.fleet.deadletters import DeadLetters
 from remoteclaw.fleet.effects import Effects
 from remoteclaw.fleet.inbound import Inbound
@@ -34,10 +35,12 @@ class Fleet:
     blobs: Blobs
     inbound: Inbound
     leases: Leases
+    cron: Cron
     dead_letters: DeadLetters
     effects: Effects
     outcomes: Outcomes
     replies: Replies
+    scheduler: Scheduler
     sessions: Sessions
     sweeper: Sweeper
     workers: Workers
@@ -52,12 +55,14 @@ class Fleet:
             waker=waker,
             answers=Answers(scripts),
             blobs=Blobs(scripts),
+            cron=Cron(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
             effects=Effects(scripts, waker),
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
             replies=Replies(scripts),
+            scheduler=Scheduler(scripts, waker),
             sessions=Sessions(scripts),
             sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
             workers=workers,

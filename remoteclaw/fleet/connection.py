@@ -47,7 +47,7 @@ PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
 #: The scripts that store what somebody wants: a full server refuses them. The others go on, because
 #: they are what makes room again.
-ACCEPTING = frozenset(("append", "effect", "retry", "store"))
+ACCEPTING = frozenset(("append", "effect", "fire", "retry", "store"))
 ALLOW_OOM = "#!lua flags=allow-oom\n"
 
 _DIRECTORY = Path(__file__).parent / "scripts"

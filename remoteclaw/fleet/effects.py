@@ -177,9 +177,12 @@ class Effects:
         after: bytes | None,
         due_ms: int | None,
         note: Mapping[str, Any] | None,
-    ) -> bool:
-        """Write, change or remove a cron job; False if it is not any more what it was `before`."""
-        status, _ = await self._run(
+    ) -> Literal["done", "nothing", "changed"]:
+        """Write, change or remove a cron job, unless it is not any more what it was `before`.
+
+        "nothing" means that there was none and is to be none. Asked again, the answer is the same.
+        """
+        status, (written,) = await self._run(
             caller,
             call,
             note,
@@ -195,7 +198,9 @@ class Effects:
         )
         if status == "full":
             raise CallRefused("UNAVAILABLE", f"There are {MOST_JOBS} cron jobs: remove some first.")
-        return status != "changed"
+        if status == "changed":
+            return "changed"
+        return "done" if written else "nothing"
 
     async def _run(
         self,

@@ -29,6 +29,10 @@ LANES: tuple[Lane, ...] = ("agents", "background")
 STATE_PREFIX = "rc:st:"
 #: Hash: cron jobs by id, as JSON. Sorted set: their ids, scored with when they are due (ms).
 CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
+#: List: what became of the last due times of all cron jobs, newest first.
+CRON_RUNS = "rc:cron:runs"
+#: String that exists while a scheduler looks for cron jobs that are due.
+CRON_SCHEDULER = "rc:cron:scheduler"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets only as digests.
 TOKENS = "rc:tokens"
 #: In place of a session's key where an operator calls: nothing is there, and nothing is written.
@@ -141,6 +145,11 @@ def effects(sid: str) -> str:
 def call(name: str) -> str:
     """String: what came of a call, by its name among all: asked again, it is not done again."""
     return f"rc:call:{name}"
+
+
+def cron_runs(job_id: str) -> str:
+    """List: what became of a cron job's last due times, newest first."""
+    return f"{CRON_RUNS}:{job_id}"
 
 
 def gateway(host_id: str) -> str:

@@ -48,7 +48,7 @@ elseif kind == 'job' then
   else
     redis.call('ZADD', KEYS[5], ARGV[10], ARGV[7])
   end
-  made = {ARGV[7]}
+  made = {job == '' and ARGV[9] == '' and '' or ARGV[7]}
 end
 local result = table.concat(made, '\n')
 redis.call('SET', KEYS[2], result, 'PX', ARGV[3])
