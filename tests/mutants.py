@@ -646,6 +646,20 @@ MUTANTS = (
         f"{CRON}::test_a_clock_that_is_set_back_fires_nothing_again",
     ),
     Mutant(
+        "a cron job that is written under a lost lease",
+        f"{LUA}/effect.lua",
+        FENCE,
+        "",
+        "tests/gateway/test_cron.py::test_a_turn_that_somebody_else_took_over_adds_nothing",
+    ),
+    Mutant(
+        "a job of another agent's that an agent sees",
+        "remoteclaw/gateway/methods/cron.py",
+        "return call.caller is None or call.caller.session.agent == agent",
+        "return True",
+        "tests/gateway/test_cron.py::test_for_an_agent_there_are_the_jobs_of_its_own_agent",
+    ),
+    Mutant(
         "a change of a job that undoes its firing",
         f"{LUA}/effect.lua",
         "  if job ~= ARGV[8] then return {'changed', ''} end\n",

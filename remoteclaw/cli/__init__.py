@@ -6,6 +6,7 @@ Each command imports what it needs when it runs: `--help` answers without loadin
 import click
 
 from remoteclaw import __version__
+from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.looking import agents, config, doctor, sessions, status
@@ -24,6 +25,6 @@ def main() -> None:
 
 for command in (
     *(up, worker, sweep, dashboard, mcp, send, stop),
-    *(status, agents, sessions, deadletters, policy, doctor, config),
+    *(status, agents, sessions, deadletters, cron, policy, doctor, config),
 ):
     main.add_command(command)

@@ -1,0 +1,270 @@
+"""What can be asked of cron jobs.
+
+An agent sees and changes the jobs of its own agent, whichever of its sessions they write to, and
+adds jobs that write to its own session; operators see and change all. For an agent, what it may not
+see is not there.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from remoteclaw import policy
+from remoteclaw.contract import cron as contract
+from remoteclaw.contract.base import NoParams
+from remoteclaw.cron import Schedule
+from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
+from remoteclaw.fleet.cron import Job, Maker, Run
+from remoteclaw.fleet.effects import call_name
+from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.methods import sessions
+from remoteclaw.gateway.principals import Operator
+from remoteclaw.messages import SessionKey
+
+__all__ = ["HANDLERS"]
+
+#: How often a change is tried while others change the same job: each time somebody else succeeded.
+MOST_TRIES = 8
+
+
+async def _status(call: Call, params: NoParams) -> contract.CronStatus:
+    jobs = await _visible(call)
+    upcoming = [job.next_ms for job in jobs if job.next_ms is not None]
+    return contract.CronStatus(
+        jobs=len(jobs),
+        enabled=sum(job.enabled for job in jobs),
+        next_run_ms=min(upcoming, default=None),
+        scheduler="running" if await call.fleet.cron.has_scheduler() else "absent",
+    )
+
+
+async def _list(call: Call, params: contract.ListParams) -> contract.JobsResult:
+    wanted = (params.filter or "").casefold()
+    jobs = await _visible(call)
+    return contract.JobsResult(
+        jobs=tuple(_told(job) for job in jobs if wanted in job.name.casefold())
+    )
+
+
+async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
+    spec = params.job
+    session = await _target(call, spec.session_key)
+    now_ms = await call.fleet.cron.now_ms()
+    schedule = _schedule(spec.schedule, now_ms)
+    job = Job(
+        id=_job_id(call),
+        name=spec.name,
+        schedule=schedule,
+        message=spec.message,
+        session=session,
+        enabled=spec.enabled,
+        created_ms=now_ms,
+        maker=_maker(call),
+        next_ms=None,
+    )
+    job = _checked(replace(job, next_ms=_first(schedule, now_ms) if spec.enabled else None), now_ms)
+    note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
+    await call.fleet.effects.job(
+        call.caller, call.id, job.id, before=None, after=job.encode(), due_ms=job.next_ms, note=note
+    )
+    call.effects.append({**note, "callId": call.id})
+    # Under this call's name it was made before, if there was one already.
+    return contract.JobResult(job=_told(await call.fleet.cron.job(job.id) or job))
+
+
+async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
+    updates = params.updates
+
+    async def change(job: Job) -> Job:
+        now_ms = await call.fleet.cron.now_ms()
+        changed = replace(
+            job,
+            name=job.name if updates.name is None else updates.name,
+            message=job.message if updates.message is None else updates.message,
+            enabled=job.enabled if updates.enabled is None else updates.enabled,
+            schedule=_schedule(updates.schedule, now_ms) if updates.schedule else job.schedule,
+            # Whoever changes a job has a part in what it says.
+            maker=replace(job.maker, for_owner=job.maker.for_owner and _maker(call).for_owner),
+        )
+        if not changed.enabled:
+            changed = replace(changed, next_ms=None)
+        elif updates.schedule or not job.enabled:
+            changed = replace(changed, next_ms=_first(changed.schedule, now_ms))
+        return _checked(changed, now_ms)
+
+    found = await _changed(call, params.job_id, change)
+    if found is None:
+        raise CallRefused("NOT_FOUND", f"There is no cron job {params.job_id}.")
+    return contract.JobResult(job=_told(found))
+
+
+async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedResult:
+    job_id = params.job_id
+    for _ in range(MOST_TRIES):
+        job = await call.fleet.cron.job(job_id)
+        if job and not _sees(call, job.session.agent):
+            return contract.RemovedResult(removed=False)
+        # Also where there is none: this call may have removed it before.
+        status = await call.fleet.effects.job(
+            call.caller, call.id, job_id,
+            before=job.stored if job else None, after=None, due_ms=None, note=None,
+        )  # fmt: skip
+        if status != "changed":
+            return contract.RemovedResult(removed=status == "done")
+    raise _busy(job_id)
+
+
+async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
+    runs = [run for run in await call.fleet.cron.runs(params.job_id) if _sees(call, run.agent)]
+    if params.job_id and not runs:
+        job = await call.fleet.cron.job(params.job_id)
+        if job is None or not _sees(call, job.session.agent):
+            raise CallRefused("NOT_FOUND", f"There is no cron job {params.job_id}.")
+    return contract.RunsResult(runs=tuple(_told_run(run) for run in runs[: params.limit]))
+
+
+# ---------------------------------------------------------------------------------------------
+# Who may what
+
+
+def _sees(call: Call, agent: str) -> bool:
+    return call.caller is None or call.caller.session.agent == agent
+
+
+async def _visible(call: Call) -> list[Job]:
+    return [job for job in await call.fleet.cron.jobs() if _sees(call, job.session.agent)]
+
+
+async def _target(call: Call, named: str | None) -> SessionKey:
+    """Return the session that a new job writes to."""
+    if named is None:
+        if call.session is None:
+            raise CallRefused("INVALID_REQUEST", "Say which session: job.sessionKey is missing.")
+        return call.session
+    if call.caller is not None:
+        own = call.caller.session
+        if named not in (str(own), own.conversation, own.sid):
+            raise CallRefused(
+                "FORBIDDEN",
+                "An agent's cron job writes to the session that adds it: leave job.sessionKey out.",
+            )
+        return own
+    try:
+        session = SessionKey.parse(named)  # a job may begin a conversation
+    except ValueError:
+        session = (await sessions.find(call, named)).key
+    if session.agent not in call.config.agents:
+        raise CallRefused("INVALID_REQUEST", f"There is no agent {session.agent!r}.")
+    return session
+
+
+def _maker(call: Call) -> Maker:
+    if call.caller is None:
+        assert isinstance(call.principal, Operator), "an agent has a session"
+        return Maker(operator=call.principal.name, for_owner=True)
+    session = call.caller.session
+    subject = policy.subject_of(session, call.turn.entries)
+    return Maker(
+        agent=session.agent,
+        session=str(session),
+        for_owner=policy.is_owner(call.config, subject),
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# Jobs
+
+
+def _job_id(call: Call) -> str:
+    """Return a new job's id: for the same call, the same one."""
+    return hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
+
+
+def _schedule(wanted: contract.Schedule, now_ms: int) -> Schedule:
+    """Return a schedule as it is stored, whether or not it will ever be due."""
+    return Schedule(
+        at=wanted.at, every_s=wanted.every, cron=wanted.cron, tz=wanted.tz, anchor_ms=now_ms
+    )
+
+
+def _first(schedule: Schedule, now_ms: int) -> int:
+    try:
+        return schedule.first(now_ms)
+    except ScheduleRefused as error:
+        raise CallRefused("INVALID_REQUEST", str(error)) from None
+
+
+def _checked(job: Job, now_ms: int) -> Job:
+    """Return a job that can be fired; raises `CallRefused` for one that can't."""
+    try:
+        job.schedule.next_after(now_ms)
+        message = job.entry(now_ms)
+    except (ScheduleRefused, MessageRefused) as error:
+        raise CallRefused("INVALID_REQUEST", str(error)) from None
+    if SessionKey.of(message, agent=job.session.agent) != job.session:
+        raise CallRefused("INVALID_REQUEST", "There can be no session with this key.")
+    return job
+
+
+async def _changed(call: Call, job_id: str, change: Callable[[Job], Awaitable[Job]]) -> Job | None:
+    """Change a job and return it; None if there is none that the caller sees.
+
+    Whatever happened to it meanwhile, a firing or another change, is kept.
+    """
+    for _ in range(MOST_TRIES):
+        job = await call.fleet.cron.job(job_id)
+        if job is None or not _sees(call, job.session.agent):
+            return None
+        after = await change(job)
+        status = await call.fleet.effects.job(
+            call.caller, call.id, job_id,
+            before=job.stored, after=after.encode(), due_ms=after.next_ms, note=None,
+        )  # fmt: skip
+        if status != "changed":
+            # A call that was made before has changed nothing now.
+            return await call.fleet.cron.job(job_id) or after
+    raise _busy(job_id)
+
+
+def _busy(job_id: str) -> CallRefused:
+    return CallRefused("UNAVAILABLE", f"The cron job {job_id} changes all the time: try again.")
+
+
+# ---------------------------------------------------------------------------------------------
+# What is told
+
+
+def _told(job: Job) -> contract.CronJob:
+    schedule = job.schedule
+    kinds = {"at": schedule.at, "every": schedule.every_s, "cron": schedule.cron, "tz": schedule.tz}
+    return contract.CronJob(
+        id=job.id,
+        name=job.name,
+        schedule={kind: value for kind, value in kinds.items() if value is not None},
+        message=job.message,
+        session_key=str(job.session),
+        enabled=job.enabled,
+        created_ms=job.created_ms,
+        next_run_ms=job.next_ms,
+        last_run_ms=job.last_ms,
+    )
+
+
+def _told_run(run: Run) -> contract.CronRun:
+    return contract.CronRun(
+        job_id=run.job_id,
+        due_ms=run.due_ms,
+        status=run.status,
+        run_id=run.run_id,
+        detail=run.detail,
+    )
+
+
+HANDLERS: dict[str, Handler] = {
+    "cron.status": _status,
+    "cron.list": _list,
+    "cron.add": _add,
+    "cron.update": _update,
+    "cron.remove": _remove,
+    "cron.runs": _runs,
+}

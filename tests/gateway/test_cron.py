@@ -1,0 +1,661 @@
+"""The cron tools, by what they do: which jobs there are, and what is fired."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from remoteclaw.config import load_config
+from remoteclaw.contract import TOOLS
+from remoteclaw.credentials import digest, new_agent_token
+from remoteclaw.cron import Schedule
+from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.cron import Job, Maker
+from remoteclaw.fleet.effects import MOST_JOBS
+from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.gateway.methods.cron import HANDLERS
+from remoteclaw.gateway.principals import Agent, Operator
+from remoteclaw.messages import SessionKey
+from tests.conftest import SHIFTED_PRELUDE
+from tests.gateway.test_contract import VALUES, kinds
+from tests.support.callers import ALL_TOOLS, Calling, calling, dispatcher
+from tests.support.hostile import HOSTILE
+from tests.support.stack import Stack, message
+from tests.test_cli import refused as cli_refused
+from tests.test_cli import run as cli
+
+ADMIN = Operator("test", "admin", "c")
+KEY = "main/test/default/chat-1:bob:_"
+#: A job that is right; what it is called with is changed by each test.
+JOB: dict[str, Any] = {
+    "name": "standup",
+    "schedule": {"every": 3600},
+    "message": "What is new?",
+}
+#: What each tool is called with, where it would do something.
+CALLS: dict[str, dict[str, Any]] = {
+    "cron_status": {},
+    "cron_list": {},
+    "cron_add": {"job": JOB},
+    "cron_update": {"jobId": "0" * 16, "updates": {"name": "new"}},
+    "cron_remove": {"jobId": "0" * 16},
+    "cron_runs": {},
+}
+
+
+@pytest.fixture(autouse=True)
+def owners(stack: Stack) -> None:
+    stack.configure(channels={"test": {"owners": ["alice", "bob"]}})
+
+
+async def asked(
+    stack: Stack, caller: Calling | Operator, tool: str, **params: Any
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Call a tool; return what it answers, and what it did besides."""
+    principal = caller.agent if isinstance(caller, Calling) else caller
+    options = {name: params.pop(name) for name in ("call_id", "session_key") if name in params}
+    return await dispatcher(stack, HANDLERS).call(principal, tool, params, **options)
+
+
+async def call(stack: Stack, caller: Calling | Operator, tool: str, **params: Any) -> Any:
+    return (await asked(stack, caller, tool, **params))[0]
+
+
+async def add(stack: Stack, caller: Calling | Operator, **job: Any) -> Any:
+    if isinstance(caller, Operator):
+        job = {"sessionKey": KEY, **job}
+    return (await call(stack, caller, "cron_add", job={**JOB, **job})).job
+
+
+async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[CallError, str]:
+    with pytest.raises(CallRefused) as refusal:
+        await call(stack, caller, tool, **params)
+    return refusal.value.code, str(refusal.value)
+
+
+@contextlib.asynccontextmanager
+async def later(stack: Stack, seconds: float) -> AsyncIterator[Fleet]:
+    """Have a fleet whose clock is ahead."""
+    scripts = Scripts(open_redis(stack.redis.url), prelude=SHIFTED_PRELUDE)
+    await scripts.client.set("test:shift", int(seconds * 1000))
+    fleet = Fleet.open("unix:///nobody", lease_s=30, scripts=scripts)
+    yield fleet
+    await fleet.aclose()
+
+
+async def texts(stack: Stack, key: str | SessionKey) -> list[str]:
+    """Return what cron jobs have told a session."""
+    sid = SessionKey.parse(str(key)).sid
+    found: Any = await stack.fleet.scripts.client.xrange(f"rc:in:{{{sid}}}")
+    entries = [decode_entry(*entry) for entry in found]
+    return [entry.message.text for entry in entries if entry.origin == "cron"]
+
+
+# -- what the tools do ----------------------------------------------------------------------------
+
+
+async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) -> None:
+    async with calling(stack) as caller:
+        job = await add(stack, caller, message="Look at the build.")
+        session = caller.accepted.session
+        kept = await stack.fleet.cron.job(job.id)
+
+        async with later(stack, 3599) as fleet:
+            assert await fleet.scheduler.look() == 0
+        async with later(stack, 3601) as fleet:
+            assert await fleet.scheduler.look() == 1
+
+        assert await texts(stack, session) == ["Look at the build."]
+        listed = (await call(stack, caller, "cron_list")).jobs
+        runs = (await call(stack, caller, "cron_runs", jobId=job.id)).runs
+
+    assert job.next_run_ms == job.created_ms + 3_600_000
+    assert (job.session_key, job.enabled, job.schedule) == (str(session), True, {"every": 3600})
+    assert kept is not None
+    assert kept.maker == Maker(agent="main", session=str(session), for_owner=True)
+    assert [(j.id, j.last_run_ms, j.next_run_ms) for j in listed] == [
+        (job.id, job.next_run_ms, job.next_run_ms + 3_600_000)
+    ]
+    assert [(run.job_id, run.due_ms, run.status) for run in runs] == [
+        (job.id, job.next_run_ms, "fired")
+    ]
+    assert runs[0].run_id.startswith(f"{session.sid}-")
+
+
+async def test_what_was_added_is_noted_with_the_turn(stack: Stack) -> None:
+    async with calling(stack) as caller:
+        result, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
+        noted = await caller.lease.effects()
+
+    job = result.job
+    note = {"type": "cron_added", "jobId": job.id, "ts": job.created_ms, "callId": "c1"}
+    assert effects == noted == [note]
+
+
+async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
+    async with calling(stack) as caller:
+        first, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
+        again, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
+        other, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c2")
+        noted = await caller.lease.effects()
+
+    assert first == again
+    assert effects[0]["jobId"] == first.job.id
+    assert other.job.id != first.job.id
+    assert len(await stack.fleet.cron.jobs()) == len(noted) == 2
+
+
+async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
+    bob = await stack.append("hello", from_="bob")
+    new = "main/test/default/chat-9:carol:_"
+
+    by_id = await add(stack, ADMIN, sessionKey=bob.session.sid[:10])
+    by_key = await add(stack, ADMIN, sessionKey=new, message="Good morning.")
+    named = (await call(stack, ADMIN, "cron_add", job=JOB, session_key=str(bob.session))).job
+    async with later(stack, 3601) as fleet:
+        assert await fleet.scheduler.look() == 3
+
+    assert by_id.session_key == named.session_key == str(bob.session)
+    assert by_key.session_key == new
+    assert await texts(stack, new) == ["Good morning."]
+    assert await texts(stack, bob.session) == ["What is new?", "What is new?"]
+    kept = await stack.fleet.cron.job(by_id.id)
+    assert kept is not None
+    assert kept.maker == Maker(operator="test", for_owner=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        (None, "INVALID_REQUEST"),
+        ("no-such", "INVALID_REQUEST"),
+        ("0123abcd", "INVALID_REQUEST"),
+        ("nobody/test/default/a:b:_", "INVALID_REQUEST"),
+        ("/test/default/a:b:_", "INVALID_REQUEST"),
+        ("main/test/default/:b:_", "INVALID_REQUEST"),
+        ("main/test/default/a%0Ab:b:_", "INVALID_REQUEST"),
+        ("main/test/default/a:b", "INVALID_REQUEST"),
+    ],
+)
+async def test_an_operator_s_job_needs_a_session_that_can_be(
+    stack: Stack, key: str | None, code: str
+) -> None:
+    job = JOB if key is None else {**JOB, "sessionKey": key}
+
+    assert (await refused(stack, ADMIN, "cron_add", job=job))[0] == code
+    assert await stack.fleet.cron.jobs() == []
+
+
+async def test_a_change_is_what_is_fired(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+
+    updates = {"message": "Something else.", "schedule": {"every": 60}, "name": "new"}
+    changed = (await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)).job
+    async with later(stack, 61) as fleet:
+        assert await fleet.scheduler.look() == 1
+
+    assert await texts(stack, KEY) == ["Something else."]
+    assert (changed.name, changed.schedule, changed.created_ms) == (
+        "new",
+        {"every": 60},
+        job.created_ms,
+    )
+    assert changed.next_run_ms < job.next_run_ms
+
+
+async def test_what_is_not_named_stays(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+
+    changed = await call(stack, ADMIN, "cron_update", id=job.id, patch={"name": "new"})
+
+    assert changed.job == job.model_copy(update={"name": "new"})
+
+
+async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+
+    off = await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": False})
+    async with later(stack, 3601) as fleet:
+        assert await fleet.scheduler.look() == 0
+    status = await call(stack, ADMIN, "cron_status")
+    on = await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": True})
+
+    assert off.job.next_run_ms is None
+    assert (status.jobs, status.enabled, status.next_run_ms) == (1, 0, None)
+    assert on.job.next_run_ms == job.next_run_ms
+    async with later(stack, 3601) as fleet:
+        assert await fleet.scheduler.look() == 1
+
+
+async def test_a_job_that_is_added_off_is_due_never(stack: Stack) -> None:
+    job = await add(stack, ADMIN, enabled=False, schedule={"at": "2020-01-01T00:00"})
+    code, why = await refused(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": True})
+
+    assert (job.next_run_ms, code) == (None, "INVALID_REQUEST")
+    assert "is past" in why
+
+
+async def test_changes_at_the_same_time_are_all_kept(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+
+    await asyncio.gather(
+        *(
+            call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)
+            for updates in ({"name": "new"}, {"message": "New."}, {"schedule": {"every": 60}})
+        )
+    )
+
+    kept = await stack.fleet.cron.job(job.id)
+    assert kept is not None
+    assert (kept.name, kept.message, kept.schedule.every_s) == ("new", "New.", 60)
+
+
+async def test_a_job_that_is_removed_is_not_fired(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+
+    gone = await call(stack, ADMIN, "cron_remove", jobId=job.id, call_id="c1")
+    again = await call(stack, ADMIN, "cron_remove", jobId=job.id, call_id="c1")
+    anew = await call(stack, ADMIN, "cron_remove", jobId=job.id)
+    async with later(stack, 3601) as fleet:
+        assert await fleet.scheduler.look() == 0
+
+    assert (gone.removed, again.removed, anew.removed) == (True, True, False)
+    assert await stack.fleet.scripts.client.exists("rc:cron:jobs", "rc:cron:due") == 0
+
+
+async def test_status_says_whether_jobs_are_fired(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+    await add(stack, ADMIN, schedule={"cron": "0 0 1 1 *"})
+    before = await call(stack, ADMIN, "cron_status")
+    await stack.fleet.scheduler.look()
+    after = await call(stack, ADMIN, "cron_status")
+
+    assert (before.jobs, before.enabled, before.next_run_ms) == (2, 2, job.next_run_ms)
+    assert (before.scheduler, after.scheduler) == ("absent", "running")
+
+
+async def test_a_list_has_its_filter(stack: Stack) -> None:
+    for name in ("Anna", "berta", "ANNETTE"):
+        await add(stack, ADMIN, name=name)
+
+    named = (await call(stack, ADMIN, "cron_list", filter="ann")).jobs
+
+    assert [job.name for job in named] == ["Anna", "ANNETTE"]
+    assert len((await call(stack, ADMIN, "cron_list", query="")).jobs) == 3
+
+
+async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
+    one, two = await add(stack, ADMIN), await add(stack, ADMIN, schedule={"every": 1800})
+    async with later(stack, 3601) as fleet:
+        await fleet.scheduler.look()
+
+    of_all = (await call(stack, ADMIN, "cron_runs")).runs
+    of_two = (await call(stack, ADMIN, "cron_runs", jobId=two.id)).runs
+    newest = (await call(stack, ADMIN, "cron_runs", limit=1)).runs
+    quiet = await add(stack, ADMIN)
+
+    assert {run.job_id for run in of_all} == {one.id, two.id}
+    assert [(run.job_id, run.status) for run in of_two] == [
+        (two.id, "fired"),
+        (two.id, "skipped"),
+    ]
+    assert newest == of_all[:1]
+    assert (await call(stack, ADMIN, "cron_runs", jobId=quiet.id)).runs == ()
+    assert await refused(stack, ADMIN, "cron_runs", jobId="0" * 16) == (
+        "NOT_FOUND",
+        f"There is no cron job {'0' * 16}.",
+    )
+
+
+async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+    client = stack.fleet.scripts.client
+    await client.hset("rc:cron:jobs", mapping={str(n): b"{}" for n in range(MOST_JOBS - 1)})
+
+    code, why = await refused(stack, ADMIN, "cron_add", job={**JOB, "sessionKey": KEY})
+
+    assert (code, why) == ("UNAVAILABLE", "There are 1000 cron jobs: remove some first.")
+    await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"name": "new"})
+
+
+# -- who may --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tool", CALLS)
+async def test_a_stranger_s_agent_may_do_nothing(stack: Stack, tool: str) -> None:
+    async with calling(stack, from_="mallory") as caller:
+        code, why = await refused(stack, caller, tool, **CALLS[tool])
+
+    assert (code, why) == ("FORBIDDEN", f"The policy doesn't allow {tool} here.")
+    assert await stack.fleet.cron.jobs() == []
+
+
+def test_every_tool_that_is_listed_is_tried() -> None:
+    listed = {name for name, tool in TOOLS.items() if name.startswith("cron") and tool.is_listed}
+
+    assert set(CALLS) == listed
+    assert {TOOLS[name].name for name in CALLS} == set(HANDLERS)
+
+
+@pytest.mark.parametrize("tool", CALLS)
+async def test_what_an_owner_s_job_starts_is_no_owner_s_turn(stack: Stack, tool: str) -> None:
+    job = await add(stack, ADMIN)
+    async with later(stack, 3601) as fleet:
+        await fleet.scheduler.look()
+    session = SessionKey.parse(job.session_key)
+    lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
+    assert lease is not None
+    await lease.begin([lease.waiting[0][0].decode()], phase="spawned", detail="test")
+    token = new_agent_token(session.sid)
+    await lease.grant(digest(token), ALL_TOOLS)
+
+    with pytest.raises(CallRefused, match="The policy doesn't allow"):
+        await dispatcher(stack, HANDLERS).call(Agent(session.sid, digest(token)), tool, CALLS[tool])
+
+
+@pytest.mark.parametrize(("scope", "tools"), [("read", 3), ("write", 3), ("admin", 6)])
+async def test_operators_need_their_scope(stack: Stack, scope: Any, tools: int) -> None:
+    may = 0
+    for tool, params in CALLS.items():
+        try:
+            await call(stack, Operator("test", scope, "c"), tool, **params)
+        except CallRefused as refusal:
+            may += refusal.code != "FORBIDDEN"
+        else:
+            may += 1
+
+    assert may == tools
+
+
+async def test_an_agent_s_job_writes_to_its_own_session_alone(stack: Stack) -> None:
+    bob = await stack.append("hello", from_="bob")
+    async with calling(stack) as caller:
+        own = caller.accepted.session
+        for named in (str(own), own.conversation, own.sid):
+            assert (await add(stack, caller, sessionKey=named)).session_key == str(own)
+        for other in (str(bob.session), bob.session.sid, "main/x/y/a:b:_", "nonsense"):
+            assert await refused(stack, caller, "cron_add", job={**JOB, "sessionKey": other}) == (
+                "FORBIDDEN",
+                "An agent's cron job writes to the session that adds it: leave job.sessionKey out.",
+            )
+
+    assert len(await stack.fleet.cron.jobs()) == 3
+
+
+async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) -> None:
+    mine = await add(stack, ADMIN, name="mine")
+    now_ms = await stack.fleet.cron.now_ms()
+    theirs = Job(
+        id="f" * 16,
+        name="theirs",
+        schedule=Schedule(every_s=60, anchor_ms=now_ms),
+        message="a secret",
+        session=SessionKey.parse(KEY.replace("main", "other")),
+        enabled=True,
+        created_ms=now_ms,
+        maker=Maker(operator="test", for_owner=True),
+        next_ms=now_ms,
+    )
+    await stack.fleet.effects.job(
+        None, "c", theirs.id, before=None, after=theirs.encode(), due_ms=now_ms, note=None
+    )
+    await stack.fleet.scheduler.look()
+    async with calling(stack) as caller:
+        listed = (await call(stack, caller, "cron_list")).jobs
+        status = await call(stack, caller, "cron_status")
+        runs = (await call(stack, caller, "cron_runs")).runs
+        removed = await call(stack, caller, "cron_remove", jobId=theirs.id)
+        for tool, params in (
+            ("cron_update", {"jobId": theirs.id, "updates": {"message": "mine now"}}),
+            ("cron_runs", {"jobId": theirs.id}),
+        ):
+            assert await refused(stack, caller, tool, **params) == (
+                "NOT_FOUND",
+                f"There is no cron job {theirs.id}.",
+            )
+
+    assert [job.id for job in listed] == [mine.id]
+    assert (status.jobs, status.next_run_ms) == (1, mine.next_run_ms)
+    assert runs == ()
+    assert not removed.removed
+    kept = await stack.fleet.cron.job(theirs.id)
+    assert kept is not None
+    assert kept.message == "a secret"
+    assert len((await call(stack, ADMIN, "cron_runs")).runs) == 1
+
+
+async def test_a_turn_that_is_over_adds_nothing(stack: Stack) -> None:
+    async with calling(stack) as caller:
+        await caller.finish()
+
+        code, _ = await refused(stack, caller, "cron_add", job=JOB)
+
+    assert code == "NO_TURN"
+    assert await stack.fleet.cron.jobs() == []
+
+
+async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) -> None:
+    """The same turn is begun again by another worker, while a call of the first one is on its way.
+
+    So its name and its state are as they were, and only the epoch tells.
+    """
+    async with calling(stack) as caller:
+        stale = await stack.fleet.effects.caller(caller.lease.sid)
+        await caller.lease.release()
+        lease = await stack.fleet.leases.acquire(caller.lease.sid, worker="other", host="here")
+        assert lease is not None
+        await lease.begin([caller.accepted.entry_id])
+    current = await stack.fleet.effects.caller(caller.lease.sid)
+    job = Job(
+        id="0" * 16,
+        name="late",
+        schedule=Schedule(every_s=60),
+        message="Late.",
+        session=caller.accepted.session,
+        enabled=True,
+        created_ms=0,
+        maker=Maker(agent="main", for_owner=True),
+        next_ms=60_000,
+    )
+
+    async def write(caller: Any) -> str:
+        return await stack.fleet.effects.job(
+            caller, "c", job.id, before=None, after=job.encode(), due_ms=60_000, note=None
+        )
+
+    assert stale is not None
+    assert current is not None
+    assert stale.turn is not None
+    assert current.turn is not None
+    assert current.turn.id == stale.turn.id
+    with pytest.raises(CallRefused) as refusal:
+        await write(stale)
+    assert refusal.value.code == "TURN_OVER"
+    assert await stack.fleet.cron.jobs() == []
+    assert await write(current) == "done"
+
+
+async def test_whoever_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
+    """If the policy lets one who is no owner change a job, it is no owner's any more."""
+    job = await add(stack, ADMIN)
+    kept = await stack.fleet.cron.job(job.id)
+    assert kept is not None
+    less = replace(kept, maker=replace(kept.maker, for_owner=False))
+    await stack.fleet.effects.job(
+        None, "c", job.id, before=kept.stored, after=less.encode(), due_ms=kept.next_ms, note=None
+    )
+
+    await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
+
+    kept = await stack.fleet.cron.job(job.id)
+    assert kept is not None
+    assert not kept.maker.for_owner
+
+
+# -- what makes no sense --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "why"),
+    [
+        ({"at": "2020-01-01T09:00"}, "at '2020-01-01T09:00' is past: it is "),
+        ({"at": "soon"}, "at 'soon' is no time: "),
+        ({"cron": "0 9 31 2 *"}, "cron '0 9 31 2 *' is never due: "),
+        ({"cron": "* * *"}, "cron '* * *' has 3 fields and needs five: "),
+        ({"cron": "0 9 * * *", "tz": "Europe/Berln"}, "There is no time zone 'Europe/Berln'; "),
+        ({"every": 60, "tz": "UTC"}, "cron_add: job.schedule has every, so tz means nothing"),
+        ({"at": "2999-01-01", "every": 60}, "cron_add: job.schedule needs exactly one of at"),
+        ({}, "cron_add: job.schedule needs exactly one of at"),
+        ({"every": 59}, "cron_add: job.schedule.every "),
+    ],
+)
+async def test_a_schedule_that_makes_no_sense_is_refused_in_one_sentence(
+    stack: Stack, schedule: dict[str, Any], why: str
+) -> None:
+    job = {**JOB, "sessionKey": KEY, "schedule": schedule}
+    code, told = await refused(stack, ADMIN, "cron_add", job=job)
+
+    assert code == "INVALID_REQUEST"
+    assert told.startswith(why)
+    assert told.endswith((".", "?"))
+    assert await stack.fleet.cron.jobs() == []
+
+
+def wrong_jobs() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a tool and parameters for each way in which a part of a job can be wrong."""
+    for tool, where, ours in (
+        ("cron_add", "JobSpec", {**JOB, "sessionKey": KEY}),
+        ("cron_update", "JobPatch", dict(JOB)),
+    ):
+        root = TOOLS[tool].params.model_json_schema()
+        for part, right in ((where, ours), ("Schedule", JOB["schedule"])):
+            for name, field in root["$defs"][part]["properties"].items():
+                for kind in VALUES.keys() - kinds(field, root):
+                    yield tool, _with(tool, ours, part, {**right, name: VALUES[kind]})
+            yield tool, _with(tool, ours, part, {**right, "extra": 1})
+
+
+def _with(tool: str, job: dict[str, Any], part: str, changed: dict[str, Any]) -> dict[str, Any]:
+    job = {**job, "schedule": changed} if part == "Schedule" else changed
+    return {"job": job} if tool == "cron_add" else {"jobId": "0" * 16, "updates": job}
+
+
+async def test_parts_of_a_job_of_the_wrong_kind_are_refused(stack: Stack) -> None:
+    cases = list(wrong_jobs())
+    assert len(cases) > 60
+    for tool, params in cases:
+        code, told = await refused(stack, ADMIN, tool, **params)
+        assert code == "INVALID_REQUEST", params
+        assert told.startswith(f"{tool}: "), told
+        assert "\n" not in told
+    assert await stack.fleet.cron.jobs() == []
+
+
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+async def test_hostile_texts_are_refused_or_fired_as_they_are(stack: Stack, number: int) -> None:
+    text = HOSTILE[number]
+    spec = {**JOB, "sessionKey": KEY}
+    hostile_jobs = [
+        {**spec, "name": text[:100]},
+        {**spec, "message": text},
+        {**spec, "sessionKey": text},
+        {**spec, "schedule": {"at": text}},
+        {**spec, "schedule": {"cron": text}},
+        {**spec, "schedule": {"cron": "0 * * * *", "tz": text}},
+    ]
+    codes = []
+    for job in hostile_jobs:
+        try:
+            await call(stack, ADMIN, "cron_add", job=job)
+        except CallRefused as refusal:
+            codes.append(refusal.code)
+    assert set(codes) <= {"INVALID_REQUEST"}
+    count = len(hostile_jobs) - len(codes)
+    listed = await call(
+        stack, ADMIN, "cron_list", filter=text[:200].encode("utf-8", "replace").decode()
+    )
+    async with later(stack, 3601) as fleet:
+        assert await fleet.scheduler.look() == count
+
+    assert len(listed.jobs) <= count
+    assert len(await texts(stack, KEY)) == count
+
+
+async def test_a_message_that_says_nothing_is_refused(stack: Stack) -> None:
+    code, why = await refused(
+        stack, ADMIN, "cron_add", job={**JOB, "sessionKey": KEY, "message": " \n"}
+    )
+
+    assert (code, why) == ("INVALID_REQUEST", "The message was refused: text is empty.")
+
+
+async def test_an_agent_that_is_not_configured_any_more_may_do_nothing(stack: Stack) -> None:
+    await stack.fleet.inbound.append(message("hello", from_="alice"), agent="gone")
+    config = load_config(stack.home.config_file, {})
+    assert "gone" not in config.agents
+    session = SessionKey("gone", "test", "default", "chat-1", "alice")
+    lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
+    assert lease is not None
+    await lease.begin([lease.waiting[0][0].decode()])
+    await lease.grant(digest("t"), ALL_TOOLS)
+
+    with pytest.raises(CallRefused, match="The policy doesn't allow"):
+        await dispatcher(stack, HANDLERS).call(
+            Agent(session.sid, digest("t")), "cron_add", {"job": JOB}
+        )
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
+    made = cli(
+        stack,
+        *("cron", "add", "--name", "standup", "--message", "What is new?", "--session", KEY),
+        *("--cron", "0 9 * * MON", "--tz", "Europe/Berlin"),
+    )
+    job_id = made.stdout.strip()
+    once = cli(
+        stack,
+        *("cron", "add", "--name", "once", "--message", "Now.", "--session", KEY),
+        *("--every", "3600"),
+    ).stdout.strip()
+    async with later(stack, 3601) as fleet:
+        await fleet.scheduler.look()
+    await stack.fleet.scripts.client.delete("rc:cron:scheduler")
+    listed = cli(stack, "cron", "list")
+    runs = cli(stack, "cron", "runs", once)
+    gone = cli(stack, "cron", "remove", job_id)
+    again = cli(stack, "cron", "remove", job_id)
+
+    assert re.fullmatch("[0-9a-f]{16}", job_id)
+    assert made.stderr.startswith("It is due first on ")
+    head, first, second = listed.stdout.splitlines()
+    assert head.split() == ["JOB", "NEXT", "SCHEDULE", "SESSION", "NAME"]
+    assert first.startswith(job_id)
+    assert "cron 0 9 * * MON Europe/Berlin" in first
+    assert "every 3600 s" in second
+    assert listed.stderr == (
+        "remoteclaw: Nothing runs that fires them: run `remoteclaw up`, or `remoteclaw sweep`.\n"
+    )
+    sid = SessionKey.parse(KEY).sid
+    assert re.search(rf"^{once}  .{{19}}  fired    {sid}-\d+-\d+$", runs.stdout, re.MULTILINE)
+    assert (gone.stdout, again.stdout) == ("It is gone.\n", "There was no such job.\n")
+    assert [job.id for job in await stack.fleet.cron.jobs()] == [once]
+
+
+async def test_what_is_wrong_is_one_line_on_the_command_line(stack: Stack) -> None:
+    add = ("cron", "add", "--name", "n", "--message", "m", "--session", KEY)
+
+    cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "is never due: no such day comes.")
+    cli_refused(cli(stack, "cron", "runs", "0" * 16), f"There is no cron job {'0' * 16}.")
+    assert "it has 16 hexadecimal digits" in cli(stack, "cron", "remove", "x").stderr
+    when = cli(stack, *add, "--every", "60", "--at", "2999-01-01")
+    assert (when.returncode, when.stdout) == (2, "")
+    assert "Say when: one of --at, --every and --cron." in when.stderr
