@@ -653,6 +653,13 @@ MUTANTS = (
         "tests/gateway/test_cron.py::test_a_turn_that_somebody_else_took_over_adds_nothing",
     ),
     Mutant(
+        "keys of MCP servers that are shown",
+        "remoteclaw/redaction.py",
+        '("env", "headers", "args")',
+        '("env", "headers")',
+        "tests/test_redaction.py::test_no_text_that_may_be_a_secret_is_shown",
+    ),
+    Mutant(
         "a job of another agent's that an agent sees",
         "remoteclaw/gateway/methods/cron.py",
         "return call.caller is None or call.caller.session.agent == agent",

@@ -1,0 +1,162 @@
+"""The tools about the configuration: what they show, to whom, and what they never show."""
+
+import hashlib
+from typing import Any
+
+import pytest
+import tomlkit
+
+from remoteclaw.config import Config, load_config
+from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.gateway.methods.system import HANDLERS
+from remoteclaw.gateway.principals import Operator
+from tests.support.callers import Calling, calling, dispatcher
+from tests.support.hostile import HOSTILE
+from tests.support.stack import Stack
+
+READER = Operator("test", "read", "c")
+TOOLS = {"gateway_config_get": {"key": "redis.url"}, "gateway_config_schema": {}}
+
+
+@pytest.fixture(autouse=True)
+def configured(stack: Stack) -> None:
+    tree = {
+        "redis": {"url": "redis://me:canary@localhost:1/3"},
+        "agents": {
+            "main": {
+                "runtime": "demo",
+                "model": "large",
+                "env": {"KEY": "canary"},
+                "mcp_servers": {
+                    "files": {"command": "mcp-files", "args": ["canary"], "env": {"T": "canary"}},
+                    "web": {"url": "https://canary@mcp.example/canary", "headers": {"A": "canary"}},
+                },
+            }
+        },
+        "channels": {
+            "test": {"owners": ["alice"]},
+            "matrix": {"senders": {"@ada:example.org": {"tools": {"deny": ["message_send"]}}}},
+        },
+    }
+    stack.home.config_file.write_text(tomlkit.dumps(tree))
+
+
+async def call(stack: Stack, caller: Calling | Operator, tool: str, **params: Any) -> Any:
+    principal = caller.agent if isinstance(caller, Calling) else caller
+    config = load_config(stack.home.config_file, {"REMOTECLAW__FLEET__WORKERS": "7"})
+    answer, effects = await dispatcher(stack, HANDLERS, config=config).call(principal, tool, params)
+    assert effects == []
+    return answer
+
+
+async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[CallError, str]:
+    with pytest.raises(CallRefused) as refusal:
+        await call(stack, caller, tool, **params)
+    return refusal.value.code, str(refusal.value)
+
+
+async def test_an_owner_s_agent_reads_what_holds_and_no_secret(stack: Stack) -> None:
+    async with calling(stack) as caller:
+        told = await call(stack, caller, "gateway_config_get")
+    text = told.model_dump_json()
+
+    assert "canary" not in text
+    assert told.config["fleet"]["workers"] == 7  # from the environment
+    assert told.config["queue"]["mode"] == "collect"  # from nowhere
+    assert told.config["redis"]["url"] == "redis://localhost:1/3"
+    main = told.config["agents"]["main"]
+    assert (main["model"], main["env"]) == ("large", {"KEY": "***"})
+    assert main["mcp_servers"]["files"]["args"] == ["***"]
+    assert main["mcp_servers"]["web"]["url"] == "https://mcp.example/***"
+
+
+async def test_the_hash_changes_with_the_file(stack: Stack) -> None:
+    file = stack.home.config_file
+    before = (await call(stack, READER, "gateway_config_get")).hash
+    again = (await call(stack, READER, "config.get", key="redis")).hash
+    content = file.read_bytes()
+    file.write_bytes(content + b"\n")
+    after = (await call(stack, READER, "gateway_config_get")).hash
+    config = load_config(file, {})
+    file.unlink()
+    answer, _ = await dispatcher(stack, HANDLERS, config=config).call(READER, "config.get", {})
+
+    assert before == again == hashlib.sha256(content).hexdigest()
+    assert after != before
+    assert answer.model_dump()["hash"] == hashlib.sha256(b"").hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("agents.main.model", "large"),
+        ("agents.main.env", {"KEY": "***"}),
+        ("agents.main.env.KEY", "***"),
+        ("redis.url", "redis://localhost:1/3"),
+        ("channels.test.owners", ["alice"]),
+        ("redis", {"url": "redis://localhost:1/3", "appendfsync": "everysec"}),
+    ],
+)
+async def test_a_key_selects_a_part(stack: Stack, key: str, value: Any) -> None:
+    assert (await call(stack, READER, "gateway_config_get", key=key)).config == value
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        ("agent", "The configuration has no key 'agent'; did you mean 'agents'?"),
+        (
+            "agents.mian.model",
+            "'agents' in the configuration has no key 'mian.model'; did you mean 'main'?",
+        ),
+        (
+            "agents.main.modle",
+            "'agents.main' in the configuration has no key 'modle'; did you mean 'model'?",
+        ),
+        ("redis.x", "'redis' in the configuration has no key 'x'; it has 'url', 'appendfsync'."),
+        ("redis.url.x", "'redis.url' in the configuration has no keys: it is a value."),
+        ("channels.test.owners.0", "'channels.test.owners' in the configuration has no keys"),
+        ("...", "The configuration has no key '...'; it has "),
+        ("__class__", "The configuration has no key '__class__'; it has "),
+    ],
+)
+async def test_a_key_that_is_none_is_told_with_those_that_are_near(
+    stack: Stack, key: str, why: str
+) -> None:
+    code, told = await refused(stack, READER, "gateway_config_get", key=key)
+
+    assert code == "NOT_FOUND"
+    assert told.startswith(why)
+    assert told.endswith((".", "?"))
+
+
+async def test_a_name_with_dots_in_it_can_be_selected(stack: Stack) -> None:
+    stack.home.config_file.write_text('[channels.irc.groups."a.b".tools]\ndeny = ["cron_*"]\n')
+
+    told = await call(stack, READER, "config.get", key="channels.irc.groups.a.b.tools.deny")
+
+    assert told.config == ["cron_*"]
+
+
+async def test_the_schema_is_that_of_the_configuration(stack: Stack) -> None:
+    async with calling(stack) as caller:
+        told = await call(stack, caller, "gateway_config_schema")
+
+    assert told.model_dump()["schema"] == Config.model_json_schema()
+    assert "canary" not in told.model_dump_json()
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+async def test_a_stranger_s_agent_may_not(stack: Stack, tool: str) -> None:
+    async with calling(stack, from_="mallory") as caller:
+        refusal = await refused(stack, caller, tool, **TOOLS[tool])
+
+    assert refusal == ("FORBIDDEN", f"The policy doesn't allow {tool} here.")
+
+
+async def test_hostile_keys_are_refused(stack: Stack) -> None:
+    for key in HOSTILE:
+        code, told = await refused(stack, READER, "gateway_config_get", key=key)
+        assert code in ("INVALID_REQUEST", "NOT_FOUND")
+        assert "\n" not in told
+        assert len(told) < 500
