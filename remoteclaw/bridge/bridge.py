@@ -477,17 +477,17 @@ class ChannelBridge:
         decision = Decision("deny", NOT_ALLOWED)
         # The operator chose those servers, and so allowed their tools.
         is_ours = event.server in self._mcp_servers or event.server == OWN_SERVER
-        if self._permissions == "auto" or (self._permissions == "ask" and is_ours):
-            decision = Decision("allow")
-        elif self._permissions == "ask":
-            decision = Decision("deny", NOBODY_TO_ASK)
-            if run.callbacks.on_permission:
-                try:
+        try:
+            if self._permissions == "auto" or (self._permissions == "ask" and is_ours):
+                decision = Decision("allow")
+            elif self._permissions == "ask":
+                decision = Decision("deny", NOBODY_TO_ASK)
+                if run.callbacks.on_permission:
                     decision = await run.callbacks.on_permission(event)
-                except Exception:
-                    log.exception("turn %s: who was asked could not answer", run.turn.reference)
-                finally:
-                    run.pace.decided()
+        except Exception:
+            log.exception("turn %s: who was asked could not answer", run.turn.reference)
+        finally:
+            run.pace.decided(decision)
         await run.agent.answer(event.id, decision)
 
     def _files_of(self, run: _Run) -> TurnFiles:

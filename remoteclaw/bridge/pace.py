@@ -16,6 +16,7 @@ from remoteclaw.messages import (
     ToolResultEvent,
     ToolUseEvent,
 )
+from remoteclaw.protocols import Decision
 
 __all__ = ["Limits", "Pace"]
 
@@ -77,9 +78,12 @@ class Pace:
                 # Not every CLI tells that a tool is done; but it says nothing while one runs.
                 self._tools.clear()
 
-    def decided(self) -> None:
-        """Take notice that a permission was decided about."""
+    def decided(self, decision: Decision) -> None:
+        """Take notice of the decision about a permission, whoever made it."""
         self._questions = max(0, self._questions - 1)
+        if decision.verdict == "deny":
+            # What is denied does not run, and not every CLI tells that it ended.
+            self._tools.clear()
         self._heard = self._clock()
 
     @property

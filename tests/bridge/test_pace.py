@@ -3,6 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,12 +68,22 @@ def test_silence_counts_while_nothing_is_going_on(
     assert bool(pace_after(*steps).overdue(LIMITS)) is is_overdue
 
 
-def test_after_a_decision_the_time_counts_anew() -> None:
-    pace = pace_after(PermissionEvent("1", "look", {}), 500.0)
-    pace.decided()
+@pytest.mark.parametrize(
+    ("verdict", "is_overdue"), [("allow", False), ("allow_session", False), ("deny", True)]
+)
+def test_after_a_decision_the_time_counts_anew(verdict: Any, is_overdue: bool) -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.note(TOOL)
+    pace.note(PermissionEvent("1", "look", {}))
+    clock.now += 500.0
+
+    pace.decided(Decision(verdict))
 
     assert not pace.overdue(LIMITS)
     assert pace.silence_s == 0
+    clock.now += 61.0  # the tool runs, unless it was denied
+    assert bool(pace.overdue(LIMITS)) is is_overdue
 
 
 def test_the_person_is_told_once_until_when_it_is_waited() -> None:
@@ -150,6 +161,31 @@ async def test_a_person_may_take_their_time(home: Home, directory: Path) -> None
         result = await bridge.handle(message("hello"), BridgeCallbacks(on_permission=decide))
 
     assert result.payloads[0].text == "thank you"
+
+
+@pytest.mark.parametrize("permissions", ["auto", "ask", "deny"])
+async def test_silence_counts_after_a_permission_that_nobody_was_asked_for(
+    home: Home, directory: Path, permissions: str
+) -> None:
+    # Not every agent says that a denied tool has ended.
+    ended = "update('tool_call_update', toolCallId='1', status='completed', content=[])"
+    body = (
+        "prompt = begin()\n"
+        "say(jsonrpc='2.0', id=0, method='session/request_permission', params=dict(\n"
+        "    toolCall=dict(toolCallId='1', title='x'),\n"
+        "    options=[dict(optionId='once', kind='allow_once')]))\n"
+        f"asked(); {ended if permissions == 'auto' else 'pass'}\n"
+        "asked('session/cancel'); answer(prompt, stopReason='cancelled'); asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    options: dict[str, Any] = {"command": command, "permissions": permissions}
+    async with (
+        asyncio.timeout(15),
+        agent_bridge(home, "acp", limits=Limits(stall_s=0.4), **options) as (bridge, *_),
+    ):
+        result = await bridge.handle(message("hello"))
+
+    assert result.error == "the agent gave no sign of life for 0.4 s"
 
 
 async def test_a_turn_has_a_time_in_all(home: Home, directory: Path) -> None:
