@@ -443,7 +443,7 @@ MUTANTS = (
     ),
     Mutant(
         "an option of an agent's that means the opposite",
-        "remoteclaw/runtimes/acp.py",
+        "remoteclaw/runtimes/acp_turn.py",
         '"deny": ("reject_once", "reject_always"),',
         '"deny": ("allow_once", "reject_always"),',
         "tests/runtimes/test_acp.py::test_a_permission_is_answered_with_the_option_that_fits",

@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.messages import DoneEvent
-from remoteclaw.runtimes.acp import AcpRuntime, _AcpTurn
+from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp_turn import AcpTurn
 from remoteclaw.runtimes.codex_turn import _TOOLS, CodexTurn
 from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcTurn
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.wire import decode
+from tests.support.recording import spec_of
 
 
 class Nobody:
@@ -80,7 +82,7 @@ async def codex() -> RpcTurn:
 
 async def acp(runtime: AcpRuntime) -> RpcTurn:
     pipes = Nobody()
-    turn = _AcpTurn(pipes, Peer(pipes), lambda _: None, runtime, "s", 0.0)
+    turn = AcpTurn(pipes, Peer(pipes), runtime, spec_of(runtime.name), "s", 0.0)
     await turn.ask([])
     return turn
 

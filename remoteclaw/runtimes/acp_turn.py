@@ -1,0 +1,287 @@
+"""What an agent says in a turn over ACP, translated, and what it asks in it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from remoteclaw.errors import ErrorCategory, classify_error
+from remoteclaw.messages import (
+    AgentEvent,
+    AgentRunResult,
+    AgentUsage,
+    DoneEvent,
+    ErrorEvent,
+    PermissionEvent,
+    PlanEvent,
+    SteeredEvent,
+    ThinkingEvent,
+    ToolResultEvent,
+    ToolUseEvent,
+)
+from remoteclaw.protocols import AgentPipes, AgentSpec, Decision
+from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError, RpcTurn
+from remoteclaw.runtimes.prose import Prose
+from remoteclaw.runtimes.wire import count, mapping, mappings, text
+
+if TYPE_CHECKING:
+    from remoteclaw.runtimes.acp import AcpRuntime
+
+__all__ = ["CANCELLED", "AcpTurn", "failure"]
+
+#: The answer to a question that nobody decides about.
+CANCELLED = {"outcome": {"outcome": "cancelled"}}
+#: Updates that say nothing which a person waits for.
+_SILENT = frozenset(
+    (
+        *("user_message_chunk", "available_commands_update", "current_mode_update"),
+        *("config_option_update", "session_info_update"),
+    )
+)
+
+
+class AcpTurn(RpcTurn):
+    """One turn, and the messages that join it."""
+
+    def __init__(
+        self,
+        pipes: AgentPipes,
+        peer: Peer,
+        runtime: "AcpRuntime",
+        spec: AgentSpec,
+        session: str,
+        cost: float,
+        *,
+        said_before: str = "",
+    ) -> None:
+        """`said_before` is the message that an earlier turn ended with: more of it is not ours."""
+        super().__init__(pipes, peer)
+        self.name = runtime.name
+        self._runtime = runtime
+        self._spec = spec
+        self._said_before = said_before
+        self.said = said_before
+        self._session = session
+        self._cost_before = self.cost = cost
+        self._prose = Prose()
+        self._saying: str | None = None
+        """The id of the message that is being said, where the agent gives one."""
+        self._prompts: dict[int, str | None] = {}
+        """Prompts that are not answered yet: the keys of those that joined, by request."""
+        self._tools: dict[str, dict[str, Any]] = {}
+        """What is known of each tool call, by its id."""
+        self._used: set[str] = set()
+        """Tool calls that were said to have begun."""
+        self._asked: dict[str, Message] = {}
+        """Requests for a permission that were not answered yet."""
+        self._denied: list[str] = []
+        self._usage = AgentUsage()
+        self._is_cancelled = False
+
+    async def ask(self, parts: list[dict[str, Any]], key: str | None = None) -> None:
+        """Send a prompt; one with a `key` joins those that are being answered."""
+        params = {"sessionId": self._session, "prompt": parts}
+        # Noted before it is sent, which may take its time: the turn is not over without it.
+        message_id = self._peer.reserve()
+        self._prompts[message_id] = key
+        await self._peer.request("session/prompt", params, message_id)
+
+    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
+        """Send another prompt: it joins those that are being answered, or follows them."""
+        await self.ask(parts, key)
+
+    async def interrupt(self) -> None:
+        """Ask the agent to stop; some wait for open questions to be answered then."""
+        self._is_cancelled = True
+        await self._peer.notify("session/cancel", {"sessionId": self._session})
+        for message in [*self._asked.values()]:
+            if message.id is not None:
+                await self._peer.respond(message.id, CANCELLED)
+        self._asked.clear()
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Choose the option that fits a decision."""
+        message = self._asked.pop(permission_id, None)
+        if message is None or message.id is None:
+            return
+        if decision.verdict == "deny":
+            self._denied.append(self._tool_of(message))
+        kinds = {
+            "allow": ("allow_once", "allow_always"),
+            "allow_session": ("allow_always", "allow_once"),
+            "deny": ("reject_once", "reject_always"),
+        }[decision.verdict]
+        options = {
+            text(option.get("kind")): text(option.get("optionId"))
+            for option in mappings(message.params.get("options"))
+        }
+        chosen = next((options[kind] for kind in kinds if options.get(kind)), None)
+        outcome = (
+            {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
+        )
+        await self._peer.respond(message.id, {"outcome": outcome})
+
+    # -- what the agent says -------------------------------------------------------------------
+
+    async def take(self, message: Message) -> list[AgentEvent]:
+        """Return what a message means."""
+        if message.is_request:
+            return await self._take_request(message)
+        if not message.method:
+            return self._take_answer(message)
+        if message.method != "session/update":
+            self.unknown_messages += 1
+            return []
+        if message.params.get("sessionId", self._session) != self._session:
+            return []
+        return self._update(mapping(message.params.get("update")))
+
+    async def _take_request(self, message: Message) -> list[AgentEvent]:
+        if message.method != "session/request_permission":
+            await self._peer.refuse(message)
+            return []
+        if message.params.get("sessionId", self._session) != self._session:
+            await self._peer.respond(message.id or 0, CANCELLED)
+            return []
+        permission_id = str(message.id)
+        self._asked[permission_id] = message
+        call = mapping(message.params.get("toolCall"))
+        known = self._know(call)
+        tool = self._tool_of(message)
+        server = self._runtime.server_of(known, self._spec)
+        return [
+            *self._use(text(call.get("toolCallId"))),
+            PermissionEvent(permission_id, tool, _input(known), server),
+        ]
+
+    def _tool_of(self, message: Message) -> str:
+        call = mapping(message.params.get("toolCall"))
+        return self._runtime.tool_name(self._tools.get(text(call.get("toolCallId")), call))
+
+    def _take_answer(self, message: Message) -> list[AgentEvent]:
+        if message.id not in self._prompts:
+            return []
+        key = self._prompts.pop(int(message.id))
+        events: list[AgentEvent] = [SteeredEvent(key)] if key else []
+        if message.error and not self._is_cancelled:
+            category, detail = failure(message.error)
+            # What was to join it would be answered by itself.
+            error = ErrorEvent(category, detail, ends_agent=bool(self._prompts))
+            return [*events, error, DoneEvent(self.result())]
+        self._take_usage(message.result)
+        is_aborted = self._is_cancelled or message.result.get("stopReason") == "cancelled"
+        if is_aborted and self._prompts:
+            why = "the agent was stopped with a message still waiting"
+            error = ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
+            return [*events, error, DoneEvent(self.result(aborted=True))]
+        if self._prompts:
+            return events  # what joined is answered with it, or right behind
+        if message.result.get("stopReason") == "refusal" and not self._prose.text:
+            events.append(ErrorEvent(ErrorCategory.FATAL, "the model refused to answer"))
+        # With a question open, it may go on with whatever it asked about.
+        return [*events, DoneEvent(self.result(aborted=is_aborted), ends_agent=bool(self._asked))]
+
+    def _take_usage(self, result: Mapping[str, Any]) -> None:
+        usage = mapping(result.get("usage"))
+        quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
+        self._usage = AgentUsage(
+            input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
+            output_tokens=count(usage.get("outputTokens")) or count(quota.get("output_tokens")),
+            cache_read_tokens=count(usage.get("cachedReadTokens")),
+            cache_write_tokens=count(usage.get("cachedWriteTokens")),
+        )
+
+    def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
+        content = mapping(update.get("content"))
+        match update.get("sessionUpdate"):
+            case "agent_message_chunk":
+                return self._say(update.get("messageId"), text(content.get("text")))
+            case "agent_thought_chunk":
+                return [ThinkingEvent(text(content.get("text")))]
+            case "tool_call":
+                self._know(update)
+                is_ready = update.get("status") not in (None, "pending")
+                return self._use(text(update.get("toolCallId"))) if is_ready else []
+            case "tool_call_update":
+                return self._tool_update(update)
+            case "plan":
+                return [_plan(mappings(update.get("entries")))]
+            case "usage_update":
+                amount = mapping(update.get("cost")).get("amount")
+                if isinstance(amount, int | float):
+                    self.cost = float(amount)
+            case kind if kind not in _SILENT:
+                self.unknown_messages += 1
+        return []
+
+    def _say(self, message_id: Any, words: str) -> list[AgentEvent]:
+        if message_id and message_id == self._said_before:
+            return []  # the end of what it said in an earlier turn
+        self.said = text(message_id) or self.said
+        if self._saying is None or (message_id and message_id != self._saying):
+            self._prose.begin_block()
+            self._saying = text(message_id)
+        return self._prose.add(words)
+
+    def _know(self, call: dict[str, Any]) -> dict[str, Any]:
+        """Keep what is said of a tool call: the first title is its name, the last input counts."""
+        known = self._tools.setdefault(text(call.get("toolCallId")), {})
+        for name in ("toolCallId", "title", "kind", "rawInput"):
+            value = call.get(name)
+            if value not in (None, {}, []) and not (name == "title" and "title" in known):
+                known[name] = value
+        return known
+
+    def _use(self, call_id: str) -> list[AgentEvent]:
+        if call_id in self._used or call_id not in self._tools:
+            return []
+        self._used.add(call_id)
+        self._saying = None  # what it says next is another paragraph
+        known = self._tools[call_id]
+        return [ToolUseEvent(self._runtime.tool_name(known), call_id, _input(known))]
+
+    def _tool_update(self, update: dict[str, Any]) -> list[AgentEvent]:
+        call_id = text(update.get("toolCallId"))
+        self._know(update)
+        status = update.get("status")
+        if status not in ("completed", "failed"):
+            return self._use(call_id) if status == "in_progress" else []
+        output = "".join(
+            text(mapping(part.get("content")).get("text"))
+            for part in mappings(update.get("content"))
+        )
+        raw = mapping(update.get("rawOutput"))
+        output = output or text(raw.get("output")) or text(raw.get("error"))
+        events = [*self._use(call_id), ToolResultEvent(call_id, output, status == "failed")]
+        self._tools.pop(call_id, None)
+        return events
+
+    def result(self, *, aborted: bool = False) -> AgentRunResult:
+        """Return what the turn has come to so far."""
+        cost = self.cost - self._cost_before
+        return AgentRunResult(
+            text=self._prose.text,
+            session_id=self._session,
+            usage=self._usage,
+            aborted=aborted,
+            total_cost_usd=cost if cost > 0 else None,
+            permission_denials=tuple(self._denied),
+        )
+
+
+def failure(error: RpcError) -> tuple[ErrorCategory, str]:
+    """Return what an error means, and what it says."""
+    detail = " ".join(filter(None, (str(error), text(error.data.get("details")))))
+    status = error.code if 400 <= error.code < 600 else None
+    return classify_error(detail, status=status), detail or f"error {error.code}"
+
+
+def _input(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool was given; some agents say it in words only."""
+    if raw := mapping(call.get("rawInput")):
+        return raw
+    return {"title": text(call.get("title"))}
+
+
+def _plan(entries: list[dict[str, Any]]) -> PlanEvent:
+    return PlanEvent(
+        tuple((text(entry.get("content")), entry.get("status") == "completed") for entry in entries)
+    )
