@@ -29,16 +29,20 @@ from remoteclaw.protocols import (
 )
 from remoteclaw.runtimes.acp_turn import CANCELLED, AcpTurn, failure
 from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.jsonrpc import Peer, RpcProcess
+from remoteclaw.runtimes.jsonrpc import METHOD_NOT_FOUND, Message, Peer, RpcProcess
 from remoteclaw.runtimes.programs import find_program
 from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["AcpProcess", "AcpRuntime"]
 
+#: The version of the protocol that we speak.
+PROTOCOL = 1
 #: How long a replay of what was said before may take, in seconds.
 REPLAY_S = 10.0
 #: How an agent says that somebody has to sign in first.
 AUTH_REQUIRED = -32000
+#: What an agent tells again of a session that it loads.
+_REPLAYED = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +124,8 @@ class AcpProcess(RpcProcess[AcpTurn]):
         """What the session has cost so far, in US dollars."""
         self._instructions = ""
         """What goes with the first message."""
+        self._was_replayed = False
+        """Whether the agent told what was said before, while it loaded the session."""
 
     @property
     def session_id(self) -> str | None:
@@ -137,7 +143,7 @@ class AcpProcess(RpcProcess[AcpTurn]):
         about = await self._call(
             "initialize",
             {
-                "protocolVersion": 1,
+                "protocolVersion": PROTOCOL,
                 "clientCapabilities": {
                     "fs": {"readTextFile": False, "writeTextFile": False},
                     "terminal": False,
@@ -145,8 +151,9 @@ class AcpProcess(RpcProcess[AcpTurn]):
                 "clientInfo": {"name": "remoteclaw", "version": "1"},
             },
         )
+        can = mapping(about.get("agentCapabilities"))
         if session_id:
-            await self._go_on(spec, session_id, params, mapping(about), fork=fork)
+            await self._go_on(spec, session_id, params, can, fork=fork)
         else:
             begun = await self._call("session/new", params)
             self._session = text(begun.get("sessionId"))
@@ -160,33 +167,42 @@ class AcpProcess(RpcProcess[AcpTurn]):
         spec: AgentSpec,
         session_id: str,
         params: dict[str, Any],
-        about: dict[str, Any],
+        can: dict[str, Any],
         *,
         fork: bool,
     ) -> None:
-        can = mapping(about.get("agentCapabilities"))
         params = {**params, "sessionId": session_id}
-        if fork and "fork" in mapping(can.get("sessionCapabilities")):
+        ways = mapping(can.get("sessionCapabilities"))
+        if fork:
+            if "fork" not in ways:
+                raise self._lost("can't begin with a copy of a session")
             begun = await self._call("session/fork", params)
             self._session = text(begun.get("sessionId"))
             return
-        if fork:
-            raise AgentUnavailable(
-                f"{self._runtime.name} can't begin with a copy of a session",
-                category=ErrorCategory.SESSION_EXPIRED,
-            )
-        if "resume" in mapping(can.get("sessionCapabilities")):
-            await self._call("session/resume", params)
-        elif can.get("loadSession") and self._runtime.may_load(spec, session_id):
-            await self._call("session/load", params)
-            if self._runtime.replays_late:
-                await self._skip_replay()
-        else:
-            raise AgentUnavailable(
-                f"{self._runtime.name} can't go on with a session of an earlier process",
-                category=ErrorCategory.SESSION_EXPIRED,
-            )
         self._session = session_id
+        if "resume" in ways:
+            answer = await self._request("session/resume", params)
+            # Some announce what they don't know.
+            if answer.error is None or answer.error.code != METHOD_NOT_FOUND:
+                self._result_of("session/resume", answer)
+                return
+        if not (can.get("loadSession") and self._runtime.may_load(spec, session_id)):
+            raise self._lost("can't go on with a session of an earlier process")
+        await self._load(params)
+
+    async def _load(self, params: dict[str, Any]) -> None:
+        """Go on with a session that the agent tells first, from its beginning."""
+        self._was_replayed = False
+        await self._call("session/load", params)
+        if self._runtime.replays_late:
+            await self._skip_replay()
+        elif not self._was_replayed:  # some begin an empty session for an id they don't know
+            raise self._lost("told nothing of the session that it was to go on with")
+
+    def _lost(self, why: str) -> AgentUnavailable:
+        return AgentUnavailable(
+            f"{self._runtime.name} {why}", category=ErrorCategory.SESSION_EXPIRED
+        )
 
     async def _skip_replay(self) -> None:
         try:
@@ -205,6 +221,10 @@ class AcpProcess(RpcProcess[AcpTurn]):
             log.warning("the model %s could not be chosen: %s", model, error)
 
     async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a request of the start and return what it results in."""
+        return self._result_of(method, await self._request(method, params))
+
+    async def _request(self, method: str, params: Mapping[str, Any]) -> Message:
         """Send a request of the start and return its answer; what else is said is dropped."""
         request = await self._peer.request(method, params)
         while True:
@@ -212,7 +232,11 @@ class AcpProcess(RpcProcess[AcpTurn]):
             if message.is_request:
                 await self._peer.refuse(message)
             elif not message.method and message.id == request:
-                break
+                return message
+            update = mapping(message.params.get("update"))
+            self._was_replayed |= update.get("sessionUpdate") in _REPLAYED
+
+    def _result_of(self, method: str, message: Message) -> Mapping[str, Any]:
         if message.error is None:
             return message.result
         category, detail = failure(message.error)

@@ -16,9 +16,17 @@ from remoteclaw.messages import AgentEvent, AgentRunResult, DoneEvent, ErrorEven
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.wire import decode, mapping, text
 
-__all__ = ["Message", "Peer", "RpcError", "RpcProcess", "RpcTurn", "UnreadableLine"]
+__all__ = [
+    "METHOD_NOT_FOUND",
+    "Message",
+    "Peer",
+    "RpcError",
+    "RpcProcess",
+    "RpcTurn",
+    "UnreadableLine",
+]
 
-#: How a request is refused whose method we don't know.
+#: How a request is refused whose method isn't known.
 METHOD_NOT_FOUND = -32601
 
 

@@ -357,7 +357,9 @@ async def test_a_message_whose_sending_takes_long_is_answered_once(
     ("can", "method", "is_known"),
     [
         ("sessionCapabilities=dict(resume={}), loadSession=True", "session/resume", True),
+        ("sessionCapabilities=dict(resume={}), loadSession=True", "session/load", True),
         ("loadSession=True", "session/load", True),
+        ("sessionCapabilities=dict(resume={})", "session/load", False),
         ("", "", False),
     ],
 )
@@ -367,6 +369,9 @@ async def test_a_session_is_gone_on_with_in_the_best_way_there_is(
     body = (
         f"answer(asked('initialize'), agentCapabilities=dict({can}))\n"
         "begun = asked()\n"
+        f"while begun['method'] == 'session/resume' and {method!r} != 'session/resume':\n"
+        "    fail(begun, -32601, 'announced, and not there')\n"
+        "    begun = asked()\n"
         "if begun['method'] == 'session/new': answer(begun, sessionId='s')\n"
         "else:\n"
         "    update('user_message_chunk', content=dict(type='text', text='before'))\n"
@@ -389,6 +394,26 @@ async def test_a_session_is_gone_on_with_in_the_best_way_there_is(
     else:
         assert result.error_category is ErrorCategory.SESSION_EXPIRED
         assert kept == {}
+
+
+async def test_a_session_of_which_nothing_is_told_was_lost(home: Home, directory: Path) -> None:
+    """Some agents begin an empty session for an id that they don't know."""
+    body = (
+        "answer(asked('initialize'), agentCapabilities=dict(loadSession=True))\n"
+        "begun = asked()\n"
+        "update('available_commands_update', availableCommands=[])\n"
+        "answer(begun, sessionId='s')\n"
+        "answer(asked('session/prompt'), stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, session_map):
+        await bridge.handle(message("one"))
+        await keeper.discard()
+        result = await bridge.handle(message("two"))
+
+    assert result.error_category is ErrorCategory.SESSION_EXPIRED
+    assert session_map == {}
 
 
 async def test_servers_are_described_with_what_they_need(home: Home, directory: Path) -> None:
