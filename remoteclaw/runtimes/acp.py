@@ -8,6 +8,7 @@ import base64
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from remoteclaw.messages import (
     ErrorEvent,
     Image,
     McpServerConfig,
+    NoticeEvent,
 )
 from remoteclaw.protocols import (
     SIDE_EFFECTS_FILE,
@@ -31,7 +33,7 @@ from remoteclaw.runtimes.acp_turn import CANCELLED, AcpTurn, failure
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.jsonrpc import METHOD_NOT_FOUND, Message, Peer, RpcProcess
 from remoteclaw.runtimes.programs import find_program
-from remoteclaw.runtimes.wire import mapping, text
+from remoteclaw.runtimes.wire import mapping, mappings, text
 
 __all__ = ["AcpProcess", "AcpRuntime"]
 
@@ -124,6 +126,8 @@ class AcpProcess(RpcProcess[AcpTurn]):
         """What the session has cost so far, in US dollars."""
         self._instructions = ""
         """What goes with the first message."""
+        self._notice = ""
+        """What the person is to know in the first turn."""
         self._was_replayed = False
         """Whether the agent told what was said before, while it loaded the session."""
 
@@ -153,12 +157,12 @@ class AcpProcess(RpcProcess[AcpTurn]):
         )
         can = mapping(about.get("agentCapabilities"))
         if session_id:
-            await self._go_on(spec, session_id, params, can, fork=fork)
+            begun = await self._go_on(spec, session_id, params, can, fork=fork)
         else:
             begun = await self._call("session/new", params)
             self._session = text(begun.get("sessionId"))
         if spec.model:
-            await self._choose_model(spec.model)
+            await self._choose_model(spec.model, begun)
         if self._runtime.instructs_by_prompt():
             self._instructions = spec.system_prompt
 
@@ -170,7 +174,8 @@ class AcpProcess(RpcProcess[AcpTurn]):
         can: dict[str, Any],
         *,
         fork: bool,
-    ) -> None:
+    ) -> Mapping[str, Any]:
+        """Go on with a session, or a copy of it; return what the agent says of that."""
         params = {**params, "sessionId": session_id}
         ways = mapping(can.get("sessionCapabilities"))
         if fork:
@@ -178,26 +183,26 @@ class AcpProcess(RpcProcess[AcpTurn]):
                 raise self._lost("can't begin with a copy of a session")
             begun = await self._call("session/fork", params)
             self._session = text(begun.get("sessionId"))
-            return
+            return begun
         self._session = session_id
         if "resume" in ways:
             answer = await self._request("session/resume", params)
             # Some announce what they don't know.
             if answer.error is None or answer.error.code != METHOD_NOT_FOUND:
-                self._result_of("session/resume", answer)
-                return
+                return self._result_of("session/resume", answer)
         if not (can.get("loadSession") and self._runtime.may_load(spec, session_id)):
             raise self._lost("can't go on with a session of an earlier process")
-        await self._load(params)
+        return await self._load(params)
 
-    async def _load(self, params: dict[str, Any]) -> None:
+    async def _load(self, params: dict[str, Any]) -> Mapping[str, Any]:
         """Go on with a session that the agent tells first, from its beginning."""
         self._was_replayed = False
-        await self._call("session/load", params)
+        loaded = await self._call("session/load", params)
         if self._runtime.replays_late:
             await self._skip_replay()
         elif not self._was_replayed:  # some begin an empty session for an id they don't know
             raise self._lost("told nothing of the session that it was to go on with")
+        return loaded
 
     def _lost(self, why: str) -> AgentUnavailable:
         return AgentUnavailable(
@@ -214,11 +219,25 @@ class AcpProcess(RpcProcess[AcpTurn]):
         except TimeoutError:
             log.warning("%s did not end its replay", self._runtime.name)
 
-    async def _choose_model(self, model: str) -> None:
-        try:
-            await self._call("session/set_model", {"sessionId": self._session, "modelId": model})
-        except AgentUnavailable as error:
-            log.warning("the model %s could not be chosen: %s", model, error)
+    async def _choose_model(self, model: str, begun: Mapping[str, Any]) -> None:
+        """Ask for a model by its id or its name, unless the session has it.
+
+        Some agents write down what they are asked for, for all sessions.
+        """
+        offer = _Models.of(begun)
+        model_id = offer.id_of(model)
+        if model_id == offer.current:
+            return
+        session = {"sessionId": self._session}
+        if offer.option:
+            choice = {"configId": offer.option, "value": model_id}
+            answer = await self._request("session/set_config_option", {**session, **choice})
+        else:
+            choice = {"modelId": model_id}
+            answer = await self._request("session/set_model", {**session, **choice})
+        if answer.error:
+            log.warning("the model %s could not be chosen: %s", model, failure(answer.error)[1])
+            self._notice = f"The model {model} can't be chosen; another one answers."
 
     async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a request of the start and return what it results in."""
@@ -279,6 +298,9 @@ class AcpProcess(RpcProcess[AcpTurn]):
                 await self._peer.respond(message.id, CANCELLED)  # it belongs to nobody
             elif message.is_request:
                 await self._peer.refuse(message)
+        notice, self._notice = self._notice, ""
+        if notice:
+            yield NoticeEvent(notice)
         instructions, self._instructions = self._instructions, ""
         if instructions:
             prompt = f"{instructions}\n\n{prompt}"
@@ -309,6 +331,41 @@ class AcpProcess(RpcProcess[AcpTurn]):
             data = base64.b64encode(image.data).decode()
             parts.append({"type": "image", "mimeType": image.mime_type, "data": data})
         return parts
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """Which models an agent offers when a session begins."""
+
+    current: str
+    """The id of the one that the session has."""
+    names: Mapping[str, str]
+    """The name of each, by its id."""
+    option: str = ""
+    """The setting that chooses one; empty where there is a method for that."""
+
+    @classmethod
+    def of(cls, begun: Mapping[str, Any]) -> "_Models":
+        """Return what an agent says of them, in either of the protocol's two ways."""
+        for option in mappings(begun.get("configOptions")):
+            if "model" in (option.get("category"), option.get("id")):
+                listed = mappings(option.get("options"))
+                offered = [
+                    one for each in listed for one in mappings(each.get("options")) or [each]
+                ]
+                names = {text(one.get("value")): text(one.get("name")) for one in offered}
+                return cls(text(option.get("currentValue")), names, text(option.get("id")))
+        models = mapping(begun.get("models"))
+        offered = mappings(models.get("availableModels"))
+        names = {text(one.get("modelId")): text(one.get("name")) for one in offered}
+        return cls(text(models.get("currentModelId")), names)
+
+    def id_of(self, model: str) -> str:
+        """Return the id of a model that is named by its id or its name."""
+        named = [model_id for model_id, name in self.names.items() if name == model]
+        if model == self.current or model in self.names or not named:
+            return model
+        return self.current if self.current in named else named[0]
 
 
 def _server(name: str, server: McpServerConfig, run_dir: Path) -> dict[str, Any]:

@@ -416,6 +416,77 @@ async def test_a_session_of_which_nothing_is_told_was_lost(home: Home, directory
     assert session_map == {}
 
 
+MODELS = (
+    "models=dict(currentModelId='a/1', availableModels=[dict(modelId='a/1', name='One'),"
+    " dict(modelId='a/2', name='Two'), dict(modelId='b/2', name='Two')])"
+)
+OPTIONS = (
+    "configOptions=[dict(id='mode', category='mode', currentValue='x', options=[]),"
+    " dict(id='llm', category='model', currentValue='a/1', options=[dict(value='a/1', name='One'),"
+    " dict(group='a', name='A', options=[dict(value='a/2', name='Two')])])]"
+)
+SET_MODEL = {"method": "session/set_model", "params": {"sessionId": "s", "modelId": "a/2"}}
+SET_OPTION = {
+    "method": "session/set_config_option",
+    "params": {"sessionId": "s", "configId": "llm", "value": "a/2"},
+}
+
+
+@pytest.mark.parametrize(
+    ("offered", "model", "request_"),
+    [
+        (MODELS, "a/1", None),
+        (MODELS, "One", None),
+        (MODELS, "a/2", SET_MODEL),
+        (MODELS, "Two", SET_MODEL),
+        ("models=dict(currentModelId='a/2')", "a/2", None),  # gemini doesn't offer what it has
+        ("", "a/2", SET_MODEL),
+        (f"{MODELS}, {OPTIONS}", "a/1", None),
+        (f"{MODELS}, {OPTIONS}", "One", None),
+        (f"{MODELS}, {OPTIONS}", "a/2", SET_OPTION),
+        (f"{MODELS}, {OPTIONS}", "Two", SET_OPTION),
+    ],
+)
+async def test_a_model_is_chosen_once_and_by_its_id(
+    home: Home, directory: Path, offered: str, model: str, request_: dict[str, Any] | None
+) -> None:
+    body = (
+        "answer(asked('initialize'))\n"
+        f"answer(asked('session/new'), sessionId='s', {offered})\n"
+        "chosen = None\n"
+        "while (prompt := asked())['method'] != 'session/prompt':\n"
+        "    chosen = dict(method=prompt['method'], params=prompt['params'])\n"
+        "    answer(prompt)\n"
+        "text(json.dumps(chosen))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+
+    result = await asked(home, directory, body, model=model)
+
+    assert json.loads(said(result)[0]) == request_
+
+
+async def test_the_person_is_told_of_a_model_that_can_not_be_chosen(
+    home: Home, directory: Path
+) -> None:
+    shown: list[str] = []
+    body = (
+        "answer(asked('initialize'))\n"
+        "answer(asked('session/new'), sessionId='s')\n"
+        "fail(asked('session/set_model'), -32602, 'no such model')\n"
+        "for words in ('one', 'two'):\n"
+        "    prompt = asked('session/prompt')\n"
+        "    text(words); answer(prompt, stopReason='end_turn')\n"
+    )
+    callbacks = BridgeCallbacks(on_live_text=lambda _, words: shown.append(words))
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command, model="best") as (bridge, *_):
+        await bridge.handle(message("hello"), callbacks)
+        await bridge.handle(message("hello"), callbacks)
+
+    assert shown == ["(The model best can't be chosen; another one answers.)", "one", "two"]
+
+
 async def test_servers_are_described_with_what_they_need(home: Home, directory: Path) -> None:
     body = (
         "answer(asked('initialize'))\n"
