@@ -14,6 +14,7 @@ from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.messages import (
+    OWN_SERVER,
     AgentEvent,
     DoneEvent,
     ErrorEvent,
@@ -61,6 +62,9 @@ class AcpRuntime:
     natives: tuple[str, ...] = ()
     #: Whether what is said before comes once more behind the answer to `session/load`.
     replays_late = False
+    #: The options that allow a tool until the session ends, the narrowest first: another agent's
+    #: "always" may be written down for ever.
+    for_session: tuple[str, ...] = ()
 
     def find(self, program: str, path: str | None) -> str | None:
         """Return the program to start: the real one, where npm's script would start that."""
@@ -128,6 +132,8 @@ class AcpProcess(RpcProcess[AcpTurn]):
         """What goes with the first message."""
         self._notice = ""
         """What the person is to know in the first turn."""
+        self._takes_images = False
+        """Whether it can be shown pictures; else it has their paths."""
         self._was_replayed = False
         """Whether the agent told what was said before, while it loaded the session."""
 
@@ -142,8 +148,6 @@ class AcpProcess(RpcProcess[AcpTurn]):
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool = False
     ) -> None:
         """Begin a session, or go on with one or a copy of it; MCP servers connect meanwhile."""
-        servers = [_server(name, s, run_dir) for name, s in spec.mcp_servers.items()]
-        params = {"cwd": spec.workspace, "mcpServers": servers}
         about = await self._call(
             "initialize",
             {
@@ -155,7 +159,13 @@ class AcpProcess(RpcProcess[AcpTurn]):
                 "clientInfo": {"name": "remoteclaw", "version": "1"},
             },
         )
+        version = about.get("protocolVersion")
+        if version not in (None, PROTOCOL):
+            why = f"speaks version {version!s:.9} of the Agent Client Protocol, not {PROTOCOL}"
+            raise AgentUnavailable(f"{self._runtime.name} {why}", category=ErrorCategory.FATAL)
         can = mapping(about.get("agentCapabilities"))
+        self._takes_images = mapping(can.get("promptCapabilities")).get("image") is True
+        params = {"cwd": spec.workspace, "mcpServers": self._servers(can, run_dir)}
         if session_id:
             begun = await self._go_on(spec, session_id, params, can, fork=fork)
         else:
@@ -165,6 +175,19 @@ class AcpProcess(RpcProcess[AcpTurn]):
             await self._choose_model(spec.model, begun)
         if self._runtime.instructs_by_prompt():
             self._instructions = spec.system_prompt
+
+    def _servers(self, can: Mapping[str, Any], run_dir: Path) -> list[dict[str, Any]]:
+        """Return the MCP servers as ACP wants them described."""
+        takes_http = mapping(can.get("mcpCapabilities")).get("http") is True
+        described = []
+        for name, server in self._spec.mcp_servers.items():
+            if server.url is None or takes_http:
+                described.append(_server(name, server, run_dir))
+            else:
+                hint = ', unless mcp_transport = "stdio"' if name == OWN_SERVER else ""
+                why = "%s takes no MCP server over HTTP: %s is left out%s"
+                log.warning(why, self.name, name, hint)
+        return described
 
     async def _go_on(
         self,
@@ -278,6 +301,7 @@ class AcpProcess(RpcProcess[AcpTurn]):
             "last_id": self._peer.last_id,
             "cost": self._cost,
             "instructions": self._instructions,
+            "takes_images": self._takes_images,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -286,6 +310,7 @@ class AcpProcess(RpcProcess[AcpTurn]):
         self._peer.last_id = state["last_id"]
         self._cost = state["cost"]
         self._instructions = state["instructions"]
+        self._takes_images = state.get("takes_images", True)  # others of ours didn't ask
 
     # -- a turn --------------------------------------------------------------------------------
 
@@ -323,11 +348,10 @@ class AcpProcess(RpcProcess[AcpTurn]):
                     self._said = turn.said
                 yield event
 
-    @staticmethod
-    def parts(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
-        """Return a message as ACP wants it."""
+    def parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+        """Return a message as ACP wants it; the prompt names the path of each picture."""
         parts: list[dict[str, Any]] = [{"type": "text", "text": prompt}]
-        for image in images:
+        for image in images if self._takes_images else ():
             data = base64.b64encode(image.data).decode()
             parts.append({"type": "image", "mimeType": image.mime_type, "data": data})
         return parts

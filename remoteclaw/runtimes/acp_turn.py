@@ -106,14 +106,18 @@ class AcpTurn(RpcTurn):
             self._denied.append(self._tool_of(message))
         kinds = {
             "allow": ("allow_once", "allow_always"),
-            "allow_session": ("allow_always", "allow_once"),
+            "allow_session": ("allow_once", "allow_always"),
             "deny": ("reject_once", "reject_always"),
         }[decision.verdict]
-        options = {
-            text(option.get("kind")): text(option.get("optionId"))
+        offered = [
+            (text(option.get("kind")), text(option.get("optionId")))
             for option in mappings(message.params.get("options"))
-        }
-        chosen = next((options[kind] for kind in kinds if options.get(kind)), None)
+        ]
+        fitting = [name for kind in kinds for of, name in offered if of == kind and name]
+        if decision.verdict == "allow_session":
+            for_session = [name for name in self._runtime.for_session if name in fitting]
+            fitting = [*for_session, *fitting]
+        chosen = next(iter(fitting), None)
         outcome = (
             {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
         )
@@ -182,6 +186,8 @@ class AcpTurn(RpcTurn):
     def _take_usage(self, result: Mapping[str, Any]) -> None:
         usage = mapping(result.get("usage"))
         quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
+        if not usage and not quota:
+            return  # it may have told it piece by piece
         self._usage = AgentUsage(
             input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
             output_tokens=count(usage.get("outputTokens")) or count(quota.get("output_tokens")),
@@ -189,10 +195,21 @@ class AcpTurn(RpcTurn):
             cache_write_tokens=count(usage.get("cachedWriteTokens")),
         )
 
+    def _add_usage(self, usage: Mapping[str, Any]) -> None:
+        """Count what one request to the model took, where the agent tells it with a chunk."""
+        now = self._usage
+        self._usage = AgentUsage(
+            now.input_tokens + count(usage.get("inputTokens")),
+            now.output_tokens + count(usage.get("outputTokens")),
+            now.cache_read_tokens + count(usage.get("cachedReadTokens")),
+            now.cache_write_tokens + count(usage.get("cachedWriteTokens")),
+        )
+
     def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
         content = mapping(update.get("content"))
         match update.get("sessionUpdate"):
             case "agent_message_chunk":
+                self._add_usage(mapping(mapping(update.get("_meta")).get("usage")))
                 return self._say(update.get("messageId"), text(content.get("text")))
             case "agent_thought_chunk":
                 return [ThinkingEvent(text(content.get("text")))]
@@ -222,8 +239,12 @@ class AcpTurn(RpcTurn):
         return self._prose.add(words)
 
     def _know(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Keep what is said of a tool call: the first title is its name, the last input counts."""
+        """Keep what is said of a tool call: the first title is its name, the last input counts.
+
+        Some agents put a tool's real name into `_meta`, beside a title that the model wrote.
+        """
         known = self._tools.setdefault(text(call.get("toolCallId")), {})
+        known["_meta"] = {**mapping(known.get("_meta")), **mapping(call.get("_meta"))}
         for name in ("toolCallId", "title", "kind", "rawInput"):
             value = call.get(name)
             if value not in (None, {}, []) and not (name == "title" and "title" in known):

@@ -248,8 +248,7 @@ class CodexProcess(RpcProcess["CodexTurn"]):
                     self._used = turn.used
                 yield event
 
-    @staticmethod
-    def parts(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+    def parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return a message as codex wants it."""
         parts: list[dict[str, Any]] = [{"type": "text", "text": prompt, "text_elements": []}]
         for image in images:

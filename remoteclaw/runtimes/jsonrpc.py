@@ -242,8 +242,7 @@ class RpcProcess(Generic[_T]):
         self._turn: _T | None = None
         self._is_asked = asyncio.Event()
 
-    @staticmethod
-    def parts(prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+    def parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return a message as the CLI wants it."""
         raise NotImplementedError
 

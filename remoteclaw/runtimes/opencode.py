@@ -42,6 +42,7 @@ class OpencodeRuntime(AcpRuntime):
     capabilities = Capabilities(
         steers=True, explains_denial=False, reports_cost=True, forks=True, tested="1.18.33"
     )
+    for_session = ("always",)
     natives = ("opencode-linux-*/bin/opencode",)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:

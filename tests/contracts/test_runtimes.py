@@ -36,7 +36,7 @@ from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision
 from remoteclaw.runtimes import create_cli_runtime
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
-from tests.support.bridges import MemorySessionMap, agent_bridge
+from tests.support.bridges import MemorySessionMap, OneFile, agent_bridge
 from tests.support.pictures import png
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import message
@@ -78,19 +78,6 @@ class Agent:
     @property
     def pid(self) -> int:
         return int(self.keeper.description.rpartition(" ")[2])
-
-
-class OneFile:
-    """Where a file is kept that a message names."""
-
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-
-    async def load(self, _attachment: Attachment) -> bytes:
-        return self._content
-
-    async def store(self, name: str, content: bytes) -> Attachment:
-        raise AssertionError("nothing is sent")
 
 
 Open = Callable[..., AbstractAsyncContextManager[Agent]]

@@ -13,7 +13,10 @@ import pytest
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.home import Home
 from remoteclaw.messages import (
+    OWN_SERVER,
     AgentDeliveryResult,
+    AgentUsage,
+    Attachment,
     Entry,
     McpServerConfig,
     PermissionEvent,
@@ -21,10 +24,12 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.protocols import SIDE_EFFECTS_FILE, AgentSpec, BridgeCallbacks, Decision
-from remoteclaw.runtimes import acp as acp_module
+from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.opencode import OpencodeRuntime
-from tests.support.bridges import acp_script, agent_bridge
+from tests.support.bridges import OneFile, acp_script, agent_bridge
+from tests.support.pictures import png
 from tests.support.stack import message
 from tests.support.waiting import eventually
 
@@ -100,7 +105,7 @@ async def test_a_request_that_we_do_not_know_is_refused(home: Home, directory: P
         ("auto", None, "once"),
         ("ask", None, "no"),
         ("ask", "allow", "once"),
-        ("ask", "allow_session", "always"),
+        ("ask", "allow_session", "once"),  # whose "always" may be for ever
         ("ask", "deny", "no"),
         ("deny", "allow", "no"),
     ],
@@ -133,6 +138,38 @@ async def test_a_permission_is_answered_with_the_option_that_fits(
     assert ("needs a permission" in said(result)[-1]) is is_denied
     if asked_for:
         assert (asked_for[0].tool_name, asked_for[0].input) == ("rm -rf", {"command": "rm"})
+
+
+@pytest.mark.parametrize(
+    ("runtime", "offered", "chosen"),
+    [
+        ("gemini", "proceed_always proceed_always_and_save", "proceed_always"),
+        ("gemini", "proceed_always_server proceed_always_tool", "proceed_always_tool"),
+        ("gemini", "proceed_always_and_save", "once"),
+        ("opencode", "always", "always"),
+        ("acp", "always", "once"),
+    ],
+)
+async def test_what_is_allowed_for_a_session_ends_with_it(
+    home: Home, directory: Path, runtime: str, offered: str, chosen: str
+) -> None:
+    body = (
+        "prompt = begin()\n"
+        "options = [dict(optionId='once', kind='allow_once')]\n"
+        f"options = [dict(optionId=i, kind='allow_always') for i in {offered.split()}] + options\n"
+        "say(jsonrpc='2.0', id=0, method='session/request_permission',\n"
+        "    params=dict(toolCall=dict(toolCallId='1', title='x'), options=options))\n"
+        "text(asked()['result']['outcome']['optionId'])\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+
+    async def decide(_event: PermissionEvent) -> Decision:
+        return Decision("allow_session")
+
+    callbacks = BridgeCallbacks(on_permission=decide)
+    result = await asked(home, directory, body, callbacks, runtime=create_cli_runtime(runtime))
+
+    assert said(result)[0] == chosen
 
 
 async def test_what_is_asked_between_turns_is_denied(home: Home, directory: Path) -> None:
@@ -205,6 +242,7 @@ async def test_a_question_is_withdrawn_when_the_turn_is_stopped(
         ("sys.exit()", ErrorCategory.DIED),
         ("print('error: 401 unauthorized', file=sys.stderr); sys.exit(1)", ErrorCategory.AUTH),
         ("fail(asked('initialize'), -32000, 'sign in')", ErrorCategory.AUTH),
+        ("answer(asked('initialize'), protocolVersion=2); asked('x')", ErrorCategory.FATAL),
         ("print('{broken', flush=True); asked('nothing')", ErrorCategory.FATAL),
         ("prompt = begin(); sys.exit()", ErrorCategory.DIED),
         ("prompt = begin(); print('{bro', flush=True); asked('nothing')", ErrorCategory.FATAL),
@@ -220,6 +258,14 @@ async def test_what_goes_wrong_has_its_category(
     result = await asked(home, directory, body + "\n")
 
     assert result.error_category is category
+
+
+async def test_another_version_of_the_protocol_is_refused_in_a_sentence(
+    home: Home, directory: Path
+) -> None:
+    result = await asked(home, directory, "answer(asked(), protocolVersion=2); asked('nothing')\n")
+
+    assert result.error == "acp speaks version 2 of the Agent Client Protocol, not 1"
 
 
 async def test_no_title_makes_a_tool_one_of_ours(home: Home, directory: Path) -> None:
@@ -323,8 +369,8 @@ async def test_a_message_whose_sending_takes_long_is_answered_once(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is a part of the turn from the moment on in which it is being sent."""
-    capabilities = dataclasses.replace(acp_module.AcpRuntime.capabilities, steers=True)
-    monkeypatch.setattr(acp_module.AcpRuntime, "capabilities", capabilities)
+    capabilities = dataclasses.replace(AcpRuntime.capabilities, steers=True)
+    monkeypatch.setattr(AcpRuntime, "capabilities", capabilities)
     body = (
         "one = begin()\n"
         "text('one. ')\n"
@@ -489,7 +535,7 @@ async def test_the_person_is_told_of_a_model_that_can_not_be_chosen(
 
 async def test_servers_are_described_with_what_they_need(home: Home, directory: Path) -> None:
     body = (
-        "answer(asked('initialize'))\n"
+        "answer(asked('initialize'), agentCapabilities=dict(mcpCapabilities=dict(http=True)))\n"
         "begun = asked('session/new')\n"
         "answer(begun, sessionId='s')\n"
         "prompt = asked('session/prompt')\n"
@@ -521,6 +567,91 @@ async def test_servers_are_described_with_what_they_need(home: Home, directory: 
         ],
     }
     assert web["headers"] == [{"name": "Authorization", "value": "t"}]
+
+
+async def test_a_server_over_http_is_left_out_where_the_agent_takes_none(
+    home: Home, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = (
+        "answer(asked('initialize'), agentCapabilities=dict(mcpCapabilities=dict(sse=True)))\n"
+        "begun = asked('session/new')\n"
+        "answer(begun, sessionId='s')\n"
+        "prompt = asked('session/prompt')\n"
+        "text(json.dumps([server['name'] for server in begun['params']['mcpServers']]))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    servers = {
+        "probe": McpServerConfig(command="probe"),
+        "web": McpServerConfig(url="https://example.org/mcp"),
+        OWN_SERVER: McpServerConfig(url="http://127.0.0.1:1/mcp"),
+    }
+
+    result = await asked(home, directory, body, mcp_servers=servers)
+
+    assert said(result) == ['["probe"]']
+    assert [record.getMessage() for record in caplog.records if "HTTP" in record.msg] == [
+        "acp takes no MCP server over HTTP: web is left out",
+        f"acp takes no MCP server over HTTP: {OWN_SERVER} is left out, "
+        'unless mcp_transport = "stdio"',
+    ]
+
+
+@pytest.mark.parametrize("is_shown", [True, False])
+async def test_a_picture_is_shown_where_the_agent_takes_one_and_has_its_path_in_any_case(
+    home: Home, directory: Path, is_shown: bool
+) -> None:
+    body = (
+        f"prompt = begin(promptCapabilities=dict(image={is_shown}))\n"
+        "text(json.dumps(prompt['params']['prompt']))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+    picture = png()
+    file = Attachment(name="red.png", mime_type="image/png", size=len(picture), blob="0" * 32)
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command, attachments=OneFile(picture)) as (
+        bridge,
+        *_,
+    ):
+        result = await bridge.handle(message("look", attachments=(file,)))
+
+    parts = json.loads("".join(said(result)))
+    assert [part["type"] for part in parts] == ["text", "image"][: 1 + is_shown]
+    assert "1-red.png" in parts[0]["text"]
+
+
+async def test_what_each_request_to_the_model_took_is_added_up(home: Home, directory: Path) -> None:
+    """Some agents tell it with the end of each answer of the model's, and not in the end."""
+    usage = "_meta=dict(usage=dict(inputTokens=100, outputTokens=7, cachedReadTokens=3))"
+    body = (
+        "prompt = begin()\n"
+        "text('one')\n"
+        f"update('agent_message_chunk', content=dict(type='text', text=''), {usage})\n"
+        f"update('agent_message_chunk', content=dict(type='text', text=' two'), {usage})\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+
+    result = await asked(home, directory, body)
+
+    assert said(result) == ["one two"]
+    assert result.run.usage == AgentUsage(200, 14, 6, 0)
+
+
+async def test_what_stands_beside_a_tools_title_is_kept(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        AcpRuntime, "tool_name", lambda _self, call: call["_meta"].get("toolName", "")
+    )
+    body = (
+        "prompt = begin()\n"
+        "update('tool_call', toolCallId='1', title='rm', _meta=dict(toolName='shell'))\n"
+        "update('tool_call_update', toolCallId='1', status='in_progress', _meta=dict(at=1))\n"
+        "answer(prompt, stopReason='end_turn')\n"
+    )
+
+    result = await asked(home, directory, body)
+
+    assert [call.name for call in result.tool_calls] == ["shell"]
 
 
 # -- gemini, which destroys its own sessions ------------------------------------------------------

@@ -12,10 +12,12 @@ from remoteclaw.clock import boottime
 from remoteclaw.config import FleetConfig
 from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
+from remoteclaw.messages import Attachment
 from remoteclaw.runtimes import create_cli_runtime
 
 __all__ = [
     "MemorySessionMap",
+    "OneFile",
     "acp_script",
     "agent_bridge",
     "claude_script",
@@ -38,6 +40,19 @@ class MemorySessionMap(dict[str, str]):
     async def delete(self, name: str) -> None:
         """Forget an id."""
         self.pop(name, None)
+
+
+class OneFile:
+    """Where a file is kept that a message names."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+
+    async def load(self, _attachment: Attachment) -> bytes:
+        return self._content
+
+    async def store(self, name: str, content: bytes) -> Attachment:
+        raise AssertionError("nothing is sent")
 
 
 Bridge = tuple[ChannelBridge, AgentKeeper, MemorySessionMap]
