@@ -188,7 +188,9 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
         (
             ErrorCategory.RETRYABLE,
             r"rate.?limit|\b(429|503|529)\b|overloaded|too many requests|ETIMEDOUT|ECONNRESET"
-            r"|ECONNREFUSED|unable to connect|network error|connection (reset|refused|closed)",
+            r"|ECONNREFUSED|unable to connect|network error|connection (reset|refused|closed)"
+            # Node's words for a stream that was cut; a shell's "Terminated" is something else.
+            r"|socket hang up|fetch failed|(?-i:(^|rror:? )terminated\W*$)",
         ),
         (ErrorCategory.TIMEOUT, r"timed? ?out"),
         (ErrorCategory.PERMISSION, r"EACCES|EPERM|permission denied|operation not permitted"),
