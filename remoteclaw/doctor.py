@@ -19,7 +19,7 @@ from remoteclaw.fleet.embedded import find_server
 from remoteclaw.home import Home
 from remoteclaw.process import read_output
 from remoteclaw.protocols import Capabilities
-from remoteclaw.runtimes import RUNTIMES, create_cli_runtime, detect_runtime
+from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.supervisor import running_pid
 from remoteclaw.terminal import one_line
 from remoteclaw.tools import TOOLS
@@ -138,9 +138,12 @@ def version_of(program: str, env: Mapping[str, str]) -> str:
 
 
 def untested_version(runtime_name: str, version: str) -> str:
-    """Return a warning about a version that differs in its first two numbers; else nothing."""
+    """Return a warning about a version that differs in its first two numbers; else nothing.
+
+    Of some agents no version was tested.
+    """
     tested = create_cli_runtime(runtime_name).capabilities.tested
-    if not version or version.split(".")[:2] == tested.split(".")[:2]:
+    if not version or not tested or version.split(".")[:2] == tested.split(".")[:2]:
         return ""
     return f"tested with {tested}, so look at what it does first"
 
@@ -157,20 +160,24 @@ class InstalledCli:
     """What is to be known of this version; nothing if it was tested."""
 
 
-def installed_clis() -> list[InstalledCli]:
-    """Return the agent CLIs that are found on PATH."""
-    found = []
-    for name in RUNTIMES:
-        runtime = create_cli_runtime(name)
-        if name in ("acp", "demo"):
-            continue
-        env = runtime.environment(os.environ)
-        program = runtime.find(runtime.command[0], env.get("PATH"))
-        if program is not None:
-            version = version_of(program, env)
-            warning = untested_version(name, version)
-            found.append(InstalledCli(name, version, program, runtime.capabilities, warning))
-    return found
+def installed_clis(config: Config) -> list[InstalledCli]:
+    """Return the agent CLIs that are found on PATH, and those that only the configuration knows."""
+    found = [_installed(name, name, AgentConfig()) for name in CLIS]
+    for name, settings in config.agents.items():
+        if settings.runtime == "acp":
+            found.append(_installed(f"{name} (acp)", "acp", settings))
+    return [cli for cli in found if cli is not None]
+
+
+def _installed(name: str, runtime_name: str, settings: AgentConfig) -> InstalledCli | None:
+    """Return what is to be said of an agent CLI; None if it is not there."""
+    runtime = create_cli_runtime(runtime_name)
+    program, env = _command(runtime_name, settings)
+    if runtime.find(program, env.get("PATH")) is None:
+        return None
+    version = version_of(program, env)
+    warning = untested_version(runtime_name, version)
+    return InstalledCli(name, version, program, runtime.capabilities, warning)
 
 
 # -- what runs ---------------------------------------------------------------------------------

@@ -852,3 +852,23 @@ def test_without_any_agent_the_demo_is_named(directory: Path) -> None:
     result = without_stack(directory, "agents", PATH="/usr/bin:/bin")
 
     assert result.stdout.startswith("No agent CLI is installed, so the demo answers")
+
+
+def test_agents_that_only_the_configuration_knows_are_listed_too(directory: Path) -> None:
+    program = directory / "own"
+    program.write_text("#!/bin/sh\necho 3.2.1\n")
+    program.chmod(0o755)
+    (directory / "remoteclaw.toml").write_text(
+        f'[agents.main]\nruntime = "acp"\ncommand = ["{program}"]\n'
+    )
+
+    listed = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+    examined = without_stack(directory, "doctor", PATH="/usr/bin:/bin")
+    program.unlink()
+    missing = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+
+    assert listed.stdout.splitlines()[1].split()[:4] == ["main", "(acp)", "3.2.1", "no"]
+    assert listed.stderr == ""
+    assert f"acp 3.2.1 (configured), works in {directory}" in examined.stdout
+    assert "tested with" not in examined.stdout
+    assert missing.stdout == "No agent CLI is installed: see `remoteclaw doctor`.\n"

@@ -240,18 +240,26 @@ async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
 
 @click.command()
 def agents() -> None:
-    """List the agent CLIs that are installed here.
+    """List the agent CLIs that are installed here, and others that are configured.
 
     STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
     DENIED: whether it is told why a permission was denied.
     """
     from remoteclaw.doctor import installed_clis
 
-    found = installed_clis()
+    _, settings = load()
+    found = installed_clis(settings)
     if not found:
-        click.echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
+        main = settings.agents.get("main")
+        if main and main.runtime not in (None, "demo"):
+            click.echo("No agent CLI is installed: see `remoteclaw doctor`.")
+        else:
+            click.echo(
+                "No agent CLI is installed, so the demo answers: install one, such as claude."
+            )
         return
-    row = "{:<9}  {:<10}  {:<5}  {:<4}  {:<6}  {:<53}  {}"
+    width = max(9, *(len(cli.name) for cli in found))
+    row = f"{{:<{width}}}  {{:<10}}  {{:<5}}  {{:<4}}  {{:<6}}  {{:<53}}  {{}}"
     click.echo(row.format("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"))
     for cli in found:
         can = cli.capabilities

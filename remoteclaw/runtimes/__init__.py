@@ -14,7 +14,7 @@ from remoteclaw.runtimes.demo import DemoRuntime
 from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 
-__all__ = ["RUNTIMES", "create_cli_runtime", "detect_runtime"]
+__all__ = ["CLIS", "RUNTIMES", "create_cli_runtime", "detect_runtime"]
 
 #: Every runtime by the name it has in the configuration, in the order in which they are looked for.
 RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
@@ -25,6 +25,8 @@ RUNTIMES: Mapping[str, Callable[[], Runtime]] = {
     "acp": AcpRuntime,
     "demo": DemoRuntime,
 }
+#: Those of them that are agent CLIs with a program of their own.
+CLIS = tuple(name for name in RUNTIMES if name not in ("acp", "demo"))
 
 
 def create_cli_runtime(name: str) -> Runtime:
@@ -37,8 +39,7 @@ def detect_runtime(path: str | None = None) -> tuple[str, str]:
 
     `path` is searched instead of PATH.
     """
-    clis = [name for name in RUNTIMES if name not in ("acp", "demo")]
-    for name in clis:
+    for name in CLIS:
         if found := shutil.which(create_cli_runtime(name).command[0], path=path):
             return name, f"the first agent CLI found: {found}"
-    return "demo", f"no agent CLI was found on PATH (looked for {', '.join(clis)})"
+    return "demo", f"no agent CLI was found on PATH (looked for {', '.join(CLIS)})"
