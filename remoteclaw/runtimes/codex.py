@@ -7,6 +7,8 @@ import asyncio
 import base64
 import contextlib
 import logging
+import re
+import tomllib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,8 @@ class CodexRuntime:
         if not spec.trust_workspace:
             options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
         if not spec.inherit_mcp:
-            options.append("mcp_servers={}")
+            own = _own_servers(spec.env) - {*spec.mcp_servers}
+            options += [f"mcp_servers.{name}.enabled=false" for name in sorted(own)]
         argv = [*spec.command, "app-server"]
         for option in options:
             argv += ["-c", option]
@@ -255,6 +258,19 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             data = base64.b64encode(image.data).decode()
             parts.append({"type": "image", "url": f"data:{image.mime_type};base64,{data}"})
         return parts
+
+
+def _own_servers(env: Mapping[str, str]) -> set[str]:
+    """Return the names of the MCP servers of codex' own configuration: nothing takes them all out.
+
+    Codex itself starts with no file that can't be read here.
+    """
+    home = Path(env.get("CODEX_HOME") or Path(env.get("HOME") or "~", ".codex")).expanduser()
+    try:
+        settings = tomllib.loads((home / "config.toml").read_text())
+    except (OSError, ValueError):
+        return set()
+    return {name for name in mapping(settings.get("mcp_servers")) if re.fullmatch(r"[\w-]+", name)}
 
 
 def _server(server: McpServerConfig, permissions: str, run_dir: Path) -> dict[str, Any]:

@@ -63,19 +63,7 @@ class OpencodeRuntime(AcpRuntime):
         config["agent"] = {**agent, "title": {"disable": True, **mapping(agent.get("title"))}}
         experimental = mapping(config.get("experimental"))
         config["experimental"] = {"continue_loop_on_deny": True, **experimental}
-        files = {f"{run_dir / FILES}/**": "allow"}
-        if spec.permissions == "auto":
-            config.setdefault("permission", {"external_directory": files})
-        else:
-            servers = {f"{name}_*": "allow" for name in spec.mcp_servers}
-            # The last one that fits decides: no name of a server may undo what stands behind it.
-            config["permission"] = {
-                "*": "ask",
-                **(servers if spec.permissions == "ask" else {}),
-                **dict.fromkeys(_HARMLESS, "allow"),
-                **dict.fromkeys(_ASKED, "ask"),
-                "external_directory": {"*": "ask", **files},
-            }
+        config["permission"] = _permissions(spec, config.get("permission"), run_dir)
         env = {**spec.env, CONFIG: orjson.dumps(config).decode()}
         if not spec.trust_workspace:
             env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
@@ -94,6 +82,37 @@ class OpencodeRuntime(AcpRuntime):
     def tool_name(self, call: Mapping[str, Any]) -> str:
         """Return a tool's name: the title until it is known what the tool is to do."""
         return text(call.get("title"))
+
+
+def _permissions(spec: AgentSpec, own: Any, run_dir: Path) -> Any:
+    """Return what it may use, what it asks for, and what it doesn't see.
+
+    The last rule that fits decides: no name of a server may undo what stands behind it.
+    """
+    files = {f"{run_dir / FILES}/**": "allow"}
+    if spec.permissions == "auto" and spec.inherit_mcp:
+        return own or {"external_directory": files}
+    # Nothing else tells whose a tool is: a server's has its name and this sign before its own.
+    hidden = {} if spec.inherit_mcp else {"*_*": "deny"}
+    verdict = "ask" if spec.permissions == "deny" else "allow"
+    servers = {f"{name}_*": verdict for name in spec.mcp_servers}
+    if spec.permissions == "auto":
+        rules: dict[str, Any] = {"*": own} if isinstance(own, str) else mapping(own)
+        last = {**hidden, **servers, "doom_loop": "allow", "external_directory": "allow"}
+        rules = {name: rule for name, rule in rules.items() if name not in last} | last
+    else:
+        rules = {
+            "*": "ask",
+            **hidden,
+            **servers,
+            **dict.fromkeys(_HARMLESS, "allow"),
+            **dict.fromkeys(_ASKED, "ask"),
+            "external_directory": {"*": "ask", **files},
+        }
+    if not spec.inherit_mcp:  # other data of a server's is read with tools of opencode's own
+        data = {f"mcp:{name}:*": "allow" for name in spec.mcp_servers}
+        rules["read"] = {"*": "allow", "mcp:*": "deny", **data}
+    return rules
 
 
 def _config(content: str) -> dict[str, Any]:

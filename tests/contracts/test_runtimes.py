@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
+import json
 import os
 import signal
 import sys
@@ -503,6 +504,47 @@ async def test_no_settings_of_the_users_are_touched(opened: Open, cli: AgentCli)
 
     assert hashlib.sha256(settings.read_bytes()).hexdigest() == before
     assert kept == set()
+
+
+@pytest.mark.parametrize("permissions", ["ask", "auto"])
+async def test_the_users_own_servers_are_not_there_unless_they_are_inherited(
+    opened: Open, cli: AgentCli, permissions: str
+) -> None:
+    if cli.name == "acp":
+        pytest.skip("nothing is known of its configuration")
+    program = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"]}
+    python = {"PYTHONPATH": str(ROOT)}
+    local = {"type": "local", "command": [program["command"], *program["args"]]}
+    settings, content = {
+        "claude": (".claude.json", {"mcpServers": {"mine": {**program, "env": python}}}),
+        "codex": (
+            ".codex/config.toml",
+            f'[mcp_servers.mine]\ncommand = "{sys.executable}"\n'
+            f'args = ["-m", "tests.support.mcp_server"]\nenv = {{PYTHONPATH = "{ROOT}"}}\n',
+        ),
+        "gemini": (".gemini/settings.json", {"mcpServers": {"mine": {**program, "env": python}}}),
+        "opencode": (
+            ".config/opencode/opencode.json",
+            {"mcp": {"mine": {**local, "environment": python}}},
+        ),
+    }[cli.name]
+    file = Path(os.environ["HOME"], settings)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    probe = McpServerConfig(
+        command=sys.executable, args=("-m", "tests.support.mcp_server"), env=python
+    )
+    options = {"mcp_servers": {"probe": probe}, "trust_workspace": cli.name == "gemini"}
+
+    async with opened(permissions=permissions, **options) as agent:
+        inherited = await agent.say("TOOLS")
+    async with opened(permissions=permissions, inherit_mcp=False, **options) as agent:
+        tools = await agent.say("TOOLS")
+        result = await agent.ask('TOOL:echo:{"text": "ping"}')
+
+    assert "mine" in inherited
+    assert "mine" not in tools
+    assert "echo: ping" in said(result)
 
 
 async def test_two_sessions_in_one_workspace_at_once(opened: Open) -> None:

@@ -712,9 +712,38 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
     assert launch.files == {"system-prompt.md": "who you are"}
     assert config["agent"] == {"build": {"steps": 3}, "title": {"disable": True}}
     assert config["permission"].get("*") == (None if permissions == "auto" else "ask")
-    assert config["permission"].get("probe_*") == ("allow" if permissions == "ask" else None)
+    server = {"ask": "allow", "auto": None, "deny": "ask"}[permissions]
+    assert config["permission"].get("probe_*") == server
     assert config["permission"]["external_directory"][f"{tmp_path}/files/**"] == "allow"
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+
+
+@pytest.mark.parametrize("own", [None, "allow", {"external_directory": "ask"}])
+@pytest.mark.parametrize("permissions", ["ask", "auto", "deny"])
+def test_opencode_shows_no_server_that_is_not_inherited(
+    tmp_path: Path, permissions: str, own: Any
+) -> None:
+    config = {"permission": own} if own else {}
+    spec = AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace="/w",
+        env={"OPENCODE_CONFIG_CONTENT": json.dumps(config)},
+        system_prompt="",
+        permissions=permissions,
+        inherit_mcp=False,
+        mcp_servers={"probe": McpServerConfig(command="probe")},
+    )
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
+
+    rules = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]
+    order = [*rules]
+    assert rules["*_*"] == "deny"
+    assert rules["read"] == {"*": "allow", "mcp:*": "deny", "mcp:probe:*": "allow"}
+    assert rules["probe_*"] == ("ask" if permissions == "deny" else "allow")
+    assert order.index("*_*") < min(map(order.index, ("probe_*", "doom_loop")))
+    assert "*_*" in order[: order.index("external_directory")]
 
 
 @pytest.mark.parametrize(
