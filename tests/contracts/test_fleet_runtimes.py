@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from remoteclaw.drain import SECOND_TRY
+from remoteclaw.runtimes import CLIS
 from tests.conftest import required
-from tests.contracts.test_runtimes import CLIS
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.processes import children, is_alive, marked_processes, parent
 from tests.support.stack import Stack, said

@@ -34,7 +34,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision
-from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes import CLIS, create_cli_runtime
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.bridges import MemorySessionMap, OneFile, agent_bridge
@@ -45,7 +45,8 @@ from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
 
-CLIS = ("claude", "codex", "gemini", "opencode")
+#: Those that are known, and one of them as a runtime that knows nothing of it.
+NAMES = (*CLIS, "acp")
 
 
 @dataclass
@@ -84,11 +85,16 @@ class Agent:
 Open = Callable[..., AbstractAsyncContextManager[Agent]]
 
 
+def unknown_id(cli: AgentCli) -> str:
+    """Return an id that a CLI could have given and hasn't."""
+    return "ses_e011a5f1effeiMQ7b0UzBXbnmg" if cli.product == "opencode" else str(uuid.uuid4())
+
+
 def said(result: AgentDeliveryResult) -> str:
     return "\n\n".join(payload.text for payload in result.payloads)
 
 
-@pytest.fixture(params=CLIS)
+@pytest.fixture(params=NAMES)
 def cli(request: pytest.FixtureRequest, model_server: ModelServerProcess) -> AgentCli:
     """Each of the CLIs in turn."""
     return required(request.param, model_server)
@@ -145,7 +151,7 @@ async def test_thinking_is_no_part_of_the_answer(opened: Open) -> None:
 
 async def test_the_system_prompt_reaches_the_model(opened: Open) -> None:
     async with opened() as agent:
-        if agent.cli.name == "gemini":  # which has no place for it but the first message
+        if agent.cli.instructs_by_prompt:
             assert "You are running inside RemoteClaw" in await agent.say("RECALL\nECHO")
         else:
             assert await agent.say("GREPSYS:You are running inside RemoteClaw") == "GREPSYS true"
@@ -211,6 +217,28 @@ async def test_somebody_who_is_asked_allows_it(opened: Open) -> None:
     assert is_there
     assert result.run.permission_denials == ()
     assert "touch made-by-the-agent" in str(asked[0].input)
+
+
+async def test_what_is_allowed_for_a_session_is_asked_for_in_the_next(
+    opened: Open, cli: AgentCli
+) -> None:
+    asked: list[PermissionEvent] = []
+
+    async def allow(event: PermissionEvent) -> Decision:
+        asked.append(event)
+        return Decision("allow_session")
+
+    async with opened(permissions="ask") as agent:
+        await agent.ask("SHELL:touch one", on_permission=allow)
+        await agent.ask("SHELL:touch one", on_permission=allow)
+        in_session = len(asked)
+        await agent.keeper.discard()
+        agent.session_map.clear()
+        await agent.ask("SHELL:touch one", on_permission=allow)
+
+    # Where its "always" may be for ever, it is allowed once.
+    assert in_session == (1 if getattr(create_cli_runtime(cli.name), "for_session", True) else 2)
+    assert len(asked) == in_session + 1
 
 
 async def test_a_server_of_the_configuration_needs_no_permission(
@@ -360,8 +388,7 @@ async def test_a_copy_of_what_the_cli_does_not_know(opened: Open, cli: AgentCli)
         await agent.ask("SAY:one")
         (name,) = agent.session_map
         await agent.keeper.discard()
-        unknown = {"opencode": "ses_e011a5f1effeiMQ7b0UzBXbnmg"}.get(cli.name, str(uuid.uuid4()))
-        agent.session_map[name] = FORK_OF + unknown
+        agent.session_map[name] = FORK_OF + unknown_id(cli)
         lost = await agent.ask("SAY:two")
         after = await agent.say("SAY:three")
 
@@ -372,7 +399,7 @@ async def test_a_copy_of_what_the_cli_does_not_know(opened: Open, cli: AgentCli)
 async def test_a_resumed_conversation_has_the_system_prompt_of_now(
     opened: Open, cli: AgentCli
 ) -> None:
-    if cli.name == "gemini":
+    if cli.instructs_by_prompt:
         pytest.skip("it is told with the first message of each process")
     async with opened() as agent:
         await agent.ask("SAY:one")
@@ -389,9 +416,7 @@ async def test_an_id_that_the_cli_does_not_know(opened: Open) -> None:
         await agent.ask("SAY:one")
         (name,) = agent.session_map
         await agent.keeper.discard()
-        agent.session_map[name] = {
-            "opencode": "ses_e011a5f1effeiMQ7b0UzBXbnmg",
-        }.get(agent.cli.name, str(uuid.uuid4()))
+        agent.session_map[name] = unknown_id(agent.cli)
         lost = await agent.ask("SAY:two")
         after = await agent.say("SAY:three")
 
@@ -428,7 +453,7 @@ async def test_the_cli_is_killed(opened: Open) -> None:
 async def test_a_failure_has_its_category_and_the_next_turn_works(
     opened: Open, cli: AgentCli, directive: str, category: ErrorCategory
 ) -> None:
-    if cli.name == "opencode" and "context" in directive:
+    if cli.product == "opencode" and "context" in directive:
         pytest.skip("it makes the conversation shorter by itself and goes on")
     async with opened() as agent, asyncio.timeout(60):
         failed = await agent.ask(f"{directive} please")
@@ -459,7 +484,7 @@ async def test_a_model_that_is_busy_for_good_is_not_waited_for(opened: Open) -> 
 
 
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:
-    if cli.name in ("gemini", "opencode"):
+    if cli.product in ("gemini", "opencode"):
         pytest.skip("it does not ask again, or leaves what it had said (docs/agents.md)")
     async with opened() as agent, asyncio.timeout(60):
         result = await agent.ask(f"DROP*1 {uuid.uuid4().hex} SAY:the whole answer")
@@ -491,9 +516,9 @@ async def test_no_settings_of_the_users_are_touched(opened: Open, cli: AgentCli)
         "opencode": ".config/opencode/opencode.json",
     }
     content = "# mine\n" if cli.name == "codex" else "{}\n"
-    if cli.name == "opencode":  # which adds that line itself wherever it is missing
+    if cli.product == "opencode":  # which adds that line itself wherever it is missing
         content = '{"$schema": "https://opencode.ai/config.json"}\n'
-    settings = user / files[cli.name]
+    settings = user / files[cli.product]
     settings.parent.mkdir(parents=True)
     settings.write_text(content)
     before = hashlib.sha256(settings.read_bytes()).hexdigest()
@@ -545,6 +570,23 @@ async def test_the_users_own_servers_are_not_there_unless_they_are_inherited(
     assert "mine" in inherited
     assert "mine" not in tools
     assert "echo: ping" in said(result)
+
+
+async def test_a_model_is_chosen(opened: Open, cli: AgentCli) -> None:
+    model, asked_for = {
+        "claude": ("claude-opus-4-8", "claude-opus-4-8"),
+        "codex": ("another", "another"),
+        "gemini": ("gemini-2.5-pro", "gemini-2.5-pro"),
+        "opencode": ("scripted/other", "other"),
+        "acp": ("Scripted/Other", "other"),  # as it shows it to people
+    }[cli.name]
+    before = len(cli.model.requests())
+    async with opened(model=model) as agent:
+        reply = await agent.say("SAY:hello")
+    requests = cli.model.requests()[before:]
+
+    assert reply == "hello"
+    assert {request["model"] for request in requests if not request["is_aside"]} == {asked_for}
 
 
 async def test_two_sessions_in_one_workspace_at_once(opened: Open) -> None:

@@ -5,27 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes import CLIS, create_cli_runtime
+from tests.support.agents import MODELS
 from tests.support.recording import DIRECTORY, RUN, Replay, conversation, described, spec_of
 
 RECORDINGS = sorted(DIRECTORY.glob("*.jsonl"))
 
 
 def test_every_cli_is_recorded() -> None:
-    assert [file.name.partition("-")[0] for file in RECORDINGS] == [
-        *("claude", "codex", "gemini", "opencode")
-    ]
+    assert [file.name.partition("-")[0] for file in RECORDINGS] == sorted(CLIS)
 
 
 @pytest.mark.parametrize("file", RECORDINGS, ids=lambda file: file.stem)
 async def test_a_recorded_conversation(file: Path) -> None:
     name = file.name.partition("-")[0]
     runtime, replay = create_cli_runtime(name), Replay(file)
-    model = {"codex": "scripted", "gemini": "gemini-2.5-flash"}.get(name)
     async with asyncio.timeout(20):
         process = await runtime.connect(
             replay,
-            spec_of(name, model=model),
+            spec_of(name, model=MODELS.get(name)),
             session_id=None,
             fork=False,
             parked_state=None,

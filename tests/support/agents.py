@@ -13,12 +13,18 @@ from typing import Any, Self
 import orjson
 
 from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes.acp import AcpRuntime
 
-__all__ = ["AgentCli", "ModelServerProcess", "find_cli"]
+__all__ = ["MODELS", "AgentCli", "ModelServerProcess", "find_cli"]
 
 ROOT = Path(__file__).parents[2]
 #: Where CI put the CLIs; read now, because tests clear our variables.
-CLIS = os.environ.get("REMOTECLAW_TEST_CLIS")
+BROUGHT = os.environ.get("REMOTECLAW_TEST_CLIS")
+
+#: The models to ask for; the others' own choice will do.
+MODELS = {"codex": "scripted", "gemini": "gemini-2.5-flash"}
+#: The CLI that stands for any other that speaks ACP.
+ANY_ACP = "opencode"
 
 
 class ModelServerProcess:
@@ -56,8 +62,9 @@ class ModelServerProcess:
 
 def find_cli(name: str) -> str | None:
     """Return the CLI that CI brought, else the one on PATH."""
-    path = f"{CLIS}{os.pathsep}{os.environ['PATH']}" if CLIS else None
-    return create_cli_runtime(name).find(name, path)
+    path = f"{BROUGHT}{os.pathsep}{os.environ['PATH']}" if BROUGHT else None
+    product = ANY_ACP if name == "acp" else name
+    return create_cli_runtime(product).find(product, path)
 
 
 @dataclass(frozen=True)
@@ -69,8 +76,21 @@ class AgentCli:
     model: ModelServerProcess
 
     @property
+    def product(self) -> str:
+        """Which CLI it is: another name, where it is run as one that nothing is known of."""
+        return ANY_ACP if self.name == "acp" else self.name
+
+    @property
+    def instructs_by_prompt(self) -> bool:
+        """Whether it has no place for the system prompt but the first message."""
+        runtime = create_cli_runtime(self.name)
+        return isinstance(runtime, AcpRuntime) and runtime.instructs_by_prompt()
+
+    @property
     def command(self) -> tuple[str, ...]:
         """The program and its first arguments."""
+        if self.name == "acp":
+            return (self.program, "acp")
         if self.name != "codex":
             return (self.program,)
         provider = (
@@ -88,8 +108,8 @@ class AgentCli:
 
     @property
     def model_name(self) -> str | None:
-        """The model to ask for; claude's own choice will do."""
-        return {"codex": "scripted", "gemini": "gemini-2.5-flash"}.get(self.name)
+        """The model to ask for, where it needs to be said."""
+        return MODELS.get(self.name)
 
     @property
     def env(self) -> dict[str, str]:
@@ -112,7 +132,7 @@ class AgentCli:
             },
             "opencode": {"OPENCODE_CONFIG_CONTENT": self._opencode_config},
             "demo": {},
-        }[self.name]
+        }[self.product]
 
     @property
     def _opencode_config(self) -> str:
@@ -121,19 +141,23 @@ class AgentCli:
             "name": "Scripted",
             "options": {"baseURL": f"{self.model.url}/v1", "apiKey": "nobody's key"},
             "models": {
-                "scripted": {
-                    "name": "Scripted",
+                name.lower(): {
+                    "name": name,
                     "attachment": True,
                     "modalities": {"input": ["text", "image"], "output": ["text"]},
                 }
+                for name in ("Scripted", "Other")
             },
         }
-        config = {
+        config: dict[str, Any] = {
             "provider": {"scripted": scripted},
             "enabled_providers": ["scripted"],
             "model": "scripted/scripted",
             "small_model": "scripted/scripted",
         }
+        if self.name == "acp":  # what is not asked for can't be decided about
+            asked = dict.fromkeys(("bash", "edit"), "ask")
+            config["permission"] = {**asked, "external_directory": "allow"}
         return orjson.dumps(config).decode()
 
     def config(self, **more: Any) -> dict[str, Any]:

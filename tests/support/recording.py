@@ -26,7 +26,7 @@ from remoteclaw.home import Home
 from remoteclaw.keeper import AgentKeeper
 from remoteclaw.messages import AgentEvent, PermissionEvent
 from remoteclaw.protocols import AgentProcess, AgentSpec, Decision
-from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 
@@ -155,7 +155,7 @@ def _renamed(text: str, names: dict[str, str]) -> str:
 def main(names: list[str]) -> None:
     """Record the CLIs that are named, or all that are installed."""
     DIRECTORY.mkdir(exist_ok=True)
-    for name in names or ("claude", "codex", "gemini", "opencode"):
+    for name in names or CLIS:
         program = find_cli(name)
         if program is None:
             sys.stderr.write(f"{name} is not installed: its recording stays as it is\n")

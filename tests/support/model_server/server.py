@@ -66,6 +66,7 @@ class ModelServer:
             "users": len(conversation.users),
             "tools": [tool.full_name for tool in conversation.tools],
             "api": dialect.name,
+            "model": conversation.model,
             "is_aside": own is not None,
         }
         self._log.write(json.dumps(record) + "\n")
