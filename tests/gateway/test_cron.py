@@ -24,9 +24,9 @@ from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
 from tests.gateway.test_contract import VALUES, kinds
-from tests.support.callers import ALL_TOOLS, Calling, calling, dispatcher
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack, message
+from tests.support.turns import Turn, begin_turn, gateway
 from tests.test_cli import refused as cli_refused
 from tests.test_cli import run as cli
 
@@ -55,19 +55,19 @@ def owners(stack: Stack) -> None:
 
 
 async def asked(
-    stack: Stack, caller: Calling | Operator, tool: str, **params: Any
+    stack: Stack, caller: Turn | Operator, tool: str, **params: Any
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Call a tool; return what it answers, and what it did besides."""
-    principal = caller.agent if isinstance(caller, Calling) else caller
+    principal = caller.agent if isinstance(caller, Turn) else caller
     options = {name: params.pop(name) for name in ("call_id", "session_key") if name in params}
-    return await dispatcher(stack, HANDLERS).call(principal, tool, params, **options)
+    return await gateway(stack.fleet, stack.home, HANDLERS).call(principal, tool, params, **options)
 
 
-async def call(stack: Stack, caller: Calling | Operator, tool: str, **params: Any) -> Any:
+async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
     return (await asked(stack, caller, tool, **params))[0]
 
 
-async def add(stack: Stack, caller: Calling | Operator, **job: Any) -> Any:
+async def add(stack: Stack, caller: Turn | Operator, **job: Any) -> Any:
     if isinstance(caller, Operator):
         job = {"sessionKey": KEY, **job}
     return (await call(stack, caller, "cron_add", job={**JOB, **job})).job
@@ -101,19 +101,19 @@ async def texts(stack: Stack, key: str | SessionKey) -> list[str]:
 
 
 async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        job = await add(stack, caller, message="Look at the build.")
-        session = caller.accepted.session
-        kept = await stack.fleet.cron.job(job.id)
+    caller = await begin_turn(stack, HANDLERS)
+    job = await add(stack, caller, message="Look at the build.")
+    session = caller.lease.session
+    kept = await stack.fleet.cron.job(job.id)
 
-        async with later(stack, 3599) as fleet:
-            assert await fleet.scheduler.look() == 0
-        async with later(stack, 3601) as fleet:
-            assert await fleet.scheduler.look() == 1
+    async with later(stack, 3599) as fleet:
+        assert await fleet.scheduler.look() == 0
+    async with later(stack, 3601) as fleet:
+        assert await fleet.scheduler.look() == 1
 
-        assert await texts(stack, session) == ["Look at the build."]
-        listed = (await call(stack, caller, "cron_list")).jobs
-        runs = (await call(stack, caller, "cron_runs", jobId=job.id)).runs
+    assert await texts(stack, session) == ["Look at the build."]
+    listed = (await call(stack, caller, "cron_list")).jobs
+    runs = (await call(stack, caller, "cron_runs", jobId=job.id)).runs
 
     assert job.next_run_ms == job.created_ms + 3_600_000
     assert (job.session_key, job.enabled, job.schedule) == (str(session), True, {"every": 3600})
@@ -129,21 +129,22 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
 
 
 async def test_what_was_added_is_noted_with_the_turn(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        result, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-        noted = await caller.lease.effects()
+    caller = await begin_turn(stack, HANDLERS)
+    result, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
+    noted = await caller.lease.effects()
 
     job = result.job
-    note = {"type": "cron_added", "jobId": job.id, "ts": job.created_ms, "callId": "c1"}
+    note = {"type": "cron_added", "jobId": job.id, "ts": job.created_ms}
+    note["callId"] = effects[0]["callId"]
     assert effects == noted == [note]
 
 
 async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        first, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-        again, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-        other, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c2")
-        noted = await caller.lease.effects()
+    caller = await begin_turn(stack, HANDLERS)
+    first, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
+    again, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
+    other, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c2")
+    noted = await caller.lease.effects()
 
     assert first == again
     assert effects[0]["jobId"] == first.job.id
@@ -329,8 +330,8 @@ async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
 
 @pytest.mark.parametrize("tool", CALLS)
 async def test_a_stranger_s_agent_may_do_nothing(stack: Stack, tool: str) -> None:
-    async with calling(stack, from_="mallory") as caller:
-        code, why = await refused(stack, caller, tool, **CALLS[tool])
+    caller = await begin_turn(stack, HANDLERS, from_="mallory")
+    code, why = await refused(stack, caller, tool, **CALLS[tool])
 
     assert (code, why) == ("FORBIDDEN", f"The policy doesn't allow {tool} here.")
     assert await stack.fleet.cron.jobs() == []
@@ -353,10 +354,12 @@ async def test_what_an_owner_s_job_starts_is_no_owner_s_turn(stack: Stack, tool:
     assert lease is not None
     await lease.begin([lease.waiting[0][0].decode()], phase="spawned", detail="test")
     token = new_agent_token(session.sid)
-    await lease.grant(digest(token), ALL_TOOLS)
+    await lease.grant(digest(token), frozenset(TOOLS))
 
     with pytest.raises(CallRefused, match="The policy doesn't allow"):
-        await dispatcher(stack, HANDLERS).call(Agent(session.sid, digest(token)), tool, CALLS[tool])
+        await gateway(stack.fleet, stack.home, HANDLERS).call(
+            Agent(session.sid, digest(token)), tool, CALLS[tool]
+        )
 
 
 @pytest.mark.parametrize(("scope", "tools"), [("read", 3), ("write", 3), ("admin", 6)])
@@ -375,15 +378,15 @@ async def test_operators_need_their_scope(stack: Stack, scope: Any, tools: int) 
 
 async def test_an_agent_s_job_writes_to_its_own_session_alone(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob")
-    async with calling(stack) as caller:
-        own = caller.accepted.session
-        for named in (str(own), own.conversation, own.sid):
-            assert (await add(stack, caller, sessionKey=named)).session_key == str(own)
-        for other in (str(bob.session), bob.session.sid, "main/x/y/a:b:_", "nonsense"):
-            assert await refused(stack, caller, "cron_add", job={**JOB, "sessionKey": other}) == (
-                "FORBIDDEN",
-                "An agent's cron job writes to the session that adds it: leave job.sessionKey out.",
-            )
+    caller = await begin_turn(stack, HANDLERS)
+    own = caller.lease.session
+    for named in (str(own), own.conversation, own.sid):
+        assert (await add(stack, caller, sessionKey=named)).session_key == str(own)
+    for other in (str(bob.session), bob.session.sid, "main/x/y/a:b:_", "nonsense"):
+        assert await refused(stack, caller, "cron_add", job={**JOB, "sessionKey": other}) == (
+            "FORBIDDEN",
+            "An agent's cron job writes to the session that adds it: leave job.sessionKey out.",
+        )
 
     assert len(await stack.fleet.cron.jobs()) == 3
 
@@ -406,19 +409,19 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
         None, "c", theirs.id, before=None, after=theirs.encode(), due_ms=now_ms, note=None
     )
     await stack.fleet.scheduler.look()
-    async with calling(stack) as caller:
-        listed = (await call(stack, caller, "cron_list")).jobs
-        status = await call(stack, caller, "cron_status")
-        runs = (await call(stack, caller, "cron_runs")).runs
-        removed = await call(stack, caller, "cron_remove", jobId=theirs.id)
-        for tool, params in (
-            ("cron_update", {"jobId": theirs.id, "updates": {"message": "mine now"}}),
-            ("cron_runs", {"jobId": theirs.id}),
-        ):
-            assert await refused(stack, caller, tool, **params) == (
-                "NOT_FOUND",
-                f"There is no cron job {theirs.id}.",
-            )
+    caller = await begin_turn(stack, HANDLERS)
+    listed = (await call(stack, caller, "cron_list")).jobs
+    status = await call(stack, caller, "cron_status")
+    runs = (await call(stack, caller, "cron_runs")).runs
+    removed = await call(stack, caller, "cron_remove", jobId=theirs.id)
+    for tool, params in (
+        ("cron_update", {"jobId": theirs.id, "updates": {"message": "mine now"}}),
+        ("cron_runs", {"jobId": theirs.id}),
+    ):
+        assert await refused(stack, caller, tool, **params) == (
+            "NOT_FOUND",
+            f"There is no cron job {theirs.id}.",
+        )
 
     assert [job.id for job in listed] == [mine.id]
     assert (status.jobs, status.next_run_ms) == (1, mine.next_run_ms)
@@ -431,10 +434,10 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
 
 
 async def test_a_turn_that_is_over_adds_nothing(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        await caller.finish()
+    caller = await begin_turn(stack, HANDLERS)
+    await caller.finish()
 
-        code, _ = await refused(stack, caller, "cron_add", job=JOB)
+    code, _ = await refused(stack, caller, "cron_add", job=JOB)
 
     assert code == "NO_TURN"
     assert await stack.fleet.cron.jobs() == []
@@ -445,19 +448,19 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
 
     So its name and its state are as they were, and only the epoch tells.
     """
-    async with calling(stack) as caller:
-        stale = await stack.fleet.effects.caller(caller.lease.sid)
-        await caller.lease.release()
-        lease = await stack.fleet.leases.acquire(caller.lease.sid, worker="other", host="here")
-        assert lease is not None
-        await lease.begin([caller.accepted.entry_id])
+    caller = await begin_turn(stack, HANDLERS)
+    stale = await stack.fleet.effects.caller(caller.lease.sid)
+    await caller.lease.release()
+    lease = await stack.fleet.leases.acquire(caller.lease.sid, worker="other", host="here")
+    assert lease is not None
+    await lease.begin([caller.id])
     current = await stack.fleet.effects.caller(caller.lease.sid)
     job = Job(
         id="0" * 16,
         name="late",
         schedule=Schedule(every_s=60),
         message="Late.",
-        session=caller.accepted.session,
+        session=caller.lease.session,
         enabled=True,
         created_ms=0,
         maker=Maker(agent="main", for_owner=True),
@@ -603,10 +606,10 @@ async def test_an_agent_that_is_not_configured_any_more_may_do_nothing(stack: St
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
     assert lease is not None
     await lease.begin([lease.waiting[0][0].decode()])
-    await lease.grant(digest("t"), ALL_TOOLS)
+    await lease.grant(digest("t"), frozenset(TOOLS))
 
     with pytest.raises(CallRefused, match="The policy doesn't allow"):
-        await dispatcher(stack, HANDLERS).call(
+        await gateway(stack.fleet, stack.home, HANDLERS).call(
             Agent(session.sid, digest("t")), "cron_add", {"job": JOB}
         )
 

@@ -10,9 +10,9 @@ from remoteclaw.config import Config, load_config
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.gateway.methods.system import HANDLERS
 from remoteclaw.gateway.principals import Operator
-from tests.support.callers import Calling, calling, dispatcher
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack
+from tests.support.turns import Turn, begin_turn, gateway
 
 READER = Operator("test", "read", "c")
 TOOLS = {"gateway_config_get": {"key": "redis.url"}, "gateway_config_schema": {}}
@@ -41,10 +41,12 @@ def configured(stack: Stack) -> None:
     stack.home.config_file.write_text(tomlkit.dumps(tree))
 
 
-async def call(stack: Stack, caller: Calling | Operator, tool: str, **params: Any) -> Any:
-    principal = caller.agent if isinstance(caller, Calling) else caller
+async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
+    principal = caller.agent if isinstance(caller, Turn) else caller
     config = load_config(stack.home.config_file, {"REMOTECLAW__FLEET__WORKERS": "7"})
-    answer, effects = await dispatcher(stack, HANDLERS, config=config).call(principal, tool, params)
+    answer, effects = await gateway(stack.fleet, stack.home, HANDLERS, config=config).call(
+        principal, tool, params
+    )
     assert effects == []
     return answer
 
@@ -56,8 +58,8 @@ async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[
 
 
 async def test_an_owner_s_agent_reads_what_holds_and_no_secret(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        told = await call(stack, caller, "gateway_config_get")
+    caller = await begin_turn(stack, HANDLERS)
+    told = await call(stack, caller, "gateway_config_get")
     text = told.model_dump_json()
 
     assert "canary" not in text
@@ -79,7 +81,9 @@ async def test_the_hash_changes_with_the_file(stack: Stack) -> None:
     after = (await call(stack, READER, "gateway_config_get")).hash
     config = load_config(file, {})
     file.unlink()
-    answer, _ = await dispatcher(stack, HANDLERS, config=config).call(READER, "config.get", {})
+    answer, _ = await gateway(stack.fleet, stack.home, HANDLERS, config=config).call(
+        READER, "config.get", {}
+    )
 
     assert before == again == hashlib.sha256(content).hexdigest()
     assert after != before
@@ -139,8 +143,8 @@ async def test_a_name_with_dots_in_it_can_be_selected(stack: Stack) -> None:
 
 
 async def test_the_schema_is_that_of_the_configuration(stack: Stack) -> None:
-    async with calling(stack) as caller:
-        told = await call(stack, caller, "gateway_config_schema")
+    caller = await begin_turn(stack, HANDLERS)
+    told = await call(stack, caller, "gateway_config_schema")
 
     assert told.model_dump()["schema"] == Config.model_json_schema()
     assert "canary" not in told.model_dump_json()
@@ -148,8 +152,8 @@ async def test_the_schema_is_that_of_the_configuration(stack: Stack) -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_a_stranger_s_agent_may_not(stack: Stack, tool: str) -> None:
-    async with calling(stack, from_="mallory") as caller:
-        refusal = await refused(stack, caller, tool, **TOOLS[tool])
+    caller = await begin_turn(stack, HANDLERS, from_="mallory")
+    refusal = await refused(stack, caller, tool, **TOOLS[tool])
 
     assert refusal == ("FORBIDDEN", f"The policy doesn't allow {tool} here.")
 

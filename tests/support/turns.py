@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.config import load_config
+from remoteclaw.config import Config, load_config
 from remoteclaw.contract import METHODS, TOOLS
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.lease import Lease
@@ -58,14 +58,16 @@ async def ask(
     return result.model_dump(mode="json", exclude_none=True), effects
 
 
-def gateway(fleet: Fleet, home: Home, handlers: dict[str, Handler]) -> Dispatcher:
+def gateway(
+    fleet: Fleet, home: Home, handlers: dict[str, Handler], *, config: Config | None = None
+) -> Dispatcher:
     """Return a gateway that has these methods, with the configuration of the state directory."""
     methods = {name: METHODS[name] for name in handlers}
 
-    def config() -> Any:
-        return load_config(home.config_file, {})
+    def now() -> Config:
+        return config or load_config(home.config_file, {})
 
-    return Dispatcher(fleet, home, config, handlers, methods=methods)
+    return Dispatcher(fleet, home, now, handlers, methods=methods)
 
 
 def operator(scope: Any = "admin") -> Operator:
