@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -236,8 +237,10 @@ class Scheduler:
         except (ValueError, ScheduleRefused, MessageRefused) as problem:
             log.error("cron job %s can't be fired: %s", job_id, problem)
             return await self._give_up(job_id, due_ms, data, str(problem))
-        except Exception as error:  # one job must not stop the others
-            log.exception("cron job %s can't be fired", job_id)
+        except Exception as error:  # noqa: BLE001 - one job must not stop the others
+            # What happened, but not in which words: they may quote the message.
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            log.error("cron job %s: %s\n%s", job_id, type(error).__name__, frames)
             return await self._give_up(job_id, due_ms, data, type(error).__name__)
         return await self._fire(job, due_ms, data, due, message)
 

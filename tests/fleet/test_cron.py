@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,15 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.cron import MOST_RUNS_OF_JOB, Job, Maker, Run
 from remoteclaw.fleet.embedded import ServerProgram
 from remoteclaw.fleet.inbound import GRACE_MS, decode_entry
+from remoteclaw.home import Home
 from remoteclaw.messages import Entry, SessionKey
+from tests.conftest import SHIFTED_PRELUDE
 from tests.support.failpoints import Proxy, Side
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, message
 from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_sync
+from tests.test_up import remoteclaw, running
 
 HOUR_MS = 3600 * 1000
 SESSION = SessionKey("main", "test", "default", "chat-1", "alice")
@@ -321,6 +324,33 @@ async def test_a_change_does_not_undo_a_firing(fleet: Fleet) -> None:
     assert len(await entries(fleet)) == 1
 
 
+async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(any_server: Server) -> None:
+    fleets = [
+        Fleet.open(
+            "unix:///nobody",
+            lease_s=30,
+            scripts=Scripts(open_redis(any_server.url), prelude=SHIFTED_PRELUDE),
+        )
+        for _ in range(4)
+    ]
+    await fleets[0].scripts.client.flushall()
+    start = await fleets[0].cron.now_ms()
+    sessions = [replace(SESSION, user=f"user {number}") for number in range(8)]
+    for session in sessions:
+        await add(fleets[0], Schedule(every_s=60, anchor_ms=start), session=session)
+
+    for minute in range(1, 11):
+        await set_clock(fleets[0], start + minute * 60_000)
+        looks = await asyncio.gather(*(fleet.scheduler.look() for fleet in fleets))
+        assert sum(looks) == len(sessions)
+
+    due = [start + minute * 60_000 for minute in range(1, 11)]
+    for session in sessions:
+        assert [entry.message.timestamp for entry in await entries(fleets[0], session)] == due
+    for fleet in fleets:
+        await fleet.aclose()
+
+
 # -- schedulers that end --------------------------------------------------------------------------
 
 
@@ -497,3 +527,21 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     assert outcome is not None
     assert outcome.status == "done"
     assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
+
+
+@pytest.mark.timeout(120)
+def test_up_fires_what_the_command_line_adds(home: Home) -> None:
+    with running(home):
+        soon = datetime.now(UTC) + timedelta(seconds=5)
+        added = remoteclaw(
+            home,
+            *("cron", "add", "--name", "soon", "--message", "hello", "--at", soon.isoformat()),
+            *("--session", str(SESSION)),
+        )
+        job_id = added.stdout.strip()
+
+        eventually_sync(lambda: " fired " in remoteclaw(home, "cron", "runs", job_id).stdout)
+
+        listed = remoteclaw(home, "cron", "list")
+        assert job_id not in listed.stdout
+        assert listed.stderr == ""
