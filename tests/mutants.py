@@ -21,6 +21,7 @@ LUA = "remoteclaw/fleet/scripts"
 FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
 FAILPOINT = "tests/test_failpoints.py"
+SESSIONS = "tests/gateway/test_sessions.py"
 CRON = "tests/fleet/test_cron.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
@@ -672,6 +673,70 @@ MUTANTS = (
         "  if job ~= ARGV[8] then return {'changed', ''} end\n",
         "",
         f"{CRON}::test_a_change_does_not_undo_a_firing",
+    ),
+    Mutant(
+        "a token of an agent before that still counts",
+        "remoteclaw/gateway/dispatch.py",
+        "if caller is None or grant is None or not is_same(grant.digest, principal.digest):",
+        "if caller is None or grant is None:",
+        f"{SESSIONS}::test_the_token_of_an_agent_before_is_worth_nothing",
+    ),
+    Mutant(
+        "a tool that the process was not granted",
+        "remoteclaw/gateway/dispatch.py",
+        "if caller.grant is None or tool not in caller.grant.tools:",
+        "if caller.grant is None:",
+        f"{SESSIONS}::test_rights_are_the_narrower_of_grant_and_policy",
+    ),
+    Mutant(
+        "a tool that the policy of now denies",
+        "remoteclaw/gateway/dispatch.py",
+        "return may and caller.turn.is_whole",
+        "return caller.turn.is_whole",
+        f"{SESSIONS}::test_rights_are_the_narrower_of_grant_and_policy",
+    ),
+    Mutant(
+        "rights that forget who joined the turn",
+        f"{LUA}/caller.lua",
+        "ipairs({found[7] or '', found[8] or ''})",
+        "ipairs({found[7] or ''})",
+        f"{SESSIONS}::test_a_message_that_joins_narrows_the_rights_of_the_turn",
+    ),
+    Mutant(
+        "another session's message with its reader's rights",
+        "remoteclaw/policy.py",
+        "if is_chat else ()",
+        "",
+        f"{SESSIONS}::test_the_other_agent_is_told_who_writes_and_has_nobodys_rights",
+    ),
+    Mutant(
+        "sessions that an agent may not see",
+        "remoteclaw/policy.py",
+        'return other == own or sees == "all"',
+        'return True or sees == "all"',
+        f"{SESSIONS}::test_an_agent_sees_its_own_session_alone",
+    ),
+    Mutant(
+        "parameters that nobody knows",
+        "remoteclaw/contract/base.py",
+        'extra="forbid",\n        strict=True',
+        'extra="ignore",\n        strict=True',
+        "tests/gateway/test_contract.py::test_bad_parameters_are_refused_in_a_sentence",
+    ),
+    Mutant(
+        "an answer that repeats what a tool sent",
+        "remoteclaw/bridge/bridge.py",
+        "if p.index not in run.repeats",
+        "if True",
+        "tests/bridge/test_side_effects.py::"
+        "test_an_answer_that_repeats_what_a_tool_sent_here_is_not_said_again",
+    ),
+    Mutant(
+        "an effect that counts twice",
+        "remoteclaw/bridge/side_effects.py",
+        "            if call in seen:\n                continue\n",
+        "",
+        "tests/bridge/test_side_effects.py::test_what_is_noted_and_written_down_counts_once",
     ),
     Mutant(
         "a job class that allows everything",

@@ -454,7 +454,7 @@ async def test_a_call_is_sent_again_under_the_same_id(cut: bytes) -> None:
     assert call_id(first.message) == call_id(second.message) is not None
 
 
-async def test_a_call_that_breaks_twice_is_reported_as_unknown() -> None:
+async def test_a_call_that_goes_on_breaking_is_reported_as_unknown() -> None:
     async def script(exchange: Exchange) -> None:
         exchange.close()
 
@@ -462,7 +462,8 @@ async def test_a_call_that_breaks_twice_is_reported_as_unknown() -> None:
     async with gateway.running(), Pipes.of(gateway.url) as agent:
         heard = await agent.call("echo", 1)
 
-    assert len(gateway.seen) == 2
+    assert len(gateway.seen) > 2  # for as long as a gateway takes to start
+    assert len({call_id(seen.message) for seen in gateway.seen}) == 1
     assert "Whether it was done is unknown" in failure_of(heard)
 
 

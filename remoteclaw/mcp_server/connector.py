@@ -38,6 +38,9 @@ __all__ = ["main"]
 CALL_S, OTHER_S = 120.0, 30.0
 #: The same for the handshake: codex gives a server 10 s to start, and a person waits for it.
 INITIALIZE_S = 5.0
+#: How long a gateway that ended in a tool's call is waited for, and how often it is looked for, in
+#: seconds.
+BACK_S, AGAIN_S = 5.0, 0.1
 #: How many calls run at once: a gateway has other agents, too.
 CALLS_AT_ONCE = 8
 #: How soon, and how often at last, a gateway is looked for that was away when its tools were
@@ -228,7 +231,7 @@ class Connector:
             self._gateway_answered(lists=request.method == "tools/list")
 
     def _post(self, request: Request) -> None:
-        """Send a request; a second time if the first wasn't read, or the second is recognised."""
+        """Send a request; once more if the first wasn't read, or the next is recognised."""
 
         def take(data: bytes) -> bool:
             return self._heard(request, data)
@@ -241,10 +244,21 @@ class Connector:
                 raise
             if request.is_answered or request.call.is_given_up:
                 raise
-            try:
-                self._gateway.post(request.line, request.call, take, fresh=True)
-            except Unreachable as failure:
-                raise Broken(f"{broken}, and it can't be reached again: {failure}") from None
+            # A gateway that ended is started again within seconds, and knows the call by its id.
+            until = time.monotonic() + (BACK_S if request.call_id else 0)
+            while True:
+                try:
+                    return self._gateway.post(request.line, request.call, take, fresh=True)
+                except (Unreachable, Broken) as failure:
+                    is_over = time.monotonic() > until or request.call.is_given_up
+                    if isinstance(failure, Broken):
+                        # One that is ending takes connections until the last moment.
+                        if is_over or request.is_answered or not failure.is_cut:
+                            raise
+                    elif is_over:
+                        why = f"{broken}, and it can't be reached again: {failure}"
+                        raise Broken(why) from None
+                time.sleep(AGAIN_S)
 
     def _heard(self, request: Request, data: bytes) -> bool:
         """Take a message that the gateway sent because of a request; whether it is the answer."""
