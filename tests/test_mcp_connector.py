@@ -960,13 +960,16 @@ def test_it_imports_next_to_nothing() -> None:
     }
 
 
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+JSON: st.SearchStrategy[Any] = st.deferred(
+    lambda: (
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text()
+        | st.lists(JSON, max_size=4)
+        | st.dictionaries(st.text(), JSON, max_size=4)
+    )
 )
 
 

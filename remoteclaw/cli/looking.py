@@ -240,7 +240,7 @@ async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
 
 @click.command()
 def agents() -> None:
-    """List the agent CLIs that are installed here, and others that are configured.
+    """List the agent CLIs that are here and in the configuration.
 
     STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
     DENIED: whether it is told why a permission was denied.

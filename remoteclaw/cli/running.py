@@ -167,7 +167,7 @@ def dashboard(arguments: tuple[str, ...]) -> None:
 
 @click.command()
 def mcp() -> None:
-    """Be an MCP server on standard input and output, for a CLI that starts one.
+    """Be an MCP server over pipes, for a CLI that starts one.
 
     It relays to the gateway at $REMOTECLAW_GATEWAY_URL (http://127.0.0.1:18789) with the token in
     $REMOTECLAW_GATEWAY_TOKEN, or else in the file gateway-token of the state directory.
