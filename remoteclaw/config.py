@@ -5,6 +5,7 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 """
 
 import difflib
+import ipaddress
 import os
 import re
 import tomllib
@@ -31,6 +32,7 @@ __all__ = [
     "ChannelConfig",
     "Config",
     "FleetConfig",
+    "GatewayConfig",
     "GroupConfig",
     "HooksConfig",
     "Profile",
@@ -39,6 +41,7 @@ __all__ = [
     "RedisConfig",
     "SenderConfig",
     "ToolsConfig",
+    "is_loopback",
     "load_config",
     "overrides",
     "redis_address",
@@ -116,6 +119,70 @@ class RedisConfig(_Section):
         if value is not None:
             redis_address(value)
         return value
+
+
+class GatewayConfig(_Section):
+    """Where the gateway listens, and whom it answers."""
+
+    host: str = "127.0.0.1"
+    """The address it listens on, or `localhost`. Others than this computer's own are refused
+    without `allow_remote`."""
+    port: int = Field(default=18789, ge=0, le=65535)
+    """The port; 0 for any that is free."""
+    allow_remote: bool = False
+    """Whether `host` may be an address that other computers reach. It speaks plain HTTP, so only
+    with something in front of it that encrypts."""
+    hosts: tuple[str, ...] = Field(default=(), max_length=50)
+    """More names under which it may be asked, as they stand in the header Host: `claw.example.org`,
+    or with a port. Its own address and this computer's are among them anyway."""
+    origins: tuple[str, ...] = Field(default=(), max_length=50)
+    """Web pages that may use it, by their origin: `https://claw.example.org`. Without any, no page
+    may."""
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, value: str) -> str:
+        try:
+            return value if value == "localhost" else str(ipaddress.ip_address(value))
+        except ValueError:
+            raise ValueError(f"must be an IP address or localhost, not {value!r}") from None
+
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", name):
+                raise ValueError(f"has {name!r}: write a name, or name:port")
+        return tuple(name.lower() for name in value)
+
+    @field_validator("origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if not re.fullmatch(r"https?://[A-Za-z0-9_.\[\]:-]+", origin):
+                raise ValueError(f"has {origin!r}: write an origin, such as https://example.org")
+        return tuple(origin.lower() for origin in value)
+
+    @model_validator(mode="after")
+    def _check_reach(self) -> Self:
+        if not self.allow_remote and not is_loopback(self.host):
+            raise ValueError(
+                f"has host = {self.host!r}, which other computers reach: use 127.0.0.1, or set "
+                "allow_remote = true behind something that encrypts"
+            )
+        return self
+
+
+def is_loopback(address: str) -> bool:
+    """Whether nobody but this computer reaches an address."""
+    if address == "localhost":
+        return True
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
 
 
 class FleetConfig(_Section):
@@ -398,6 +465,7 @@ class Config(_Section):
     """Everything that can be configured."""
 
     redis: RedisConfig = RedisConfig()
+    gateway: GatewayConfig = GatewayConfig()
     fleet: FleetConfig = FleetConfig()
     agents: dict[str, AgentConfig] = Field(default_factory=lambda: {"main": AgentConfig()})
     """The agents by name. Messages go to `main`, else to the only one there is."""

@@ -35,7 +35,7 @@ def test_an_unknown_key_names_the_nearest(home: Home) -> None:
 
 
 def test_an_unknown_section_names_those_there_are(home: Home) -> None:
-    assert "has no key 'xyz'; it has 'redis', 'fleet'" in refusal(home, "[xyz]\na = 1")
+    assert "has no key 'xyz'; it has 'redis', 'gateway'" in refusal(home, "[xyz]\na = 1")
 
 
 def test_an_unknown_key_of_an_agent(home: Home) -> None:
