@@ -1,23 +1,47 @@
-"""Tokens: how an agent's is made, and how all of them are kept and compared."""
+"""Tokens: how agents' and operators' are made, and how all of them are kept and compared."""
 
 import hashlib
 import hmac
 import re
 import secrets
 
-__all__ = ["digest", "is_same", "new_agent_token", "sid_of"]
+__all__ = [
+    "AGENT_PREFIX",
+    "OPERATOR_PREFIX",
+    "digest",
+    "is_same",
+    "new_agent_token",
+    "new_operator_token",
+    "sid_of",
+    "token_id_of",
+]
 
-_AGENT_TOKEN = re.compile(r"rca_([0-9a-f]{32})_[0-9a-f]{64}")
+#: How a token begins. What follows says whose it is, and then comes what is secret of it.
+AGENT_PREFIX, OPERATOR_PREFIX = "rca_", "rct_"
+_AGENT_TOKEN = re.compile(rf"{AGENT_PREFIX}([0-9a-f]{{32}})_[0-9a-f]{{64}}")
+_OPERATOR_TOKEN = re.compile(rf"{OPERATOR_PREFIX}([0-9a-f]{{12}})_[0-9a-f]{{64}}")
 
 
 def new_agent_token(sid: str) -> str:
     """Return a token for one agent process of a session; the session's id is a part of it."""
-    return f"rca_{sid}_{secrets.token_hex(32)}"
+    return f"{AGENT_PREFIX}{sid}_{secrets.token_hex(32)}"
 
 
 def sid_of(token: str) -> str | None:
     """Return the session that an agent's token is for; None if it is no agent's token."""
     found = _AGENT_TOKEN.fullmatch(token)
+    return found[1] if found else None
+
+
+def new_operator_token() -> tuple[str, str]:
+    """Return the id of a new token for an operator, and the token, of which the id is a part."""
+    token_id = secrets.token_hex(6)
+    return token_id, f"{OPERATOR_PREFIX}{token_id}_{secrets.token_hex(32)}"
+
+
+def token_id_of(token: str) -> str | None:
+    """Return the id of an operator's token; None if it is no operator's token."""
+    found = _OPERATOR_TOKEN.fullmatch(token)
     return found[1] if found else None
 
 

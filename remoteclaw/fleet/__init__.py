@@ -13,12 +13,14 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.cron import Cron, Scheduler
 from remoteclaw.fleet.deadletters import DeadLetters
 from remoteclaw.fleet.effects import Effects
+from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
+from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
 
@@ -38,11 +40,13 @@ class Fleet:
     cron: Cron
     dead_letters: DeadLetters
     effects: Effects
+    gateways: Gateways
     outcomes: Outcomes
     replies: Replies
     scheduler: Scheduler
     sessions: Sessions
     sweeper: Sweeper
+    tokens: Tokens
     workers: Workers
 
     @classmethod
@@ -59,12 +63,14 @@ class Fleet:
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
             effects=Effects(scripts, waker),
+            gateways=Gateways(scripts),
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
             replies=Replies(scripts),
             scheduler=Scheduler(scripts, waker),
             sessions=Sessions(scripts),
             sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
+            tokens=Tokens(scripts),
             workers=workers,
         )
 

@@ -42,6 +42,9 @@ TLS_S = 1.0
 LISTEN_S = 1.0
 #: How long a listener waits before it connects again, in seconds.
 RECONNECT_S = 0.2
+#: How many connections one process opens at most: each call of a gateway that waits for something
+#: has one, and redis-py's own limit of 100 would refuse all the others meanwhile.
+MOST_CONNECTIONS = 2000
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -86,6 +89,7 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
             retry=Retry(NoBackoff(), 0),
             socket_timeout=None,
             socket_connect_timeout=COMMAND_S,
+            max_connections=MOST_CONNECTIONS,
             driver_info=None,  # spares two round trips per connection
         )
     except ValueError as error:  # neither our own text nor redis-py's quotes the address

@@ -24,7 +24,7 @@ from remoteclaw.fleet.lease import OUTCOME_MS, RawEntry
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 
-__all__ = ["Caller", "Effects", "Grant", "RunningTurn", "call_name"]
+__all__ = ["CALL_MS", "Caller", "Effects", "Grant", "RunningTurn", "call_name"]
 
 #: How long a call is tried while Redis is away, in seconds.
 CALL_S = 5.0

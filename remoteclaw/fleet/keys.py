@@ -42,6 +42,8 @@ OPERATOR = "operator"
 #: Sorted set: the accounts that adapters read for, or did of late, scored with the end of the claim
 #: to do so (ms).
 READERS = "rc:readers"
+#: Channel: says nothing, to those who listen to no other yet.
+NOTHING = "rc:nothing"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 

@@ -14,6 +14,7 @@ from remoteclaw.config import QueueOverride
 from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.effects import CALL_MS, call_name
 from remoteclaw.fleet.lease import STATE_MS, Lease
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
@@ -189,17 +190,19 @@ class Sessions:
         )
         await self._scripts.call(change, deadline=boottime() + LOOK_S)
 
-    async def stop(self, sid: str) -> int:
+    async def stop(self, sid: str, *, call: str | None = None) -> int:
         """Stop all that the session has accepted so far; return how many entries that concerns.
 
         It is durable: a worker that takes the session later stops them too.
-        0 means that there was nothing to stop, or that it finished first.
+        0 means that there was nothing to stop, or that it finished first. With the same `call`
+        of an operator again, what came since is not stopped.
         """
+        asked = [keys.call(call_name(None, call))] if call else []
         return int(
             await self._scripts.run(
                 "stop",
-                [keys.state(sid), keys.inbound(sid)],
-                [keys.bell(sid)],
+                [keys.state(sid), keys.inbound(sid), *asked],
+                [keys.bell(sid), CALL_MS],
                 deadline=boottime() + LOOK_S,
             )
         )

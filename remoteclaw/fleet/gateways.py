@@ -1,0 +1,68 @@
+"""Where the gateways are: each says so as long as it lives, for the workers of its host."""
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import AsyncIterator
+from typing import Literal
+
+from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+
+__all__ = ["Gateways"]
+
+#: How often a gateway says where it is, in seconds, and how long that holds, in milliseconds.
+SAY_S, HOLDS_MS = 5.0, 30_000
+#: How long it is tried while Redis is away, in seconds.
+TRY_S = 5.0
+#: How long an ending gateway tries to give its name back, in seconds: it has two in all.
+END_S = 0.3
+
+
+class Gateways:
+    """The address of each host's gateway."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def address(self, host_id: str) -> str | None:
+        """Return where a host's gateway is, as an http address; None without one."""
+        look = functools.partial(self._scripts.client.get, keys.gateway(host_id))
+        found = await self._scripts.call(look, deadline=boottime() + TRY_S)
+        return found.decode() if found else None
+
+    @contextlib.asynccontextmanager
+    async def announced(self, host_id: str, address: str) -> AsyncIterator[None]:
+        """Have it known where a host's gateway is. Of several, that is the one started last."""
+        await self._say("start", host_id, address, TRY_S)
+
+        async def keep() -> None:
+            while True:
+                await asyncio.sleep(SAY_S)
+                with contextlib.suppress(RedisUnavailable, RedisRefused):
+                    await self._say("keep", host_id, address, TRY_S)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.wait((keeping,))
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._say("end", host_id, address, END_S)
+
+    async def withdraw(self, host_id: str, address: str) -> None:
+        """Forget an address, of a gateway that was killed before it could."""
+        await self._say("end", host_id, address, TRY_S)
+
+    async def _say(
+        self, what: Literal["start", "keep", "end"], host_id: str, address: str, within_s: float
+    ) -> None:
+        await self._scripts.run(
+            "gateway",
+            [keys.gateway(host_id)],
+            [what, address, HOLDS_MS],
+            deadline=boottime() + within_s,
+        )

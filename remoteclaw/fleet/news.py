@@ -1,0 +1,80 @@
+"""What happens in sessions, heard over one connection however many are followed.
+
+`Outcomes.wait()` and `Replies.live()` take a connection each, which is right for a command and for
+an adapter, and too much for a gateway whose clients follow hundreds of sessions.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from redis import exceptions
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import RECONNECT_S, Scripts
+
+__all__ = ["News"]
+
+Listener = Callable[[bytes | None], None]
+"""Is called with what was announced; with None when something may have been missed."""
+
+
+class News:
+    """Listens to announcements of sessions: live text, and entries whose outcome is final."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._client = scripts.client
+        self._listeners: dict[bytes, Listener] = {}
+        self._changed = asyncio.Event()
+
+    def follow(self, sid: str, *, live: Listener, done: Listener) -> None:
+        """Have a session's announcements told to these, who must not wait."""
+        self._listeners[keys.live(sid).encode()] = live
+        self._listeners[keys.outcome_channel(sid).encode()] = done
+        self._changed.set()
+
+    def unfollow(self, sid: str) -> None:
+        """Have nothing more told of a session."""
+        self._listeners.pop(keys.live(sid).encode(), None)
+        self._listeners.pop(keys.outcome_channel(sid).encode(), None)
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Listen for ever, whether Redis is there or not."""
+        while True:
+            try:
+                await self._listen()
+            except* (exceptions.RedisError, OSError):
+                await asyncio.sleep(RECONNECT_S)
+
+    async def _listen(self) -> None:
+        """Listen until the connection is lost. Only one task reads, and only one writes."""
+        async with self._client.pubsub() as pubsub:
+            await pubsub.subscribe(keys.NOTHING)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_subscribed(pubsub))
+                while True:
+                    message = await pubsub.get_message(timeout=None)
+                    if message is not None:
+                        self._tell(message)
+
+    async def _keep_subscribed(self, pubsub: Any) -> None:
+        subscribed: set[bytes] = set()
+        while True:
+            self._changed.clear()
+            wanted = set(self._listeners)
+            if more := wanted - subscribed:
+                await pubsub.subscribe(*more)
+            if less := subscribed - wanted:
+                await pubsub.unsubscribe(*less)
+            subscribed = wanted
+            await self._changed.wait()
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        listener = self._listeners.get(message["channel"])
+        if listener is None:
+            return
+        if message["type"] == "subscribe":
+            listener(None)  # from now on it is heard; what was before may have been missed
+        elif message["type"] == "message":
+            listener(message["data"])

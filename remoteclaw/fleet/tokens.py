@@ -1,0 +1,118 @@
+"""Operators' tokens for the gateway: who may ask what of it, for how long.
+
+Only their digests are kept. Whoever reads Redis can't use them.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import orjson
+
+from remoteclaw.clock import boottime
+from remoteclaw.credentials import digest, is_same, new_operator_token, token_id_of
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+
+__all__ = ["TokenView", "Tokens"]
+
+#: How long looking is tried while Redis is away, in seconds: a call waits behind it.
+LOOK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """A token as operators see it."""
+
+    id: str
+    name: str
+    scope: Literal["read", "write", "admin"]
+    digest: str
+    """SHA-256 of the whole token."""
+    created_ms: int
+    expires_ms: int | None
+    is_expired: bool
+
+
+class Tokens:
+    """The tokens that were given out, by their ids."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def create(
+        self, name: str, scope: Literal["read", "write", "admin"], valid_ms: int | None
+    ) -> tuple[str, TokenView]:
+        """Return a new token, which nobody can read again, and what is kept of it."""
+        token_id, token = new_operator_token()
+        now = await self._now()
+        kept = {
+            "name": name,
+            "scope": scope,
+            "digest": digest(token),
+            "created_ms": now,
+            "expires_ms": None if valid_ms is None else now + valid_ms,
+        }
+        client = self._scripts.client
+        write = functools.partial(client.hset, keys.TOKENS, token_id, orjson.dumps(kept))
+        await self._scripts.call(write, deadline=boottime() + LOOK_S)
+        return token, _view(token_id, orjson.dumps(kept), now)
+
+    async def list(self) -> list[TokenView]:
+        """Return all there are, oldest first, those included that are valid no more."""
+        client = self._scripts.client
+        found: dict[bytes, bytes] = await self._scripts.call(
+            lambda: client.hgetall(keys.TOKENS), deadline=boottime() + LOOK_S
+        )
+        now = await self._now()
+        views = [_view(token_id.decode(), data, now) for token_id, data in found.items()]
+        return sorted(views, key=lambda view: view.created_ms)
+
+    async def revoke(self, token_id: str) -> bool:
+        """Make a token valid no more; False if there is none with this id."""
+        remove = functools.partial(self._scripts.client.hdel, keys.TOKENS, token_id)
+        return bool(await self._scripts.call(remove, deadline=boottime() + LOOK_S))
+
+    async def read(self, token_id: str) -> TokenView | None:
+        """Return what is kept of a token; None if there is none with this id."""
+        client = self._scripts.client
+
+        async def look() -> Any:
+            pipeline = client.pipeline(transaction=False)
+            pipeline.hget(keys.TOKENS, token_id)
+            pipeline.time()
+            return await pipeline.execute()
+
+        data, now = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        return _view(token_id, data, _ms(now)) if data else None
+
+    async def find(self, token: str) -> TokenView | None:
+        """Return whose token this is; None unless it is valid, as a whole, now."""
+        token_id = token_id_of(token)
+        view = await self.read(token_id) if token_id else None
+        is_valid = view is not None and is_same(view.digest, digest(token)) and not view.is_expired
+        return view if is_valid else None
+
+    async def _now(self) -> int:
+        """Return the time on Redis' clock, which all gateways share."""
+        client = self._scripts.client
+        return _ms(await self._scripts.call(client.time, deadline=boottime() + LOOK_S))
+
+
+def _ms(time: tuple[int, int]) -> int:
+    seconds, microseconds = time
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
+def _view(token_id: str, data: bytes, now: int) -> TokenView:
+    kept = orjson.loads(data)
+    expires = kept["expires_ms"]
+    return TokenView(
+        id=token_id,
+        name=kept["name"],
+        scope=kept["scope"],
+        digest=kept["digest"],
+        created_ms=kept["created_ms"],
+        expires_ms=expires,
+        is_expired=expires is not None and expires <= now,
+    )
