@@ -29,6 +29,7 @@ __all__ = [
     "StateDirectoryError",
     "UnknownDeadLetter",
     "UnknownSession",
+    "UnknownToken",
     "Unsupported",
     "classify_end",
     "classify_error",
@@ -96,6 +97,10 @@ class UnknownSession(RemoteClawError):
 
 class UnknownDeadLetter(RemoteClawError):
     """Raised when there is no such dead letter, or no more."""
+
+
+class UnknownToken(RemoteClawError):
+    """Raised when there is no token with the id that an operator typed."""
 
 
 class LeaseLost(RemoteClawError):

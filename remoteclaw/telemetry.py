@@ -42,8 +42,9 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
         "formatters": {"line": {"()": LineFormatter}},
         "handlers": {"lines": {**target, "formatter": "line"}},
         "loggers": {
-            name: {"level": "INFO", "handlers": ["lines"], "propagate": False}
-            for name in ("remoteclaw", "workers")
+            name: {"level": level, "handlers": ["lines"], "propagate": False}
+            # Uvicorn's lower levels have addresses with queries, and a line for each bad request.
+            for name, level in (("remoteclaw", "INFO"), ("workers", "INFO"), ("uvicorn", "ERROR"))
         },
     }
 

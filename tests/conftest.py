@@ -52,6 +52,7 @@ def home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
             monkeypatch.delenv(name)
     monkeypatch.setenv("REMOTECLAW_HOME", str(directory / "home"))
     monkeypatch.setenv("HOME", str(directory / "user"))
+    monkeypatch.setenv("REMOTECLAW__GATEWAY__PORT", "0")  # tests run beside each other
     (directory / "user").mkdir()
     return Home.default().create()
 

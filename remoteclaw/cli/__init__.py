@@ -9,6 +9,7 @@ from remoteclaw import __version__
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters
 from remoteclaw.cli.edge import Edge
+from remoteclaw.cli.gateway import gateway, token
 from remoteclaw.cli.looking import agents, config, doctor, sessions, status
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.running import dashboard, mcp, sweep, up, worker
@@ -24,7 +25,7 @@ def main() -> None:
 
 
 for command in (
-    *(up, worker, sweep, dashboard, mcp, send, stop),
-    *(status, agents, sessions, deadletters, cron, policy, doctor, config),
+    *(up, worker, gateway, sweep, dashboard, mcp, send, stop),
+    *(token, status, agents, sessions, deadletters, cron, policy, doctor, config),
 ):
     main.add_command(command)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from remoteclaw.home import Home
     from remoteclaw.messages import SessionKey
 
-__all__ = ["addressed", "clock", "load", "on_fleet", "session_key"]
+__all__ = ["addressed", "clock", "load", "on_fleet", "require_running", "session_key"]
 
 
 def load() -> "tuple[Home, Config]":
@@ -36,7 +36,7 @@ def load() -> "tuple[Home, Config]":
 def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
     """Run a command's coroutine with a fleet on a Redis that is there and fit."""
     home, config = load()
-    _require_embedded(home, config)
+    require_running(home, config)
 
     async def go() -> Any:
         async with _fleet(home, config) as fleet:
@@ -45,7 +45,7 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
     return asyncio.run(go())
 
 
-def _require_embedded(home: "Home", config: "Config") -> None:
+def require_running(home: "Home", config: "Config") -> None:
     """Raise `NotRunning` if the embedded server is needed and nobody runs it."""
     from remoteclaw.supervisor import running_pid
 

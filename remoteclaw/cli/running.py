@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.home import Home
 
-__all__ = ["dashboard", "mcp", "sweep", "up", "worker"]
+__all__ = ["dashboard", "leave_event", "mcp", "sweep", "up", "worker"]
 
 #: How long a leaving `up` looks whether something is unfinished, in seconds.
 LOOK_S = 1.0
@@ -32,7 +32,7 @@ LOOK_S = 1.0
 def up(no_console: bool) -> None:
     """Run everything on this machine, with a chat in this terminal.
 
-    Redis, workers and a sweeper are started, watched, and ended together.
+    Redis, workers, a gateway and a sweeper are started, watched, and ended together.
     """
     from remoteclaw.telemetry import configure_logging
 
@@ -53,11 +53,12 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
         raise ConfigError(problem)
     hooks = Hooks.load(config.hooks)  # workers do so as well, and would end one after the other
     supervisor = Supervisor(home, config)
-    leave = _leave()
+    leave = leave_event()
     async with supervisor.running() as ready:
         click.echo(f"RemoteClaw {__version__}, state in {home.path}")
         click.echo(f"  redis    {ready.redis}")
         click.echo(f"  workers  {ready.workers} × rq worker")
+        click.echo(f"  gateway  {ready.gateway}")
         click.echo(f"  agent    {agent} is {_which_agent(settings)}")
         for name, each in config.agents.items():
             if problem := agent_problem(home, name, each):
@@ -104,7 +105,7 @@ async def _farewell(fleet: "Fleet") -> str:
     return f"Leaving{goes_on}."
 
 
-def _leave() -> asyncio.Event:
+def leave_event() -> asyncio.Event:
     """Return an event that a signal to end sets."""
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
@@ -191,7 +192,7 @@ def sweep() -> None:
     home, _ = load()
 
     async def run(fleet: "Fleet") -> None:
-        leave = _leave()
+        leave = leave_event()
         home.create()
         click.echo("Sweeping every second, until Ctrl-C or SIGTERM.")
         async with asyncio.TaskGroup() as tasks:

@@ -11,7 +11,7 @@ import secrets
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import ValidationError
 
@@ -35,9 +35,19 @@ from remoteclaw.home import Home
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import TOOLS as FACTS
 
-__all__ = ["Call", "Dispatcher", "Handler"]
+__all__ = ["Call", "Dispatcher", "Handler", "Subscriber"]
 
 log = logging.getLogger(__name__)
+
+
+class Subscriber(Protocol):
+    """A connection over which events of sessions can be sent."""
+
+    async def subscribe(self, sid: str, session_key: str) -> None:
+        """Send a session's events from now on."""
+
+    def unsubscribe(self, sid: str) -> None:
+        """Send no more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +68,8 @@ class Call:
     home: Home
     effects: list[dict[str, Any]]
     """What the call did besides answering, as it was noted with its turn."""
+    subscriber: Subscriber | None = None
+    """The connection that the call came over, if events can be sent over it."""
 
     @property
     def turn(self) -> RunningTurn:
@@ -123,6 +135,7 @@ class Dispatcher:
         *,
         call_id: str | None = None,
         session_key: str | None = None,
+        subscriber: Subscriber | None = None,
     ) -> tuple[Result, list[dict[str, Any]]]:
         """Answer one call of a method or tool; return also what it did besides.
 
@@ -146,6 +159,7 @@ class Dispatcher:
             fleet=self._fleet,
             home=self._home,
             effects=[],
+            subscriber=subscriber,
         )
         try:
             return await self._handlers[method.name](call, checked), call.effects

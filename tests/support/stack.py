@@ -86,6 +86,7 @@ class Stack:
         queue: dict[str, Any] | None = None,
         channels: dict[str, Any] | None = None,
         record: dict[str, Any] | None = None,
+        gateway: dict[str, Any] | None = None,
         **fleet: Any,
     ) -> None:
         """Write the configuration; workers that are started later read it.
@@ -94,6 +95,7 @@ class Stack:
         """
         tree = {
             "redis": {"url": redis_url or self.redis.url},
+            "gateway": {"port": 0, **(gateway or {})},
             "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
             "channels": channels or {},
             "record": record or {},

@@ -1,1 +1,17 @@
-"""What each method does."""
+"""What each method of the contract does: one module for each of the contract's."""
+
+from collections.abc import Mapping
+
+from remoteclaw.gateway.dispatch import Handler
+from remoteclaw.gateway.methods import chats, cron, operators, sessions, system
+
+__all__ = ["HANDLERS"]
+
+#: The handler of every method, by the method's name.
+HANDLERS: Mapping[str, Handler] = {
+    **sessions.HANDLERS,
+    **chats.HANDLERS,
+    **cron.HANDLERS,
+    **system.HANDLERS,
+    **operators.HANDLERS,
+}

@@ -1,0 +1,125 @@
+"""The commands about the gateway: `gateway`, `token`."""
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from remoteclaw.cli.access import clock, load, on_fleet, require_running
+from remoteclaw.cli.running import leave_event
+from remoteclaw.errors import UnknownToken
+from remoteclaw.terminal import one_line
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["gateway", "token"]
+
+
+@click.command()
+@click.option("--socket", "descriptor", type=int, hidden=True, help="What `up` has opened for it.")
+def gateway(descriptor: int | None) -> None:
+    """Run the gateway that agents and operators ask.
+
+    Every host with workers needs one, and `up` starts it. It ends with Ctrl-C or SIGTERM.
+    """
+    from remoteclaw.gateway.address import inherited
+    from remoteclaw.gateway.server import serve
+    from remoteclaw.gateway.token_file import TokenFile
+    from remoteclaw.telemetry import configure_logging
+
+    home, config = load()
+    require_running(home, config)
+    configure_logging()
+    home.create()
+
+    def said(url: str) -> None:
+        click.echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
+
+    async def run() -> None:
+        listening = None if descriptor is None else inherited(descriptor)
+        await serve(home, config, stop=leave_event(), listening=listening, said=said)
+
+    asyncio.run(run())
+
+
+@click.group()
+def token() -> None:
+    """Look after tokens for the gateway."""
+
+
+def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    if not name.isprintable() or not 0 < len(name.strip()) <= 64:
+        raise click.BadParameter("it has 1 to 64 characters that can be printed.")
+    return name.strip()
+
+
+@token.command("create")
+@click.argument("name", callback=_check_name)
+@click.option(
+    "--scope",
+    type=click.Choice(["read", "write", "admin"]),
+    default="read",
+    show_default=True,
+    help="What it may do; each includes those before it.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 3650),
+    metavar="NUMBER",
+    help="How long it is valid. [default: until it is revoked]",
+)
+def create_token(name: str, scope: Literal["read", "write", "admin"], days: int | None) -> None:
+    """Make a token and print it, which nobody can do again. NAME says whose it is."""
+    valid_ms = None if days is None else days * 24 * 3600 * 1000
+
+    async def run(fleet: "Fleet") -> None:
+        made, view = await fleet.tokens.create(name, scope, valid_ms)
+        click.echo(f"{view.id} may {scope}; it is shown only now:", err=True)
+        click.echo(made)
+
+    on_fleet(run)
+
+
+@token.command("list")
+def list_tokens() -> None:
+    """List the tokens that were made, without what is secret of them."""
+
+    async def run(fleet: "Fleet") -> None:
+        click.echo(f"{'TOKEN':<12}  {'SCOPE':<5}  {'MADE':<19}  {'VALID UNTIL':<19}  NAME")
+        for view in await fleet.tokens.list():
+            until = "revocation" if view.expires_ms is None else clock(view.expires_ms)
+            until = "expired" if view.is_expired else until
+            made = clock(view.created_ms)
+            click.echo(
+                f"{view.id:<12}  {view.scope:<5}  {made:<19}  {until:<19}  {one_line(view.name)}"
+            )
+
+    on_fleet(run)
+
+
+@token.command("revoke")
+@click.argument("token_id", metavar="TOKEN")
+def revoke_token(token_id: str) -> None:
+    """Make a token valid no more; connections that use it are closed. TOKEN is its id."""
+
+    async def run(fleet: "Fleet") -> None:
+        if not await fleet.tokens.revoke(token_id):
+            raise UnknownToken(
+                f"{one_line(token_id, most=40)!r} is no token's id: "
+                "`remoteclaw token list` shows those there are."
+            )
+        click.echo("It is revoked.")
+
+    on_fleet(run)
+
+
+@token.command("rotate")
+def rotate_token() -> None:
+    """Replace the gateway's own token; connections that use the old one are closed."""
+    from remoteclaw.gateway.token_file import TokenFile
+
+    home, _ = load()
+    file = TokenFile(home.create().path)
+    file.rotate()
+    click.echo(f"A new token is in {file.path}.")

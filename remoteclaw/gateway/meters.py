@@ -1,0 +1,59 @@
+"""What the gateway counts, as Prometheus reads it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+
+from remoteclaw.contract import METHODS, TOOLS
+from remoteclaw.fleet import Fleet
+
+__all__ = ["Meters", "exposition"]
+
+
+class Meters:
+    """Counts calls and wrong tokens since this gateway began."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.auth_failures = 0
+
+    def called(self, name: str, outcome: str) -> None:
+        """Count a call; one of what doesn't exist has no name, of which there are too many."""
+        method = METHODS.get(name) or TOOLS.get(name)
+        self.calls[method.name if method else "unknown", outcome] += 1
+
+
+async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
+    """Return the counters, and what is measured at this moment, in Prometheus' text format."""
+    (busy, _), hints, workers = await asyncio.gather(
+        fleet.sessions.busy(limit=1), fleet.workers.waiting(), fleet.workers.list()
+    )
+    return "".join(
+        (
+            *_meter(
+                "gateway_calls_total",
+                "counter",
+                "Calls by method and by what came of them.",
+                *(
+                    (f'{{method="{method}",outcome="{outcome}"}}', count)
+                    for (method, outcome), count in sorted(meters.calls.items())
+                ),
+            ),
+            *_meter(
+                "gateway_auth_failures_total",
+                "counter",
+                "Requests with a wrong token, or with none.",
+                ("", meters.auth_failures),
+            ),
+            *_meter("gateway_sockets", "gauge", "Open WebSocket connections.", ("", sockets)),
+            *_meter("busy_sessions", "gauge", "Sessions that have work.", ("", busy)),
+            *_meter("hints_waiting", "gauge", "Hints that no worker has taken.", ("", hints)),
+            *_meter("workers", "gauge", "Workers that serve the queues.", ("", len(workers))),
+        )
+    )
+
+
+def _meter(name: str, kind: str, meaning: str, *values: tuple[str, int]) -> Iterator[str]:
+    yield f"# HELP remoteclaw_{name} {meaning}\n# TYPE remoteclaw_{name} {kind}\n"
+    for labels, value in values:
+        yield f"remoteclaw_{name}{labels} {value}\n"

@@ -1,0 +1,173 @@
+"""The methods that only operators have: looking at the fleet, giving it messages, stopping."""
+
+import time
+from collections.abc import Mapping
+
+from remoteclaw import __version__, policy
+from remoteclaw.contract import TOOLS
+from remoteclaw.contract.base import NoParams
+from remoteclaw.contract.sessions import SendResult
+from remoteclaw.contract.system import (
+    AgentAccepted,
+    AgentParams,
+    Catalog,
+    FleetStatus,
+    Health,
+    Stopped,
+    Subscribed,
+    SubscribeParams,
+    ToolDescription,
+    WaitParams,
+)
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import Fleet
+from remoteclaw.gateway.dispatch import Call, Handler, Subscriber
+from remoteclaw.gateway.methods.sessions import answered
+from remoteclaw.gateway.principals import Operator
+from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.tools import TOOLS as FACTS
+
+__all__ = ["HANDLERS"]
+
+
+async def health(_call: Call, _params: NoParams) -> Health:
+    """Say that the gateway answers."""
+    return Health(status="ok", version=__version__)
+
+
+async def status(call: Call, _params: NoParams) -> FleetStatus:
+    """Say what runs."""
+    workers = await call.fleet.workers.list()
+    busy, _ = await call.fleet.sessions.busy(limit=1)
+    return FleetStatus(
+        workers=sum(view.is_ours for view in workers),
+        hints=await call.fleet.workers.waiting(),
+        busy_sessions=busy,
+        dead_letters=await call.fleet.dead_letters.count(),
+        has_sweeper=await call.fleet.workers.have_sweeper(),
+    )
+
+
+async def catalog(_call: Call, _params: NoParams) -> Catalog:
+    """List the tools that agents can be given."""
+    return Catalog(
+        tools=tuple(
+            ToolDescription(
+                name=fact.name,
+                title=TOOLS[fact.name].title,
+                description=TOOLS[fact.name].description,
+                groups=tuple(sorted(fact.groups)),
+                owner_only=fact.owner_only,
+            )
+            for fact in FACTS
+            if TOOLS[fact.name].is_listed
+        )
+    )
+
+
+async def agent(call: Call, params: AgentParams) -> AgentAccepted:
+    """Give a message to an agent, as a channel's adapter would."""
+    name, _ = call.config.agent(params.agent_id)
+    message = ChannelMessage.checked(
+        # A call that is repeated is the same message.
+        id=params.message_id or f"call-{call.id}",
+        text=params.message,
+        from_=params.from_,
+        channel_id=params.from_ if params.to is None else params.to,
+        provider=params.channel,
+        account=params.account,
+        thread_id=params.thread_id,
+        timestamp=int(time.time() * 1000),
+    )
+    _check_sender(call, SessionKey.of(message, agent=name))
+    accepted = await call.fleet.inbound.append(message, agent=name, deliver="caller")
+    return AgentAccepted(
+        session_key=str(accepted.session),
+        run_id=f"{accepted.session.sid}-{accepted.entry_id}",
+        is_duplicate=accepted.is_duplicate,
+    )
+
+
+def _check_sender(call: Call, session: SessionKey) -> None:
+    """Refuse to let a token speak for somebody whose agent may do more than the token.
+
+    For an owner, an agent uses tools that operators need the scope admin for.
+    """
+    assert isinstance(call.principal, Operator), "agents have no such tool"
+    subject = policy.Subject(
+        agent=session.agent,
+        channel=session.provider,
+        chat_id=session.channel_id,
+        is_group=session.channel_id != session.user,
+        senders=(session.user,),
+    )
+    if policy.is_owner(call.config, subject) and not call.principal.has("admin"):
+        raise CallRefused(
+            "FORBIDDEN",
+            f"{session.user!r} is an owner on {session.provider}: to speak for an owner needs a "
+            f"token with the scope admin; this one has {call.principal.scope}.",
+        )
+
+
+async def wait(call: Call, params: WaitParams) -> SendResult:
+    """Wait for what became of a message."""
+    session, _, entry_id = params.run_id.partition("-")
+    sid = await call.fleet.sessions.find(session)
+    view = await call.fleet.sessions.view(sid)
+    outcome = await call.fleet.outcomes.read(sid, entry_id)
+    if view is None or outcome is None:
+        raise CallRefused("NOT_FOUND", f"Nothing is known of run {params.run_id!r} any more.")
+    if not outcome.is_final and params.timeout > 0:
+        waited = await call.fleet.outcomes.wait(sid, entry_id, timeout_s=params.timeout)
+        outcome = waited or outcome
+    return answered(
+        outcome if outcome.is_final else None,
+        session_key=str(view.key),
+        run_id=f"{sid}-{entry_id}",
+    )
+
+
+async def stop(call: Call, params: SubscribeParams) -> Stopped:
+    """Stop what a session has accepted so far."""
+    sid, _ = await _session(call.fleet, params.session_key)
+    return Stopped(stopped=await call.fleet.sessions.stop(sid, call=call.id))
+
+
+async def subscribe(call: Call, params: SubscribeParams) -> Subscribed:
+    """Have events of a session sent over this connection."""
+    sid, key = await _session(call.fleet, params.session_key)
+    await _subscriber(call).subscribe(sid, key)
+    return Subscribed(session_key=key)
+
+
+async def unsubscribe(call: Call, params: SubscribeParams) -> Subscribed:
+    """Have no more of them sent."""
+    sid, key = await _session(call.fleet, params.session_key)
+    _subscriber(call).unsubscribe(sid)
+    return Subscribed(session_key=key)
+
+
+async def _session(fleet: Fleet, text: str) -> tuple[str, str]:
+    sid = await fleet.sessions.find(text)
+    view = await fleet.sessions.view(sid)
+    if view is None:
+        raise CallRefused("NOT_FOUND", f"Nothing is known of session {text!r} any more.")
+    return sid, str(view.key)
+
+
+def _subscriber(call: Call) -> Subscriber:
+    if call.subscriber is None:
+        raise CallRefused("INVALID_REQUEST", "Events are sent over WebSocket alone.")
+    return call.subscriber
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "health": health,
+    "status": status,
+    "tools.catalog": catalog,
+    "agent": agent,
+    "agent.wait": wait,
+    "sessions.stop": stop,
+    "sessions.subscribe": subscribe,
+    "sessions.unsubscribe": unsubscribe,
+}

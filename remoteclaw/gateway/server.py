@@ -1,0 +1,163 @@
+"""The gateway as a process: it listens, says where it is, and ends when it is asked to."""
+
+import asyncio
+import contextlib
+import importlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from remoteclaw.config import Config
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import check_fitness
+from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.gateway.app import create_app
+from remoteclaw.gateway.current import CurrentConfig
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.guard import names_of
+from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.gateway.rpc import MOST_BYTES
+from remoteclaw.gateway.sockets import Http, Socket
+from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.home import Home
+
+__all__ = ["serve", "served"]
+
+#: How large the head of a request may be, in bytes.
+MOST_HEAD_BYTES = 16 * 1024
+#: How long an idle connection is kept for the next request, in seconds: agents call in bursts.
+IDLE_S = 60
+#: How often a client is pinged, and how long it may take to answer, in seconds.
+PING_S = 20.0
+
+log = logging.getLogger(__name__)
+
+
+async def serve(
+    home: Home,
+    config: Config,
+    *,
+    stop: asyncio.Event,
+    listening: socket.socket | None = None,
+    said: Callable[[str], None] = log.info,
+) -> None:
+    """Be a gateway until `stop` is set. `said` is told once where it is.
+
+    Without a socket that listens already, one is opened where the configuration says. Raises
+    `RemoteClawError` for a start that can't be: a port in use, a token that must not be used, no
+    Redis.
+    """
+    TokenFile(home.path).create()
+    listening = listening or listen(config.gateway)
+    url = home.redis_url(config)
+    fleet = Fleet.open(url, lease_s=config.fleet.lease_s)
+    try:
+        await check_fitness(fleet.scripts.client, url)
+        gateway = Gateway(fleet, home, CurrentConfig(home, config), HANDLERS)
+        here = fleet.gateways.announced(home.host_id, url_of(listening))
+        async with served(gateway, listening, announced=here):
+            said(url_of(listening))
+            await stop.wait()
+            await gateway.end("stopped")
+    finally:
+        listening.close()
+        await fleet.aclose()
+
+
+@contextlib.asynccontextmanager
+async def served(
+    gateway: Gateway,
+    listening: socket.socket,
+    *,
+    announced: AbstractAsyncContextManager[None] | None = None,
+) -> AsyncIterator[None]:
+    """Have a gateway answer what comes to a socket, and have that announced meanwhile."""
+    mcp = _Mcp(gateway)
+    server = _server(create_app(gateway, mcp=mcp))
+    async with asyncio.TaskGroup() as tasks:
+        duties = [tasks.create_task(gateway.run())]
+        serving = tasks.create_task(server.serve(sockets=[listening]))
+        try:
+            await server.is_started.wait()
+            async with announced or contextlib.nullcontext():
+                duties.append(tasks.create_task(mcp.run()))
+                yield
+        finally:
+            for duty in duties:
+                duty.cancel()
+            server.should_exit = True
+            await asyncio.wait((serving,))
+
+
+def _server(app: ASGIApp) -> "_Server":
+    """Return uvicorn, with what it lacks and without what it says of itself."""
+    return _Server(
+        uvicorn.Config(
+            app,
+            http=Http,
+            ws=Socket,
+            ws_max_size=MOST_BYTES,
+            ws_per_message_deflate=False,  # a small frame could become a gigabyte
+            ws_ping_interval=PING_S,
+            ws_ping_timeout=PING_S,
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+            timeout_keep_alive=IDLE_S,
+            timeout_graceful_shutdown=1,
+        )
+    )
+
+
+class _Mcp:
+    """The MCP host, which is there half a second after all else.
+
+    So long the import of `mcp` takes, which nobody who waits for the gateway has to wait for: it
+    goes on in a thread, and a request that comes meanwhile is answered right behind it.
+    """
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._host: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Have MCP spoken, until cancelled."""
+        module = await asyncio.to_thread(importlib.import_module, "remoteclaw.gateway.mcp_host")
+        # Which hosts and origins may ask, the guard has looked at before.
+        config = self._gateway.config().gateway
+        names = {*names_of(config), *config.hosts}
+        hosts = [*names, *(f"{name}:*" for name in names)]
+        host = module.McpHost(self._gateway.dispatcher, hosts=hosts, origins=config.origins)
+        async with host.running():
+            self._host.set_result(host)
+            await asyncio.Event().wait()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        host = await asyncio.shield(self._host)
+        await host(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to whoever runs it."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_started = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer."""
+        await super().startup(sockets)
+        self.is_started.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield

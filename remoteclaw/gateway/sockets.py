@@ -1,0 +1,115 @@
+"""Connections, as uvicorn serves them, with the limits that it has no settings for."""
+
+import asyncio
+from asyncio.transports import BaseTransport
+from typing import Any
+
+import h11
+from uvicorn._types import ASGISendEvent
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
+
+__all__ = ["Http", "Socket"]
+
+#: How long a request's head may take to come, in seconds. Uvicorn would wait for ever.
+HEAD_S = 5.0
+#: How many connections there are at most; more are cut, because there are 1024 descriptors.
+MOST_CONNECTIONS = 700
+#: How large a frame may be as long as it is not known whose it is, in bytes.
+MOST_UNKNOWN_BYTES = 64 * 1024
+#: In how many parts a message may come: empty parts cost memory and count towards no size.
+MOST_PARTS = 1000
+#: How many bytes of answers to pings may wait, which the peer does not read.
+MOST_PONGS_BYTES = 256 * 1024
+#: How long a peer may take to answer a close, or to read what comes before it, in seconds.
+CUT_S = 1.0
+
+
+class Http(H11Protocol):
+    """A connection that speaks HTTP, until it is upgraded."""
+
+    _cut: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self._cut = self.loop.call_later(HEAD_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; a head that has begun, or a body nobody waits for, has to end soon."""
+        super().data_received(data)
+        if not self._is_unfinished():
+            self._let_be()
+        elif self._cut is None:
+            self._cut = self.loop.call_later(HEAD_S, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End it."""
+        self._let_be()
+        super().connection_lost(exc)
+
+    def _is_unfinished(self) -> bool:
+        """Whether there is something that nobody else looks after.
+
+        Uvicorn does where nothing comes, and whoever wants a body looks after that.
+        """
+        if self.transport.get_protocol() is not self:  # it is a WebSocket by now
+            return False
+        if self.conn.their_state is h11.IDLE:
+            return self.conn.trailing_data[0] != b""
+        return self.conn.their_state is h11.SEND_BODY and self.cycle.response_complete
+
+    def _let_be(self) -> None:
+        if self._cut is not None:
+            self._cut.cancel()
+            self._cut = None
+
+
+class Socket(WebSocketsSansIOProtocol):
+    """A WebSocket connection; its application finds it as `scope["state"]["socket"]`."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.allow(MOST_UNKNOWN_BYTES)
+
+    def allow(self, size: int) -> None:
+        """Take messages of so many bytes from now on."""
+        self.conn.max_message_size = size
+
+    def cut_soon(self) -> None:
+        """Cut the connection in a moment: the peer may never read what is still to be sent."""
+        self.loop.call_later(CUT_S, self.transport.abort)
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Take over the connection."""
+        super().connection_made(transport)
+        self.app_state = {**self.app_state, "socket": self}
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send what the application has; a refused upgrade is an end that uvicorn would log."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True
+
+    def handle_cont(self, event: Frame) -> None:
+        """Take a part of a message."""
+        if len(self.frames) >= MOST_PARTS:
+            self.conn.fail(1009, "too many parts")
+            self.handle_parser_exception()
+            return
+        super().handle_cont(event)
+
+    def handle_ping(self) -> None:
+        """Answer a ping, unless the peer only ever asks."""
+        super().handle_ping()
+        if self.transport.get_write_buffer_size() > MOST_PONGS_BYTES + MOST_UNKNOWN_BYTES:
+            self.transport.abort()
+
+    def keepalive_timeout(self) -> None:
+        """Cut a connection whose peer is gone."""
+        super().keepalive_timeout()
+        self.cut_soon()

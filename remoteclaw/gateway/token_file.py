@@ -1,0 +1,129 @@
+"""The gateway's own token: a file that only its owner can read, and that may change at any time.
+
+Whoever can read the state directory is the owner of everything in it, and so is who has this token.
+"""
+
+import contextlib
+import errno
+import logging
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from remoteclaw.credentials import digest
+from remoteclaw.errors import StateDirectoryError
+from remoteclaw.files import write_new
+
+__all__ = ["TokenFile"]
+
+#: What is shorter was typed by a person, and can be guessed.
+SHORTEST = 32
+#: What is longer is no token, but a file that was put there by mistake.
+LONGEST = 1024
+
+log = logging.getLogger(__name__)
+
+
+class TokenFile:
+    """The file `gateway-token` of a state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "gateway-token"
+        self._seen: tuple[int, ...] | None = None
+        self._digest: str | None = None
+
+    def create(self) -> None:
+        """Make it with a new token unless it is there; raises `StateDirectoryError` if it is unfit.
+
+        Of two that start at once, one makes it, and both use it.
+        """
+        if not os.path.lexists(self.path):
+            with self._draft() as draft, contextlib.suppress(FileExistsError):
+                os.link(draft, self.path)
+        self.read()
+
+    def rotate(self) -> None:
+        """Put a new token in place of the old one, which is worth nothing from then on."""
+        with self._draft() as draft:
+            draft.replace(self.path)
+
+    def digest(self) -> str | None:
+        """Return the digest of the token of now; None while there is none that can be used.
+
+        It costs a look at the file, which is read again only when it has changed.
+        """
+        try:
+            found = self.path.lstat()
+        except OSError:
+            seen: tuple[int, ...] = ()
+        else:
+            seen = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._digest = digest(self.read())
+            except StateDirectoryError as error:
+                self._digest = None  # nobody's, rather than the old one's
+                log.error("%s", error)
+        return self._digest
+
+    def read(self) -> str:
+        """Return the token; raises `StateDirectoryError` with the reason if it must not be used."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        try:
+            descriptor = os.open(self.path, flags)
+            try:
+                if problem := _problem_of_file(os.fstat(descriptor)):
+                    raise self._unfit(problem)
+                content = os.read(descriptor, LONGEST + 2)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            is_link = error.errno == errno.ELOOP
+            why = "is a symbolic link" if is_link else f"can't be read ({error.strerror})"
+            raise self._unfit(why) from None
+        token = content.removesuffix(b"\n").decode("ascii", "replace")
+        if problem := _problem_of_token(token):
+            raise self._unfit(problem)
+        return token
+
+    @contextlib.contextmanager
+    def _draft(self) -> Iterator[Path]:
+        draft = self.path.with_name(f".gateway-token-{secrets.token_hex(8)}")
+        try:
+            write_new(draft, f"{secrets.token_hex(32)}\n".encode(), is_durable=True)
+            yield draft
+        except OSError as error:
+            raise StateDirectoryError(
+                f"The gateway's token {self.path} can't be written ({error.strerror})."
+            ) from None
+        finally:
+            draft.unlink(missing_ok=True)
+
+    def _unfit(self, why: str) -> StateDirectoryError:
+        return StateDirectoryError(
+            f"The gateway's token {self.path} {why}: remove it, and a new one is made at the next "
+            "start, or `remoteclaw token rotate` makes one now."
+        )
+
+
+def _problem_of_file(found: os.stat_result) -> str | None:
+    if not stat.S_ISREG(found.st_mode):
+        return "is no regular file"
+    if found.st_uid != os.getuid():
+        return f"belongs to user {found.st_uid}, not to you"
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        return f"is open to other users (mode {stat.S_IMODE(found.st_mode):03o})"
+    return None
+
+
+def _problem_of_token(token: str) -> str | None:
+    if not token.strip():
+        return "is empty"
+    if not token.isascii() or not token.isprintable() or " " in token:
+        return "has something in it that no token has, such as a space or a line end"
+    if len(token) < SHORTEST:
+        return f"is too short: {SHORTEST} characters are the least"
+    return f"is longer than {LONGEST} characters" if len(token) > LONGEST else None

@@ -1,0 +1,337 @@
+"""Whose token it is: three kinds, each compared as a whole; and what becomes of wrong ones."""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.credentials import digest
+from remoteclaw.errors import RedisUnavailable, StateDirectoryError
+from remoteclaw.gateway.auth import MOST_ADDRESSES, MOST_FAILURES, WAIT_S, WITHIN_S, Attempts
+from remoteclaw.gateway.principals import Agent, Operator
+from remoteclaw.gateway.token_file import TokenFile
+from tests.support.doors import Refused, calling, opened
+from tests.support.stack import Stack
+from tests.support.terminal import REMOTECLAW
+from tests.support.waiting import eventually
+
+
+def run(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [REMOTECLAW, *arguments]
+    return subprocess.run(
+        command, env=stack.env(), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+# -- the gateway's own token ----------------------------------------------------------------------
+
+
+def test_the_token_is_made_once_and_is_its_owners_alone(directory: Path) -> None:
+    TokenFile(directory).create()
+    first = TokenFile(directory).read()
+
+    TokenFile(directory).create()
+
+    assert TokenFile(directory).read() == first
+    assert len(bytes.fromhex(first)) == 32
+    assert (directory / "gateway-token").stat().st_mode & 0o777 == 0o600
+    assert [file.name for file in directory.iterdir()] == ["gateway-token"]
+
+
+def _write(content: bytes, mode: int = 0o600) -> Callable[[Path], None]:
+    def put(path: Path) -> None:
+        path.write_bytes(content)
+        path.chmod(mode)
+
+    return put
+
+
+def _link(path: Path) -> None:
+    real = path.with_name("real")
+    _write(b"x" * 64)(real)
+    path.symlink_to(real)
+
+
+@pytest.mark.parametrize(
+    ("put", "why"),
+    [
+        (_write(b""), "is empty"),
+        (_write(b"\n"), "is empty"),
+        (_write(b" " * 64), "is empty"),
+        (_write(b"undefined\n"), "is too short: 32 characters are the least"),
+        (_write(b"x" * 31), "is too short"),
+        (_write(b"x" * 40 + b" " + b"x" * 40), "has something in it that no token has"),
+        (_write(b"x" * 40 + b"\n" + b"y" * 40), "has something in it that no token has"),
+        (_write("ü".encode() * 40), "has something in it that no token has"),
+        (_write(b"x" * 2000), "is longer than 1024 characters"),
+        (_write(b"x" * 64, 0o644), "is open to other users (mode 644)"),
+        (_write(b"x" * 64, 0o640), "is open to other users (mode 640)"),
+        (_link, "is a symbolic link"),
+        (lambda path: path.mkdir(), "is no regular file"),
+        (lambda path: os.mkfifo(path, 0o600), "is no regular file"),
+    ],
+)
+def test_a_token_that_must_not_be_used(
+    directory: Path, put: Callable[[Path], None], why: str
+) -> None:
+    put(directory / "gateway-token")
+
+    with pytest.raises(StateDirectoryError) as error:
+        TokenFile(directory).create()
+
+    assert f"The gateway's token {directory}/gateway-token {why}" in str(error.value)
+    assert "\n" not in str(error.value)
+    assert TokenFile(directory).digest() is None
+
+
+async def test_many_that_start_at_once_use_one_token(directory: Path) -> None:
+    files = [TokenFile(directory) for _ in range(20)]
+
+    await asyncio.gather(*(asyncio.to_thread(file.create) for file in files))
+
+    assert len({file.digest() for file in files}) == 1
+
+
+async def test_a_token_file_that_changes_is_read_again(stack: Stack) -> None:
+    async with opened(stack) as door:
+        file = TokenFile(stack.home.path)
+        old = file.read()
+        assert (await door.invoke(old, "sessions_list")).status == 200
+
+        file.rotate()
+
+        assert (await door.invoke(old, "sessions_list")).status == 401
+        assert (await door.invoke(file.read(), "sessions_list")).status == 200
+
+
+@pytest.mark.parametrize("content", [b"", b"short", None])
+async def test_while_the_token_file_is_unfit_nobody_has_the_gateways_token(
+    stack: Stack, content: bytes | None
+) -> None:
+    async with opened(stack) as door:
+        file = TokenFile(stack.home.path)
+        old = file.read()
+        operator, _ = await stack.fleet.tokens.create("ada", "read", None)
+
+        file.path.unlink() if content is None else file.path.write_bytes(content)
+
+        for token in (old, "short", "x"):
+            assert (await door.invoke(token, "sessions_list")).status == 401
+        assert (await door.invoke(operator, "sessions_list")).status == 200
+
+
+# -- tokens that are nobody's ---------------------------------------------------------------------
+
+
+async def test_only_the_whole_token_counts(stack: Stack) -> None:
+    async with opened(stack) as door, calling(stack) as agent:
+        assert door.gateway is not None
+        whose = door.gateway.authenticator.principal
+        own = TokenFile(stack.home.path).read()
+        token, view = await stack.fleet.tokens.create("ada", "write", None)
+
+        assert await whose(own) == Operator(
+            "gateway", "admin", str(TokenFile(stack.home.path).digest())
+        )
+        assert await whose(token) == Operator("ada", "write", f"{view.id}/{view.digest}")
+        assert await whose(agent.token) == Agent(agent.lease.sid, digest(agent.token))
+        for right in (own, token, agent.token):
+            head, _, secret = right.rpartition("_")
+            wrong = [
+                *(right[:-1], right + "0", f" {right}", f"{right}\n", right.upper(), right * 2),
+                *(right[:8], head, f"{head}_", f"{head}_{'0' * 64}", f"{head}_{secret[::-1]}"),
+            ]
+            assert [await whose(one) for one in wrong] == [None] * len(wrong), right
+        strangers = [
+            *("", "undefined", "null", "0" * 64, "ü" * 64, "\0", "rct_", "rca_", "x" * 100_000),
+            *(view.digest, view.id, digest(agent.token), agent.lease.sid, "\ud800"),
+            f"rct_{'0' * 12}_{'0' * 64}",
+            f"rca_{'0' * 32}_{'0' * 64}",
+        ]
+        assert [await whose(one) for one in strangers] == [None] * len(strangers)
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["", "Bearer", "Bearer ", "bearer\t{}", "Basic {}", "{}", "Token {}", "Bearer {}, Bearer {}"],
+)
+async def test_a_header_that_has_no_token_in_it(stack: Stack, header: str) -> None:
+    async with opened(stack) as door:
+        token = TokenFile(stack.home.path).read()
+
+        told = header.format(token, token)
+        answer = await door.invoke(None, "sessions_list", headers={"Authorization": told})
+
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+
+
+async def test_without_redis_it_is_not_known_whose_a_token_is(stack: Stack) -> None:
+    async with opened(stack) as door:
+        assert door.gateway is not None
+        token, _ = await stack.fleet.tokens.create("ada", "read", None)
+        stack.redis.kill()
+
+        answer = await door.invoke(token, "sessions_list")
+
+        assert (answer.status, answer.code) == (503, "UNAVAILABLE")
+        with pytest.raises(RedisUnavailable):
+            await door.gateway.authenticator.principal(token)
+        assert await door.gateway.authenticator.principal("0" * 64) is None
+
+
+# -- wrong tokens, again and again ----------------------------------------------------------------
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_who_is_wrong_too_often_has_to_wait_but_not_who_is_right(stack: Stack) -> None:
+    """All share one address here, and nobody may lock the owner's agents out."""
+    async with opened(stack) as door:
+        right = TokenFile(stack.home.path).read()
+
+        wrong = [await door.invoke("0" * 64, "sessions_list") for _ in range(MOST_FAILURES + 2)]
+
+        assert [answer.status for answer in wrong] == [401] * MOST_FAILURES + [429] * 2
+        assert 0 < int(wrong[-1].headers["Retry-After"]) <= WAIT_S + 1
+        assert (await door.invoke(right, "sessions_list")).status == 200
+        with pytest.raises(Refused, match="too many wrong tokens") as refused:
+            async with door.connected("0" * 64):
+                pass
+        assert refused.value.error["retryable"]
+        async with door.connected(right) as client:
+            assert (await client.call("health"))["status"] == "ok"
+
+
+async def test_another_address_can_not_be_pretended(stack: Stack) -> None:
+    async with opened(stack) as door:
+        for number in range(MOST_FAILURES + 1):
+            pretended = f"192.0.2.{number}"
+            headers = {"X-Forwarded-For": pretended, "Forwarded": f"for={pretended}"}
+            answer = await door.invoke("0" * 64, "sessions_list", headers=headers)
+
+    assert answer.status == 429
+
+
+def test_who_searches_from_afar_is_not_listened_to() -> None:
+    clock = Clock()
+    attempts = Attempts(clock)
+
+    told = [attempts.failed("192.0.2.1") for _ in range(MOST_FAILURES + 1)]
+
+    assert told == [0.0] * MOST_FAILURES + [WAIT_S]
+    assert attempts.must_wait("192.0.2.1") == WAIT_S
+    assert attempts.must_wait("192.0.2.2") == 0
+    clock.now += WAIT_S
+    assert attempts.must_wait("192.0.2.1") == 0
+    assert attempts.failed("192.0.2.1") == 0
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
+def test_who_is_here_is_always_listened_to(address: str) -> None:
+    attempts = Attempts(Clock())
+
+    for _ in range(MOST_FAILURES):
+        attempts.failed(address)
+
+    assert attempts.must_wait(address) == 0
+    assert attempts.failed(address) > 0
+
+
+def test_a_few_mistakes_are_no_search() -> None:
+    clock = Clock()
+    attempts = Attempts(clock)
+
+    for _ in range(10 * MOST_FAILURES):
+        clock.now += WITHIN_S / (MOST_FAILURES - 1) + 0.1
+        assert attempts.failed("192.0.2.1") == 0
+
+
+def test_addresses_of_one_network_count_as_one() -> None:
+    attempts = Attempts(Clock())
+
+    for number in range(MOST_FAILURES):
+        attempts.failed(f"2001:db8::{number:x}")
+
+    assert attempts.must_wait("2001:db8::ffff") > 0
+    assert attempts.must_wait("2001:db8:0:1::1") == 0
+
+
+def test_the_memory_of_wrong_tokens_is_bounded() -> None:
+    attempts = Attempts(Clock())
+
+    for number in range(3 * MOST_ADDRESSES):
+        attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+
+    assert len(attempts._failures) == MOST_ADDRESSES
+
+
+# -- the command line -----------------------------------------------------------------------------
+
+
+async def test_a_token_is_made_shown_once_used_and_revoked(stack: Stack) -> None:
+    made = run(stack, "token", "create", "ada's phone", "--scope", "write", "--days", "3")
+    token = made.stdout.strip()
+    listed = run(stack, "token", "list").stdout
+    token_id = token.split("_")[1]
+
+    assert made.returncode == 0
+    assert token_id in listed
+    assert "ada's phone" in listed
+    assert token.split("_")[2] not in listed
+    stored = await stack.fleet.scripts.client.hgetall("rc:tokens")
+    assert token.split("_")[2] not in str(stored)
+    async with opened(stack) as door:
+        assert (await door.invoke(token, "sessions_list")).status == 200
+        assert run(stack, "token", "revoke", token_id).stdout == "It is revoked.\n"
+        assert (await door.invoke(token, "sessions_list")).status == 401
+    again = run(stack, "token", "revoke", token_id)
+    assert again.returncode == 1
+    assert f"'{token_id}' is no token's id" in again.stderr
+
+
+async def test_a_token_that_is_over_is_listed_as_that(stack: Stack) -> None:
+    await stack.fleet.tokens.create("brief", "read", 1)
+
+    await eventually(lambda: "expired" in run(stack, "token", "list").stdout)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["", "x"], ["a\nb"], ["x" * 65], ["a", "--days", "0"], ["a", "--scope", "root"]]
+)
+async def test_a_token_that_can_not_be_made(stack: Stack, arguments: list[str]) -> None:
+    result = run(stack, "token", "create", *arguments)
+
+    assert result.returncode == 2
+    assert await stack.fleet.tokens.list() == []
+
+
+async def test_the_gateways_token_can_be_replaced(stack: Stack) -> None:
+    file = TokenFile(stack.home.path)
+    file.create()
+    old = file.read()
+
+    result = run(stack, "token", "rotate")
+
+    assert result.stdout == f"A new token is in {file.path}.\n"
+    assert file.read() != old
+    assert file.path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_token_that_is_unfit_is_replaced(stack: Stack) -> None:
+    file = TokenFile(stack.home.path)
+    _link(file.path)
+
+    assert run(stack, "token", "rotate").returncode == 0
+
+    assert len(file.read()) == 64
+    assert not file.path.is_symlink()
+    assert file.path.with_name("real").read_bytes() == b"x" * 64

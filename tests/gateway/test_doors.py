@@ -1,0 +1,709 @@
+"""The gateway over HTTP, as a process, and who is let near it at all."""
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+from websockets.exceptions import InvalidStatus
+
+from remoteclaw.config import Config, GatewayConfig, load_config
+from remoteclaw.errors import ConfigError
+from remoteclaw.fleet import keys
+from remoteclaw.gateway import app as app_module
+from remoteclaw.gateway import sockets
+from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.gateway.guard import Bearer, _is_ours
+from remoteclaw.gateway.token_file import TokenFile
+from tests.support.doors import Door, calling, gateway_process, opened, raw
+from tests.support.stack import Stack
+from tests.support.terminal import REMOTECLAW
+from tests.support.waiting import eventually
+
+
+def own_token(stack: Stack) -> str:
+    TokenFile(stack.home.path).create()
+    return TokenFile(stack.home.path).read()
+
+
+# -- what is where --------------------------------------------------------------------------------
+
+
+async def test_there_is_nothing_at_the_root(stack: Stack) -> None:
+    async with opened(stack) as door:
+        for path in ("/", "/nothing", "/tools", "/tools/invoke/", "/mcp/", "/healthz/"):
+            answer = await door.get(path)
+            assert (answer.status, answer.body) == (404, b"Not Found"), path
+
+
+async def test_anybody_may_ask_whether_it_lives_and_hears_nothing_else(stack: Stack) -> None:
+    async with opened(stack) as door:
+        answer = await door.get("/healthz")
+
+        assert (answer.status, answer.body) == (200, b"ok")
+        assert set(answer.headers) == {"Date", "Content-Length", "Content-Type"}
+        assert (await door.get("/readyz")).body == b"ok"
+
+
+async def test_without_redis_it_lives_and_is_not_ready(stack: Stack) -> None:
+    async with opened(stack) as door:
+        await asyncio.to_thread(stack.redis.kill)
+
+        answer = await door.get("/readyz")
+
+        assert (answer.status, answer.body) == (503, b"Redis can't be reached")
+        assert (await door.get("/healthz")).status == 200
+        assert (await door.get("/metrics", own_token(stack))).status == 503
+
+
+async def test_what_is_counted_needs_a_token_that_reads(stack: Stack) -> None:
+    token, _ = await stack.fleet.tokens.create("prometheus", "read", None)
+    async with opened(stack) as door, calling(stack) as agent:
+        await door.invoke(own_token(stack), "sessions_list")
+        await door.invoke(own_token(stack), "cron_add", {"x": 1})
+        await door.invoke("wrong", "sessions_list")
+        await stack.append("x", channel_id="other")
+
+        assert (await door.get("/metrics")).status == 401
+        assert (await door.get("/metrics", agent.token)).status == 403
+        async with door.connected(token):
+            answer = await door.get("/metrics", token)
+
+    lines = answer.body.decode().splitlines()
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert 'remoteclaw_gateway_calls_total{method="sessions.list",outcome="ok"} 1' in lines
+    assert "remoteclaw_gateway_auth_failures_total 2" in lines
+    assert "remoteclaw_gateway_sockets 1" in lines
+    assert "remoteclaw_busy_sessions 2" in lines
+    assert "remoteclaw_hints_waiting 2" in lines
+    assert "remoteclaw_workers 0" in lines
+
+
+# -- calling a tool -------------------------------------------------------------------------------
+
+
+async def test_a_tool_is_called(stack: Stack) -> None:
+    async with opened(stack) as door, calling(stack) as agent:
+        by_agent = await door.invoke(agent.token, "session_status")
+        key = str(agent.lease.session)
+        by_operator = await door.invoke(own_token(stack), "session_status", sessionKey=key)
+
+    assert by_agent.status == by_operator.status == 200
+    assert by_agent.json["result"]["key"] == by_operator.json["result"]["key"] == key
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "why"),
+    [
+        (b"", 400, "The body is not JSON."),
+        (b"{", 400, "The body is not JSON."),
+        (b"[" * 100_000, 400, "The body is not JSON."),
+        (b'{"tool":"sessions_list","args":{"limit":NaN}}', 400, "not JSON"),
+        (b"\xff\xfe{}", 400, "not JSON"),
+        (b"[]", 400, "Input should be a valid dictionary"),
+        (b"{}", 400, "tool Field required"),
+        (b'{"tool":7}', 400, "tool Input should be a valid string"),
+        (b'{"tool":"sessions_list","args":[]}', 400, "args Input should be a valid dictionary"),
+        (b'{"tool":"sessions_list","dryRun":true}', 400, "dryRun Extra inputs"),
+        (b'{"tool":"sessions_list","args":{"limit":0}}', 400, "limit"),
+        (b'{"tool":"sessions_list","args":{"x":0}}', 400, "x is no parameter"),
+        (b'{"tool":"nothing"}', 404, "There is no tool 'nothing'."),
+        (b'{"tool":"sessions.list"}', 404, "There is no tool"),
+        (b'{"tool":"agent","args":{}}', 404, "There is no tool"),
+        (b'{"tool":"sessions_spawn","args":{"prompt":"x"}}', 404, "There is no method"),
+        (b'{"tool":"sessions_list","sessionKey":"nobody"}', 404, "'nobody' is no session"),
+    ],
+)
+async def test_a_body_that_makes_no_sense(stack: Stack, body: bytes, status: int, why: str) -> None:
+    async with opened(stack) as door:
+        answer = await door.post("/tools/invoke", own_token(stack), body)
+
+    assert answer.status == status
+    assert why in answer.json["error"]["message"]
+    assert len(answer.body) < 1000
+
+
+async def test_only_post_calls_a_tool(stack: Stack) -> None:
+    async with opened(stack) as door:
+        answer = await door.get("/tools/invoke", own_token(stack))
+
+    assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+    assert answer.code == "INVALID_REQUEST"
+
+
+async def test_a_body_that_is_too_large_is_not_read(stack: Stack) -> None:
+    async with opened(stack) as door:
+        token = own_token(stack)
+        size = app_module.MOST_BYTES
+        fits = orjson.dumps({"tool": "nothing", "args": {"x": ""}})
+        fits = fits.replace(b'""', b'"' + b"x" * (size - len(fits)) + b'"')
+        assert len(fits) == size
+
+        assert (await door.post("/tools/invoke", token, fits)).status == 404
+        assert (await door.post("/tools/invoke", token, fits + b" ")).status == 413
+        head = (
+            f"POST /tools/invoke HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+        )
+        for announced in ("9" * 19, str(size + 1)):
+            answer = await raw(door, f"{head}Content-Length: {announced}\r\n\r\n".encode())
+            assert answer.startswith(b"HTTP/1.1 413 "), announced
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        chunked = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * 17
+        assert (await raw(door, chunked)).startswith(b"HTTP/1.1 413 ")
+
+
+async def test_without_a_token_no_body_is_read(stack: Stack) -> None:
+    async with opened(stack) as door:
+        head = b"POST /tools/invoke HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n"
+        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        with contextlib.closing(writer):
+            writer.write(head)
+
+            assert (await reader.readline()).startswith(b"HTTP/1.1 401 ")
+
+
+async def test_the_same_call_again_does_nothing(stack: Stack) -> None:
+    target = await stack.append("x", channel_id="other")
+    args = {"sessionKey": str(target.session), "message": "m", "timeout": 0}
+    async with opened(stack) as door:
+        runs = [
+            (await door.invoke(own_token(stack), "sessions_send", args, headers=headers)).json
+            for headers in ({"Idempotency-Key": "k"}, {"Idempotency-Key": "k"}, {})
+        ]
+
+    ids = [run["result"]["runId"] for run in runs]
+    assert ids[0] == ids[1] != ids[2]
+
+
+# -- who is let near it ---------------------------------------------------------------------------
+
+HOSTS = [
+    ("127.0.0.1", True),
+    ("127.0.0.1:18789", True),
+    ("localhost:1", True),
+    ("LOCALHOST", True),
+    ("[::1]:18789", True),
+    ("claw.example.org", True),
+    ("claw.example.org:99", True),
+    ("with-port.example.org:8443", True),
+    ("with-port.example.org:8444", False),
+    ("with-port.example.org", False),
+    ("evil", False),
+    ("evil:18789", False),
+    ("evil.claw.example.org", False),
+    ("claw.example.org.evil", False),
+    ("localhost.evil", False),
+    ("localhost.", False),
+    ("127.0.0.1.evil", False),
+    ("127.0.0.1@evil", False),
+    ("127.0.0.2", False),
+    ("0.0.0.0", False),
+    ("localhost:18789:1", False),
+    ("localhost:x", False),
+    ("localhost, evil", False),
+    ("[::1", False),
+    ("", False),
+]
+GATEWAY = {
+    "hosts": ["claw.example.org", "with-port.example.org:8443"],
+    "origins": ["https://claw.example.org"],
+}
+
+
+async def test_only_its_own_names_lead_to_it(stack: Stack) -> None:
+    """A page can make any name lead here, but can't hide which one it used."""
+    stack.configure(gateway=GATEWAY)
+    async with opened(stack) as door:
+        for path in ("/healthz", "/", "/tools/invoke", "/mcp"):
+            for host, may in HOSTS:
+                answer = await door.get(path, own_token(stack), Host=host)
+                assert (answer.status != 403) is may, (path, host)
+        for host, may in HOSTS:
+            assert await _upgrades(door, Host=host) is may, host
+
+
+@pytest.mark.parametrize("heads", ["", "Host: localhost\r\nHost: evil\r\n"])
+async def test_a_request_has_one_host(stack: Stack, heads: str) -> None:
+    async with opened(stack) as door:
+        for version in ("1.0", "1.1"):
+            request = f"GET /healthz HTTP/{version}\r\n{heads}\r\n"
+            assert b" 400 " in await raw(door, request.encode())
+
+
+ORIGINS = [
+    ("https://claw.example.org", True),
+    ("HTTPS://CLAW.example.org", True),
+    ("http://claw.example.org", False),
+    ("https://claw.example.org:8443", False),
+    ("https://evil", False),
+    ("https://claw.example.org.evil", False),
+    ("http://localhost", False),
+    ("http://127.0.0.1:18789", False),
+    ("null", False),
+    ("", False),
+    ("file://", False),
+    ("chrome-extension://abc", False),
+]
+
+
+async def test_only_pages_that_are_named_may_use_it(stack: Stack) -> None:
+    stack.configure(gateway=GATEWAY)
+    async with opened(stack) as door:
+        for origin, may in ORIGINS:
+            for path in ("/healthz", "/tools/invoke", "/mcp"):
+                answer = await door.get(path, own_token(stack), Origin=origin)
+                assert (answer.status != 403) is may, (path, origin)
+                assert not [name for name in answer.headers if "access-control" in name.lower()]
+            assert await _upgrades(door, Origin=origin) is may, origin
+
+
+async def test_a_page_is_not_told_what_it_may(stack: Stack) -> None:
+    """There is no CORS: what a browser asks before it sends a token is refused."""
+    stack.configure(gateway=GATEWAY)
+    async with opened(stack) as door:
+        asked = {
+            "Origin": "https://claw.example.org",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization",
+        }
+        url = f"{door.url}/tools/invoke"
+        async with door.http.options(url, headers=asked) as answer:
+            assert answer.status == 405
+            assert not [name for name in answer.headers if "access-control" in name.lower()]
+
+
+async def _upgrades(door: Door, **headers: str) -> bool:
+    """Whether a WebSocket is opened with these headers."""
+    lines = {
+        "Host": "localhost",
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+        **headers,
+    }
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    with contextlib.closing(writer):
+        writer.write(f"GET /ws HTTP/1.1\r\n{head}\r\n".encode())
+        status = (await reader.readline()).split()[1]
+        assert status in (b"101", b"403"), status
+        return status == b"101"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *("token={}", "a=b&token={}", "TOKEN={}", "access_token=x", "%74oken={}", "token"),
+        *("auth={}", "password=x", "x=rct_0", "x=rca_0", "token=a&token=b"),
+    ],
+)
+async def test_a_token_in_an_address_is_refused_and_said(stack: Stack, query: str) -> None:
+    token = own_token(stack)
+    async with opened(stack) as door:
+        for path in ("/healthz", "/tools/invoke", "/mcp", "/"):
+            answer = await door.get(f"{path}?{query.format(token)}", token)
+            assert answer.status == 400
+            assert "doesn't belong into an address" in answer.json["error"]["message"]
+        door_url = f"{door.ws_url}?{query.format(token)}"
+        with pytest.raises(InvalidStatus) as refused:
+            async with door.socket_at(door_url):
+                pass
+        assert refused.value.response.status_code == 400
+
+
+async def test_other_queries_are_nobodys_business(stack: Stack) -> None:
+    async with opened(stack) as door:
+        assert (await door.get("/healthz?verbose=1&x")).body == b"ok"
+
+
+# -- clients that waste its time ------------------------------------------------------------------
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits for what a client may take, so short that a test can wait for them."""
+    monkeypatch.setattr(sockets, "HEAD_S", 0.3)
+    monkeypatch.setattr(app_module, "BODY_S", 0.3)
+
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [],
+        [b"G"],
+        [b"GET /healthz HTTP/1.1\r\n", *[b"X: y\r\n"] * 1000],
+        [HEAD + b"\r\n", *[b"X"] * 1000],
+        [HEAD + b"Content-Length: 1000000\r\n\r\n", *[b"x"] * 1000],
+        [HEAD + b"\r\n", HEAD],
+    ],
+    ids=["nothing", "a letter", "headers", "a second request", "a body", "half a second one"],
+)
+@pytest.mark.usefixtures("hasty")
+async def test_who_sends_a_request_drop_by_drop_is_cut_off(
+    stack: Stack, parts: list[bytes]
+) -> None:
+    async with opened(stack) as door:
+        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+
+        async def drip() -> None:
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0.02)  # as slowly as it dares to
+
+        dripping = asyncio.create_task(drip())
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(5):
+                await reader.read()
+        dripping.cancel()
+        await asyncio.wait((dripping,))
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_who_sends_a_body_drop_by_drop_is_refused(stack: Stack) -> None:
+    async with opened(stack) as door:
+        auth = f"Authorization: Bearer {own_token(stack)}\r\nContent-Length: 1000\r\n\r\n"
+        request = HEAD.replace(b"GET /healthz", b"POST /tools/invoke") + auth.encode()
+
+        answer = await raw(door, request)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"takes too long" in answer
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_connection_that_waits_for_its_next_request_is_left_alone(stack: Stack) -> None:
+    async with opened(stack) as door:
+        reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+        with contextlib.closing(writer):
+            for _ in range(2):
+                writer.write(HEAD + b"\r\n")
+                assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+                await asyncio.sleep(2 * sockets.HEAD_S)
+        async with door.connected(own_token(stack)) as client:
+            await asyncio.sleep(2 * sockets.HEAD_S)
+            assert await client.call("health")
+
+
+async def test_a_head_that_is_too_large_is_refused(stack: Stack) -> None:
+    async with opened(stack) as door:
+        answer = await raw(door, HEAD + b"X: " + b"y" * 20_000 + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+
+
+async def test_there_are_so_many_connections_and_no_more(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "MOST_CONNECTIONS", 5)
+    async with opened(stack) as door:
+        writers = [(await asyncio.open_connection("127.0.0.1", door.port))[1] for _ in range(5)]
+        for writer in writers:
+            writer.write(b"G")
+        with contextlib.suppress(ConnectionError):
+            assert await raw(door, HEAD + b"\r\n") == b""
+        for writer in writers:
+            writer.close()
+
+        async def is_free() -> bool:
+            with contextlib.suppress(OSError):
+                return (await raw(door, HEAD + b"Connection: close\r\n\r\n")).endswith(b"ok")
+            return False
+
+        await eventually(is_free)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\0" * 100, b"\x16\x03\x01\x02\x00", b"PING\r\n", b"\r\n" * 99]
+)
+async def test_what_is_no_http_is_refused_and_not_logged(
+    stack: Stack, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(stack) as door:
+        with contextlib.suppress(ConnectionError):
+            await raw(door, garbage + b"\r\n\r\n")
+        assert (await door.get("/healthz")).status == 200
+
+    assert not [r for r in caplog.records if r.name.startswith("remoteclaw")]
+
+
+# -- behind the token -----------------------------------------------------------------------------
+
+
+async def test_what_is_mounted_is_told_who_asks_and_may_answer_in_a_stream(stack: Stack) -> None:
+    async with opened(stack) as door:
+        assert door.gateway is not None
+        seen: list[Any] = []
+
+        async def numbers() -> Any:
+            for number in range(3):
+                yield f"{number}\n"
+
+        async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+            seen.append(scope["state"]["principal"])
+            await StreamingResponse(numbers())(scope, receive, send)
+
+        bearer = Bearer(mounted, door.gateway)
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            await asyncio.Event().wait()
+
+        auth = [(b"authorization", f"Bearer {own_token(stack)}".encode())]
+        scope = {"type": "http", "headers": auth, "client": ("127.0.0.1", 1), "state": {}}
+        await bearer({**scope}, receive, send)
+
+        assert [message.get("body") for message in sent[1:4]] == [b"0\n", b"1\n", b"2\n"]
+        assert seen[0].scope == "admin"
+
+
+async def test_mcp_needs_a_token_and_lists_what_it_may(stack: Stack) -> None:
+    asked = orjson.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+    kind = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    async with opened(stack) as door, calling(stack, tools={"session_status"}) as agent:
+        nobody = await door.post("/mcp", None, asked, **kind)
+        wrong = await door.post("/mcp", "0" * 64, asked, **kind)
+        known = await door.post("/mcp", agent.token, asked, **kind)
+
+    assert (nobody.status, nobody.code) == (wrong.status, wrong.code) == (401, "UNAUTHORIZED")
+    assert [tool["name"] for tool in known.json["result"]["tools"]] == ["session_status"]
+
+
+# -- as a process ---------------------------------------------------------------------------------
+
+
+def refused(stack: Stack, **env: str) -> str:
+    """Start a gateway that can't be; return the one line that it says."""
+    result = subprocess.run(
+        [REMOTECLAW, "gateway"],
+        env=stack.env(**env),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+async def test_a_gateway_says_where_it_is_and_ends_when_asked(stack: Stack) -> None:
+    address = keys.gateway(stack.home.host_id)
+    client = stack.fleet.scripts.client
+    async with gateway_process(stack) as (door, process):
+        assert await client.get(address) == door.url.encode()
+        assert 20_000 < await client.pttl(address) <= 30_000
+        async with door.connected(TokenFile(stack.home.path).read()) as rpc:
+            call = await rpc.begin("agent.wait", {"runId": await _unanswered(stack)})
+            process.send_signal(signal.SIGTERM)
+            since = time.monotonic()
+
+            assert await rpc.event("shutdown") == {"reason": "stopped"}
+            assert (await rpc.answer(call))["error"]["code"] == "UNAVAILABLE"
+            assert (await rpc.closed())[0] == 1012
+            assert await asyncio.to_thread(process.wait, 10) == 0
+            assert time.monotonic() - since < 3  # 2 where nothing else runs
+        assert await client.get(address) is None
+
+
+async def _unanswered(stack: Stack) -> str:
+    accepted = await stack.append("x")
+    return f"{accepted.session.sid}-{accepted.entry_id}"
+
+
+async def test_two_gateways_serve_the_same_fleet(stack: Stack) -> None:
+    address = keys.gateway(stack.home.host_id)
+    client = stack.fleet.scripts.client
+    token = own_token(stack)
+    async with gateway_process(stack) as (one, _), calling(stack) as agent:
+        async with gateway_process(stack) as (other, process):
+            assert one.url != other.url
+            for door in (one, other):
+                for known in (token, agent.token):
+                    assert (await door.invoke(known, "sessions_list")).status == 200
+            assert await client.get(address) == other.url.encode()
+            async with one.connected(token) as hears, other.connected(token) as stops:
+                session = {"sessionKey": agent.lease.sid}
+                await hears.call("sessions.subscribe", session)
+                assert (await stops.call("sessions.stop", session))["stopped"] == 1
+                await agent.finish()
+                assert (await hears.event("session.outcome"))["status"] == "done"
+            process.terminate()
+            await asyncio.to_thread(process.wait, 10)
+            assert await client.get(address) is None
+
+        async def is_back() -> bool:
+            return bool(await client.get(address) == one.url.encode())
+
+        await eventually(is_back)
+
+
+async def test_an_ending_gateway_leaves_the_address_of_another_one(stack: Stack) -> None:
+    gateways = stack.fleet.gateways
+    async with gateways.announced("here", "http://one"):
+        async with gateways.announced("here", "http://other"):
+            assert await gateways.address("here") == "http://other"
+            await gateways.withdraw("here", "http://one")
+            assert await gateways.address("here") == "http://other"
+        assert await gateways.address("here") is None
+        async with gateways.announced("here", "http://third"):
+            pass
+    assert await gateways.address("here") is None
+
+
+async def test_a_port_in_use_is_one_clear_line(stack: Stack) -> None:
+    with listen(GatewayConfig(port=0)) as listening:
+        port = str(listening.getsockname()[1])
+
+        said = refused(stack, REMOTECLAW__GATEWAY__PORT=port)
+
+    assert f"[gateway] port {port} is in use on 127.0.0.1" in said
+
+
+async def test_an_address_of_nobody_is_one_clear_line(stack: Stack) -> None:
+    away = {"REMOTECLAW__GATEWAY__HOST": "192.0.2.1", "REMOTECLAW__GATEWAY__ALLOW_REMOTE": "true"}
+    assert "[gateway] can't listen on 192.0.2.1" in refused(stack, **away)
+
+
+@pytest.mark.parametrize(("content", "why"), [(b"", "is empty"), (b"short", "is too short")])
+async def test_an_unfit_token_is_one_clear_line(stack: Stack, content: bytes, why: str) -> None:
+    file = TokenFile(stack.home.path).path
+    file.write_bytes(content)
+    file.chmod(0o600)
+
+    assert f"The gateway's token {file} {why}" in refused(stack)
+
+
+async def test_a_gateway_without_redis_is_one_clear_line(stack: Stack) -> None:
+    stack.redis.kill()
+
+    assert "can't be reached" in refused(stack)
+
+
+async def test_a_socket_that_is_none_is_one_clear_line(stack: Stack) -> None:
+    for descriptor in ("0", "77"):
+        result = subprocess.run(
+            [REMOTECLAW, "gateway", "--socket", descriptor],
+            env=stack.env(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert result.returncode == 1
+        assert f"Descriptor {descriptor} is no socket to listen on" in result.stderr
+
+
+async def test_no_token_is_in_the_log(stack: Stack) -> None:
+    operator, _ = await stack.fleet.tokens.create("ada", "read", None)
+    async with gateway_process(stack) as (door, process):
+        own = TokenFile(stack.home.path).read()
+        for token in (own, operator, f"wrong-{'0' * 64}"):
+            await door.invoke(token, "sessions_list")
+            await door.get(f"/x?token={token}", token)
+            with contextlib.suppress(InvalidStatus):
+                async with door.socket_at(f"{door.ws_url}?token={token}"):
+                    pass
+            await raw(door, f"GET /?{token} HTP/1.1\r\n{token}\r\n\r\n".encode())
+        process.terminate()
+        process.wait()
+        log = (stack.home.logs / "gateway.log").read_text()
+
+    assert operator not in log
+    assert own not in log
+    assert "wrong-" not in log
+    assert log.count("\n") == 1
+
+
+# -- where it listens -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.1.2.3", "::1"])
+def test_its_own_computer_reaches_it(host: str) -> None:
+    with listen(GatewayConfig(host=host, port=0)) as listening:
+        name, port = listening.getsockname()[:2]
+        shown = f"[{name}]" if ":" in name else name
+        assert url_of(listening) == f"http://{shown}:{port}"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "::ffff:192.0.2.1", "10.0.0.1"])
+def test_an_address_that_others_reach_has_to_be_wanted(host: str, tmp_path: Path) -> None:
+    file = tmp_path / "remoteclaw.toml"
+    file.write_text(f"[gateway]\nhost = '{host}'\n")
+    with pytest.raises(ConfigError) as error:
+        load_config(file, {})
+    assert "which other computers reach: use 127.0.0.1, or set allow_remote" in str(error.value)
+
+    file.write_text(f"[gateway]\nhost = '{host}'\nallow_remote = true\n")
+
+    config: Config = load_config(file, {})
+    assert config.gateway.allow_remote
+    assert not _is_ours("evil", config.gateway)
+    assert _is_ours("localhost:1", config.gateway)
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("host = 'example.org'", "must be an IP address or localhost"),
+        ("host = ''", "must be an IP address or localhost"),
+        ("port = 70000", "port is not valid"),
+        ("hosts = ['*']", "has '*': write a name, or name:port"),
+        ("hosts = ['http://x']", "write a name"),
+        ("origins = ['*']", "has '*': write an origin"),
+        ("origins = ['null']", "write an origin"),
+        ("origins = ['https://x/path']", "write an origin"),
+        ("origin = ['https://x']", "did you mean 'origins'?"),
+    ],
+)
+def test_what_can_not_be_configured(line: str, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "remoteclaw.toml"
+    file.write_text(f"[gateway]\n{line}\n")
+
+    with pytest.raises(ConfigError) as error:
+        load_config(file, {})
+
+    assert why in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+async def test_for_those_here_any_address_is_this_computers_own(stack: Stack) -> None:
+    stack.configure(gateway={"host": "0.0.0.0", "allow_remote": True})
+    async with opened(stack) as door:
+        assert door.url.startswith("http://127.0.0.1:")
+        assert (await door.get("/healthz")).status == 200
+        assert (await door.get("/healthz", Host=f"0.0.0.0:{door.port}")).status == 200
+
+
+# -- the configuration of now ---------------------------------------------------------------------
+
+
+async def test_a_changed_configuration_counts_at_once_and_a_broken_one_not_at_all(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(stack) as door, calling(stack) as agent:
+        assert (await door.invoke(agent.token, "sessions_list")).status == 200
+        before = stack.home.config_file.read_text()
+
+        stack.home.config_file.write_text(before + "\n[tools]\ndeny = ['sessions_list']\n")
+        assert (await door.invoke(agent.token, "sessions_list")).status == 403
+        stack.home.config_file.write_text(before + "\n[tools]\ndeny = ['sessions_lst']\n")
+        assert (await door.invoke(agent.token, "sessions_list")).status == 403
+        assert "the configuration stays as it was: tools.deny has" in caplog.text
+        stack.home.config_file.write_text(before)
+        assert (await door.invoke(agent.token, "sessions_list")).status == 200

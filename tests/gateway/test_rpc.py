@@ -1,0 +1,743 @@
+"""The gateway over WebSocket: frames, limits, events, and connections that have to end."""
+
+import asyncio
+import contextlib
+import socket
+from typing import Any
+
+import orjson
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from remoteclaw.contract import METHODS, TOOLS, Method
+from remoteclaw.contract.base import NoParams, Result
+from remoteclaw.contract.system import Health
+from remoteclaw.credentials import digest, new_agent_token
+from remoteclaw.gateway import gateway as gateway_module
+from remoteclaw.gateway import limits, rpc, sockets
+from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.gateway.token_file import TokenFile
+from tests.support.doors import Refused, RpcClient, calling, hello, opened
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+
+def own_token(stack: Stack) -> str:
+    TokenFile(stack.home.path).create()
+    return TokenFile(stack.home.path).read()
+
+
+class Gate:
+    """A method that waits until the test lets it go."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.waiting = 0
+
+    async def health(self, _call: Call, _params: NoParams) -> Health:
+        self.waiting += 1
+        try:
+            await self.open.wait()
+        finally:
+            self.waiting -= 1
+        return Health(status="ok", version="0")
+
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        return {**HANDLERS, "health": self.health}
+
+
+# -- connect --------------------------------------------------------------------------------------
+
+
+async def test_a_client_says_who_it_is_and_hears_what_it_may(stack: Stack) -> None:
+    token, _ = await stack.fleet.tokens.create("ada", "write", None)
+    async with opened(stack) as door, door.connected(token) as client:
+        told = client.hello
+
+        assert (told["type"], told["protocol"]) == ("hello-ok", 3)
+        assert told["server"].keys() == {"version", "connId"}
+        assert told["policy"] == {
+            "maxPayload": 1024 * 1024,
+            "maxBufferedBytes": 8 * 1024 * 1024,
+            "tickIntervalMs": 30_000,
+        }
+        assert told["auth"] == {"role": "operator", "scopes": ["read", "write"]}
+        assert {"agent", "sessions.subscribe", "status"} <= set(told["features"]["methods"])
+        assert "cron.add" not in told["features"]["methods"]
+        assert "session.outcome" in told["features"]["events"]
+        assert (await client.call("health"))["status"] == "ok"
+
+
+async def test_the_root_is_the_same_door(stack: Stack) -> None:
+    async with opened(stack) as door, connect(door.ws_url.removesuffix("ws")) as socket:
+        assert orjson.loads(await socket.recv())["event"] == "connect.challenge"
+
+
+async def test_an_agent_may_come_in_too_and_has_its_tools(stack: Stack) -> None:
+    async with (
+        opened(stack) as door,
+        calling(stack, tools={"sessions_list"}) as agent,
+        door.connected(agent.token) as client,
+    ):
+        assert client.hello["auth"] == {"role": "agent", "scopes": []}
+        assert client.hello["features"] == {
+            "methods": ["sessions.list"],
+            "events": ["tick", "shutdown"],
+        }
+        (session,) = (await client.call("sessions.list"))["sessions"]
+        assert session["isSelf"]
+        with pytest.raises(Refused, match="FORBIDDEN"):
+            await client.call("sessions.subscribe", {"sessionKey": session["key"]})
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        ({"method": "health", "params": {}}, "The first request is connect."),
+        ({"method": "connect", "params": {"minProtocol": 3}}, "maxProtocol Field required"),
+        ({"method": "connect", "params": hello("x", minProtocol=4)}, "speaks protocol 3"),
+        ({"method": "connect", "params": hello("x", maxProtocol=2)}, "speaks protocol 3"),
+        ({"method": "connect", "params": hello("x", admin=True)}, "admin Extra inputs"),
+        ({"method": "connect", "params": hello("x"), "extra": 1}, "extra Extra inputs"),
+        ({"method": "connect", "params": hello("")}, "connect needs a valid token"),
+        ({"method": "connect", "params": hello("wrong")}, "connect needs a valid token"),
+        ({"method": "connect", "params": hello("x", auth={})}, "connect needs a valid token"),
+        ({"method": "connect", "params": hello("x", auth={"password": "x"})}, "a valid token"),
+        ({"method": "connect", "params": []}, "params Input should be"),
+        ({"type": "event", "method": "connect"}, "type Input should be 'req'"),
+    ],
+)
+async def test_a_connect_that_is_none(stack: Stack, frame: dict[str, Any], why: str) -> None:
+    async with opened(stack) as door, door.socket() as client:
+        await client.frame()
+        await client.socket.send(orjson.dumps({"type": "req", "id": "1", **frame}).decode())
+
+        answer = await client.answer("1")
+
+        assert not answer["ok"]
+        assert why in answer["error"]["message"]
+        assert (await client.closed())[0] == 1008
+
+
+async def test_who_says_nothing_is_cut_off(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "HANDSHAKE_S", 0.2)
+    async with opened(stack) as door, door.socket() as client:
+        await client.frame()
+
+        assert await client.closed() == (1008, "No connect within 0.2 s.")
+
+
+async def test_nothing_is_told_before_it_is_known_to_whom(stack: Stack) -> None:
+    async with opened(stack) as door, door.socket() as client:
+        await client.frame()
+        assert door.gateway is not None
+        await eventually(lambda: len(door.gateway.clients) == 1)  # type: ignore[union-attr]
+        (connection,) = door.gateway.clients
+
+        connection.tell("tick", {})
+        await client.begin("connect", hello("wrong"))
+
+        assert (await client.frame())["type"] == "res"
+
+
+# -- frames ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("frame", "code", "reason"),
+    [
+        ("{", 1007, "A frame is a JSON object with an id."),
+        ("[]", 1007, "A frame is"),
+        ('{"type":"req","method":"health"}', 1007, "A frame is"),
+        ('{"type":"req","id":7,"method":"health"}', 1007, "A frame is"),
+        ("[" * 100_000, 1007, "A frame is"),
+        ("NaN", 1007, "A frame is"),
+        (b"{}", 1003, "Frames are text."),
+        ("x" * (1024 * 1024 + 1), 1009, ""),
+    ],
+)
+async def test_what_is_no_frame_ends_the_connection(
+    stack: Stack, frame: str | bytes, code: int, reason: str
+) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        with contextlib.suppress(ConnectionClosed):
+            await client.socket.send(frame)
+
+        found = await client.closed()
+
+        assert found[0] == code
+        assert found[1].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"type": "res"}, "type Input should be 'req'"),
+        ({"method": ""}, "method String should have at least 1 character"),
+        ({"method": "x" * 1000}, "method String should have at most"),
+        ({"params": []}, "params Input should be a valid dictionary"),
+        ({"scope": "admin"}, "scope Extra inputs are not permitted"),
+        ({"idempotencyKey": "k" * 1000}, "idempotencyKey String should have at most"),
+        ({"sessionKey": "a\nb"}, "sessionKey"),
+        ({"id": "x" * 1000}, "id String should have at most"),
+    ],
+)
+async def test_a_frame_that_makes_no_sense_is_refused(
+    stack: Stack, more: dict[str, Any], why: str
+) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        frame = {"type": "req", "id": "mine", "method": "health", **more}
+        await client.socket.send(orjson.dumps(frame).decode())
+
+        answer = await client.answer(frame["id"][:200])
+
+        assert answer["error"]["code"] == "INVALID_REQUEST"
+        assert why in answer["error"]["message"]
+        assert (await client.call("health"))["status"] == "ok"
+
+
+async def test_what_is_unknown_is_refused_and_the_connection_stays(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        for method in ("nothing", "connect", "__class__", "sessions.spawn"):
+            with pytest.raises(Refused, match="NOT_FOUND"):
+                await client.call(method)
+        with pytest.raises(Refused, match="x is no parameter"):
+            await client.call("health", {"x": 1})
+        assert (await client.call("health"))["status"] == "ok"
+
+
+async def test_before_it_is_known_whose_a_frame_is_it_has_to_be_small(stack: Stack) -> None:
+    async with opened(stack) as door, door.socket() as client:
+        await client.frame()
+
+        with contextlib.suppress(ConnectionClosed):
+            await client.begin("connect", hello("x", locale="x" * 64 * 1024))
+
+        assert (await client.closed())[0] == 1009
+
+
+async def test_a_message_in_too_many_parts_is_refused(stack: Stack) -> None:
+    """Empty ones cost memory and are of no size."""
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        with contextlib.suppress(ConnectionClosed):
+            await client.socket.send([""] * (2 * sockets.MOST_PARTS))
+
+        assert (await client.closed())[0] == 1009
+
+
+async def test_nothing_is_compressed(stack: Stack) -> None:
+    async with opened(stack) as door, door.socket(compression="deflate") as client:
+        assert client.socket.protocol.extensions == []
+
+
+async def test_answers_come_as_they_are_ready(stack: Stack) -> None:
+    gate = Gate()
+    async with opened(stack, gate.handlers) as door, door.connected(own_token(stack)) as client:
+        slow = await client.begin("health")
+        assert (await client.call("tools.catalog"))["tools"]
+        gate.open.set()
+
+        assert (await client.answer(slow))["ok"]
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+async def test_so_many_requests_run_at_once_and_no_more(stack: Stack) -> None:
+    gate = Gate()
+    async with opened(stack, gate.handlers) as door, door.connected(own_token(stack)) as client:
+        begun = [await client.begin("health") for _ in range(32)]
+        await eventually(lambda: gate.waiting == 32)
+
+        with pytest.raises(Refused, match="UNAVAILABLE") as refused:
+            await client.call("tools.catalog")
+
+        assert refused.value.error["retryable"]
+        gate.open.set()
+        for frame_id in begun:
+            assert (await client.answer(frame_id))["ok"]
+        assert (await client.call("tools.catalog"))["tools"]
+
+
+async def test_an_id_is_used_once_at_a_time(stack: Stack) -> None:
+    gate = Gate()
+    async with opened(stack, gate.handlers) as door, door.connected(own_token(stack)) as client:
+        frame = orjson.dumps({"type": "req", "id": "same", "method": "health"}).decode()
+        await client.socket.send(frame)
+        await client.socket.send(frame)
+
+        assert (await client.answer("same"))["error"]["code"] == "INVALID_REQUEST"
+        gate.open.set()
+        assert (await client.answer("same"))["ok"]
+
+
+async def test_a_gateway_answers_so_many_calls_and_no_more(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_CALLS", 3)
+    gate, token = Gate(), own_token(stack)
+    async with opened(stack, gate.handlers) as door, door.connected(token) as client:
+        for _ in range(3):
+            await client.begin("health")
+        await eventually(lambda: gate.waiting == 3)
+
+        answer = await door.invoke(token, "sessions_list")
+
+        assert (answer.status, answer.code) == (503, "UNAVAILABLE")
+        gate.open.set()
+
+
+async def test_a_call_that_takes_too_long_is_ended(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "CALL_S", 0.1)
+    gate = Gate()
+    async with opened(stack, gate.handlers) as door, door.connected(own_token(stack)) as client:
+        with pytest.raises(Refused, match="TIMEOUT") as refused:
+            await client.call("health")
+
+        assert refused.value.error["retryable"]
+        assert gate.waiting == 0
+
+
+async def test_calls_of_a_client_that_is_gone_are_ended(stack: Stack) -> None:
+    gate = Gate()
+    async with opened(stack, gate.handlers) as door:
+        async with door.connected(own_token(stack)) as client:
+            await client.begin("health")
+            await eventually(lambda: gate.waiting == 1)
+
+        await eventually(lambda: gate.waiting == 0)
+
+
+async def test_there_are_so_many_clients_and_no_more(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "MOST_CLIENTS", 3)
+    async with opened(stack) as door, contextlib.AsyncExitStack() as exits:
+        for _ in range(3):
+            await exits.enter_async_context(door.socket())
+
+        with pytest.raises(InvalidStatus) as refused:
+            async with door.socket():
+                pass
+
+        assert refused.value.response.status_code == 503
+
+
+class _Much(Result):
+    text: str
+
+
+async def much(_call: Call, _params: NoParams) -> _Much:
+    return _Much(text="x" * 1024 * 1024)
+
+
+async def too_much(_call: Call, _params: NoParams) -> _Much:
+    return _Much(text="x" * 7 * 1024 * 1024)
+
+
+async def half(_call: Call, _params: NoParams) -> _Much:
+    return _Much(text="\ud800")
+
+
+async def test_who_reads_too_slowly_is_cut_off(stack: Stack) -> None:
+    """What is sent to it would fill our memory."""
+    async with opened(stack, {**HANDLERS, "health": much}) as door:
+        async with door.connected(own_token(stack)) as client:
+            client.socket.transport.pause_reading()
+            for _ in range(30):
+                await client.begin("health")
+            assert door.gateway is not None
+
+            await eventually(lambda: not door.gateway.clients)  # type: ignore[union-attr]
+
+            client.socket.transport.resume_reading()
+            with contextlib.suppress(ConnectionClosed):
+                while True:
+                    await client.frame()
+        async with door.connected(own_token(stack)) as client:
+            assert await client.call("tools.catalog")
+
+
+async def test_who_only_pings_and_does_not_read_is_cut_off(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        transport = client.socket.transport
+        transport.pause_reading()
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        ping = bytes([0x89, 0x80 | 125]) + b"\0\0\0\0" + b"p" * 125
+        assert door.gateway is not None
+
+        async def is_cut() -> bool:
+            if not transport.is_closing():
+                transport.write(ping * 2000)
+            return not door.gateway.clients  # type: ignore[union-attr]
+
+        await eventually(is_cut)
+        transport.abort()
+
+
+@pytest.mark.parametrize(
+    ("handler", "why"), [(too_much, "larger than 6 MB"), (half, "can't be written as JSON")]
+)
+async def test_an_answer_that_can_not_be_sent_is_said(
+    stack: Stack, handler: Handler, why: str
+) -> None:
+    async with (
+        opened(stack, {**HANDLERS, "health": handler}) as door,
+        door.connected(own_token(stack)) as client,
+    ):
+        with pytest.raises(Refused, match=why):
+            await client.call("health")
+
+
+# -- the same call again --------------------------------------------------------------------------
+
+ASK = {"message": "hello", "channel": "test", "from": "bob"}
+
+
+async def test_a_call_with_the_same_key_is_done_once(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        first = await client.call("agent", ASK, idempotencyKey="k")
+        again = await client.call("agent", {**ASK, "message": "other"}, idempotencyKey="k")
+        new = await client.call("agent", ASK, idempotencyKey="l")
+
+        assert not first["isDuplicate"]
+        assert again == {**first, "isDuplicate": True}
+        assert new["runId"] != first["runId"]
+        assert (await client.call("agent", ASK))["runId"] != first["runId"]
+
+
+async def test_keys_of_two_operators_never_meet(stack: Stack) -> None:
+    one, _ = await stack.fleet.tokens.create("same name", "write", None)
+    other, _ = await stack.fleet.tokens.create("same name", "write", None)
+    runs = []
+    async with opened(stack) as door:
+        for token in (one, other):
+            async with door.connected(token) as client:
+                runs.append((await client.call("agent", ASK, idempotencyKey="k"))["runId"])
+
+    assert len(set(runs)) == 2
+
+
+async def test_a_stop_that_is_repeated_does_not_stop_what_came_since(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        accepted = await client.call("agent", ASK)
+        session = {"sessionKey": accepted["sessionKey"]}
+        assert await client.call("sessions.stop", session, idempotencyKey="k") == {"stopped": 1}
+        await client.call("agent", ASK)
+
+        assert await client.call("sessions.stop", session, idempotencyKey="k") == {"stopped": 1}
+
+        sid = accepted["runId"].partition("-")[0]
+        first = accepted["runId"].partition("-")[2]
+        state = await stack.fleet.scripts.client.hget(f"rc:st:{{{sid}}}", "stop")
+        assert state == first.encode()
+
+
+# -- what operators have --------------------------------------------------------------------------
+
+
+async def test_a_message_is_given_to_an_agent_and_its_answer_waited_for(stack: Stack) -> None:
+    await stack.start_worker()
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        accepted = await client.call("agent", ASK)
+
+        answer = await client.call("agent.wait", {"runId": accepted["runId"]})
+
+        assert answer["status"] == "answered"
+        assert "RemoteClaw's demo agent" in answer["reply"]
+        assert answer["sessionKey"] == accepted["sessionKey"]
+        assert await client.call("agent.wait", {"runId": accepted["runId"], "timeout": 0}) == answer
+        sid = accepted["runId"].partition("-")[0]
+        with pytest.raises(Refused, match="NOT_FOUND"):
+            await client.call("agent.wait", {"runId": f"{sid}-1-1"})
+
+
+async def test_what_is_not_answered_yet_is_accepted(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        accepted = await client.call("agent", ASK)
+
+        answer = await client.call("agent.wait", {"runId": accepted["runId"], "timeout": 0.1})
+
+        assert (answer["status"], answer["reply"], answer["error"]) == ("accepted", None, None)
+
+
+async def test_what_runs_is_told(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        await client.call("agent", ASK)
+
+        assert await client.call("status") == {
+            "workers": 0,
+            "hints": 1,
+            "busySessions": 1,
+            "deadLetters": 0,
+            "hasSweeper": False,
+        }
+        tools = {tool["name"]: tool for tool in (await client.call("tools.catalog"))["tools"]}
+        assert tools["cron_add"]["ownerOnly"]
+        assert "group:messaging" in tools["message_send"]["groups"]
+        assert "gateway_restart" not in tools
+
+
+async def test_speaking_for_an_owner_needs_what_the_owners_agent_may(stack: Stack) -> None:
+    """Else a token that may only write could have an agent add cron jobs."""
+    stack.configure(channels={"test": {"owners": ["ada"]}})
+    write, _ = await stack.fleet.tokens.create("w", "write", None)
+    async with opened(stack) as door:
+        async with door.connected(write) as client:
+            for channel, sender in (("test", "ada"), ("console", "anybody")):
+                with pytest.raises(Refused, match="is an owner on"):
+                    await client.call("agent", {**ASK, "channel": channel, "from": sender})
+            assert await client.call("agent", {**ASK, "from": "bob"})
+        async with door.connected(own_token(stack)) as client:
+            assert await client.call("agent", {**ASK, "from": "ada"})
+
+
+# -- events ---------------------------------------------------------------------------------------
+
+
+async def test_who_subscribes_sees_an_answer_come(stack: Stack) -> None:
+    await stack.start_worker()
+    before = await stack.append("hello")
+    await stack.outcome(before)
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        key = str(before.session)
+        assert await client.call("sessions.subscribe", {"sessionKey": key[:]}) == {
+            "sessionKey": key
+        }
+
+        accepted = await stack.append("slow")
+        live = await client.event("session.live")
+        assert live["sessionKey"] == key
+        assert live["text"].startswith("1")
+        await stack.fleet.sessions.stop(accepted.session.sid)
+        outcome = await client.event("session.outcome")
+
+        assert outcome["runId"] == f"{accepted.session.sid}-{accepted.entry_id}"
+        assert outcome["sessionKey"] == key
+        assert outcome["status"] == "stopped"
+        assert not [event for event in client.events if event["event"] == "session.outcome"]
+
+
+async def test_who_subscribes_hears_of_the_delivery(stack: Stack) -> None:
+    async with (
+        opened(stack) as door,
+        calling(stack) as agent,
+        door.connected(own_token(stack)) as client,
+    ):
+        await client.call("sessions.subscribe", {"sessionKey": agent.lease.sid})
+        payload = {
+            **{"v": 1, "sid": agent.lease.sid, "turn": agent.accepted.entry_id, "attempt": 1},
+            **{"index": 0, "channel_id": "chat-1", "thread_id": None, "text": "done"},
+            **{"is_error": False, "reply_to_id": None, "attachments": []},
+            "entries": [agent.accepted.entry_id],
+        }
+        reply = [{"text": "done", "is_error": False}]
+        await agent.lease.finish("done", reply=reply, payloads=[payload])
+        assert (await client.event("session.outcome"))["reply"] == "done"
+        assert not [event for event in client.events if event["event"] == "delivery"]
+
+        reader = stack.fleet.replies.reader("test", "default")
+        await reader.receipt(await anext(reader.replies()))
+
+        delivery = await client.event("delivery")
+        assert delivery["runId"] == f"{agent.lease.sid}-{agent.accepted.entry_id}"
+        assert delivery["at"] > 0
+
+
+async def test_after_redis_was_away_what_was_missed_is_told_once(stack: Stack) -> None:
+    async with (
+        opened(stack) as door,
+        calling(stack) as agent,
+        door.connected(own_token(stack)) as client,
+    ):
+        await client.call("sessions.subscribe", {"sessionKey": agent.lease.sid})
+        assert door.gateway is not None
+        # Not heard: the announcement is lost, as it is with a connection.
+        news = door.gateway.feeds._news
+        heard, news._tell = news._tell, lambda message: None  # type: ignore[method-assign]
+        await agent.finish()
+        news._tell = heard  # type: ignore[method-assign]
+
+        await asyncio.to_thread(stack.redis.kill)
+        await asyncio.to_thread(stack.redis.start)
+
+        outcome = await client.event("session.outcome")
+        assert outcome["runId"] == f"{agent.lease.sid}-{agent.accepted.entry_id}"
+        assert await client.call("health")
+        assert not [event for event in client.events if event["event"] == "session.outcome"]
+
+
+async def test_one_session_has_many_listeners_and_each_may_leave(stack: Stack) -> None:
+    token = own_token(stack)
+    async with opened(stack) as door, calling(stack) as agent:
+        subscribed = {"sessionKey": agent.lease.sid}
+        async with door.connected(token) as one, door.connected(token) as other:
+            async with door.connected(token) as third:
+                for client in (one, other, third):
+                    await client.call("sessions.subscribe", subscribed)
+            await other.call("sessions.unsubscribe", subscribed)
+
+            await agent.finish()
+
+            assert (await one.event("session.outcome"))["status"] == "done"
+            assert await other.call("health")
+            assert not other.events
+        assert door.gateway is not None
+        await eventually(lambda: not door.gateway.feeds._followed)  # type: ignore[union-attr]
+
+
+async def test_a_client_follows_so_many_sessions_and_no_more(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "MOST_SUBSCRIPTIONS", 2)
+    keys = [str((await stack.append("x", channel_id=f"c{n}")).session) for n in range(3)]
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        for key in keys[:2]:
+            await client.call("sessions.subscribe", {"sessionKey": key})
+            await client.call("sessions.subscribe", {"sessionKey": key})
+
+        with pytest.raises(Refused, match="follows 2 sessions at most"):
+            await client.call("sessions.subscribe", {"sessionKey": keys[2]})
+
+        await client.call("sessions.unsubscribe", {"sessionKey": keys[0]})
+        await client.call("sessions.subscribe", {"sessionKey": keys[2]})
+
+
+async def test_a_session_that_is_not_there_can_not_be_followed(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        for method in ("sessions.subscribe", "sessions.unsubscribe", "sessions.stop"):
+            with pytest.raises(Refused, match="is no session"):
+                await client.call(method, {"sessionKey": "0" * 32})
+
+
+async def test_clients_hear_that_the_connection_lives(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "TICK_S", 0.05)
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        await client.event("tick")
+        first = client.events
+        await client.event("tick")
+
+        assert first == []
+
+
+# -- connections that have to end -----------------------------------------------------------------
+
+
+async def ends(client: RpcClient) -> None:
+    assert await client.closed(within_s=5) == (1008, "This token is not valid any more.")
+
+
+async def test_connections_with_the_old_token_of_the_gateway_are_closed(stack: Stack) -> None:
+    operator, _ = await stack.fleet.tokens.create("ada", "read", None)
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        async with door.connected(operator) as other:
+            TokenFile(stack.home.path).rotate()
+
+            await ends(client)
+            assert await other.call("health")
+        async with door.connected(own_token(stack)) as again:
+            assert await again.call("health")
+
+
+async def test_connections_with_a_revoked_token_are_closed(stack: Stack) -> None:
+    token, view = await stack.fleet.tokens.create("ada", "read", None)
+    async with opened(stack) as door, door.connected(token) as client:
+        await stack.fleet.tokens.revoke(view.id)
+
+        await ends(client)
+
+
+async def test_connections_end_with_their_token(stack: Stack) -> None:
+    token, _ = await stack.fleet.tokens.create("ada", "read", 1000)
+    async with opened(stack) as door, door.connected(token) as client:
+        await ends(client)
+
+
+async def test_connections_of_an_agent_that_another_one_follows_are_closed(stack: Stack) -> None:
+    async with (
+        opened(stack) as door,
+        calling(stack) as agent,
+        door.connected(agent.token) as client,
+    ):
+        assert await client.call("sessions.list")
+        await agent.lease.grant(digest(new_agent_token(agent.lease.sid)), tuple(TOOLS))
+
+        await ends(client)
+
+
+async def test_with_a_revoked_token_not_one_more_call_is_answered(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even before it is looked at the next time."""
+    monkeypatch.setattr(gateway_module, "WATCH_S", 60)
+    token, view = await stack.fleet.tokens.create("ada", "admin", None)
+    async with opened(stack) as door, door.connected(token) as client:
+        await stack.fleet.tokens.revoke(view.id)
+
+        with pytest.raises(Refused, match="UNAUTHORIZED"):
+            await client.call("agent", ASK)
+
+        await ends(client)
+        assert await stack.fleet.sessions.list(limit=1) == []
+
+
+async def test_while_redis_is_away_connections_stay_and_calls_are_refused(stack: Stack) -> None:
+    token, _ = await stack.fleet.tokens.create("ada", "read", None)
+    async with opened(stack) as door, door.connected(token) as client:
+        await asyncio.to_thread(stack.redis.kill)
+
+        with pytest.raises(Refused, match="UNAVAILABLE") as refused:
+            await client.call("status")
+
+        assert refused.value.error["retryable"]
+        await asyncio.to_thread(stack.redis.start)
+        assert await client.call("status")
+
+
+async def test_an_ending_gateway_says_so_lets_calls_finish_and_leaves(stack: Stack) -> None:
+    gate, token = Gate(), own_token(stack)
+    async with opened(stack, gate.handlers) as door, door.connected(token) as client:
+        assert door.gateway is not None
+        call = await client.begin("health")
+        await eventually(lambda: gate.waiting == 1)
+        ending = asyncio.create_task(door.gateway.end("stopped"))
+
+        assert await client.event("shutdown") == {"reason": "stopped"}
+        with pytest.raises(Refused, match="This gateway ends"):
+            await client.call("tools.catalog")
+        gate.open.set()
+
+        assert (await client.answer(call))["ok"]
+        assert await client.closed() == (1012, "The gateway ends.")
+        await ending
+
+
+async def test_a_call_that_an_end_cuts_off_is_answered(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "FINISH_S", 0.05)
+    gate, token = Gate(), own_token(stack)
+    async with opened(stack, gate.handlers) as door, door.connected(token) as client:
+        assert door.gateway is not None
+        call = await client.begin("health")
+        await eventually(lambda: gate.waiting == 1)
+
+        await door.gateway.end("stopped")
+
+        answer = await client.answer(call)
+        assert answer["error"]["code"] == "UNAVAILABLE"
+        assert answer["error"]["retryable"]
+
+
+def test_each_method_that_changes_something_has_a_scope_for_it() -> None:
+    def is_fit(method: Method) -> bool:
+        return method.effect == "none" or method.scope != "read"
+
+    assert [name for name, method in METHODS.items() if not is_fit(method)] == []

@@ -1,0 +1,280 @@
+"""A gateway that really listens, and clients that really ask it."""
+
+import asyncio
+import contextlib
+import io
+import itertools
+import subprocess
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+
+from remoteclaw.config import load_config
+from remoteclaw.contract import METHODS, TOOLS, Method
+from remoteclaw.credentials import digest, new_agent_token
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.gateway.current import CurrentConfig
+from remoteclaw.gateway.dispatch import Handler
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.gateway.server import served
+from tests.support.stack import Stack
+from tests.support.terminal import REMOTECLAW
+from tests.support.waiting import eventually
+
+__all__ = [
+    "Answer",
+    "Calling",
+    "Door",
+    "Refused",
+    "RpcClient",
+    "calling",
+    "gateway_process",
+    "hello",
+    "opened",
+    "raw",
+]
+
+#: How long a client waits for a frame, in seconds.
+FRAME_S = 15.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came over HTTP."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The error's code, or ok."""
+        return "ok" if self.json["ok"] else str(self.json["error"]["code"])
+
+
+class Refused(Exception):
+    """Raised when a call over WebSocket is refused."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error['code']}: {error['message']}")
+        self.code = str(error["code"])
+        self.error = error
+
+
+@dataclass
+class RpcClient:
+    """One client over WebSocket."""
+
+    socket: ClientConnection
+    hello: dict[str, Any] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """The events that came while something else was waited for."""
+    _ids: Any = field(default_factory=itertools.count)
+
+    async def frame(self) -> dict[str, Any]:
+        """Return the next frame."""
+        async with asyncio.timeout(FRAME_S):
+            found: dict[str, Any] = orjson.loads(await self.socket.recv())
+            return found
+
+    async def event(self, name: str) -> dict[str, Any]:
+        """Return the payload of the next event of a kind; others are kept."""
+        for event in self.events:
+            if event["event"] == name:
+                self.events.remove(event)
+                return dict(event["payload"])
+        while (frame := await self.frame()).get("event") != name:
+            self.events.append(frame)
+        return dict(frame["payload"])
+
+    async def begin(self, method: str, params: Any = None, **more: Any) -> str:
+        """Send a request; return its id."""
+        frame_id = f"r{next(self._ids)}"
+        request = {"type": "req", "id": frame_id, "method": method, "params": params or {}, **more}
+        await self.socket.send(orjson.dumps(request).decode())
+        return frame_id
+
+    async def answer(self, frame_id: str) -> dict[str, Any]:
+        """Return the response to a request; events that come before are kept."""
+        while (frame := await self.frame()).get("id") != frame_id:
+            self.events.append(frame)
+        return frame
+
+    async def call(self, method: str, params: Any = None, **more: Any) -> Any:
+        """Call a method; raises `Refused`."""
+        answer = await self.answer(await self.begin(method, params, **more))
+        if not answer["ok"]:
+            raise Refused(answer["error"])
+        return answer["payload"]
+
+    async def closed(self, *, within_s: float = FRAME_S) -> tuple[int, str]:
+        """Wait until the gateway closes the connection; return code and reason."""
+        async with asyncio.timeout(within_s):
+            await self.socket.wait_closed()
+        return self.socket.close_code or 0, self.socket.close_reason or ""
+
+
+@dataclass
+class Door:
+    """Where a gateway is, and how it is asked."""
+
+    url: str
+    http: aiohttp.ClientSession
+    gateway: Gateway | None = None
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def ws_url(self) -> str:
+        return f"ws{self.url.removeprefix('http')}/ws"
+
+    async def get(self, path: str, token: str | None = None, **headers: str) -> Answer:
+        """Send a GET."""
+        return await self._ask("GET", path, token, None, headers)
+
+    async def post(
+        self, path: str, token: str | None, body: bytes | None, **headers: str
+    ) -> Answer:
+        """Send a POST."""
+        return await self._ask("POST", path, token, body, headers)
+
+    async def invoke(self, token: str | None, tool: str, args: Any = None, **more: Any) -> Answer:
+        """Call a tool."""
+        headers = more.pop("headers", {})
+        body = orjson.dumps({"tool": tool, "args": args or {}, **more})
+        return await self._ask("POST", "/tools/invoke", token, body, headers)
+
+    async def _ask(
+        self, method: str, path: str, token: str | None, body: bytes | None, headers: Any
+    ) -> Answer:
+        sent = {**({"Authorization": f"Bearer {token}"} if token else {}), **headers}
+        url = f"{self.url}{path}"
+        async with self.http.request(
+            method, url, headers=sent, data=body and io.BytesIO(body)
+        ) as answer:
+            return Answer(answer.status, await answer.read(), answer.headers)
+
+    @contextlib.asynccontextmanager
+    async def socket(self, **more: Any) -> AsyncIterator[RpcClient]:
+        """Open a WebSocket; nothing is said yet."""
+        async with self.socket_at(self.ws_url, **more) as client:
+            yield client
+
+    @contextlib.asynccontextmanager
+    async def socket_at(self, url: str, **more: Any) -> AsyncIterator[RpcClient]:
+        """Open a WebSocket at an address of the test's own."""
+        options = {"compression": None, "max_size": None, **more}
+        async with connect(url, **options) as socket:
+            yield RpcClient(socket)
+
+    @contextlib.asynccontextmanager
+    async def connected(self, token: str, **params: Any) -> AsyncIterator[RpcClient]:
+        """Open a WebSocket and say who we are; raises `Refused`."""
+        async with self.socket() as client:
+            challenge = await client.frame()
+            assert challenge["event"] == "connect.challenge"
+            client.hello = await client.call("connect", hello(token, **params))
+            yield client
+
+
+@dataclass(frozen=True)
+class Calling:
+    """An agent whose turn runs, without a CLI."""
+
+    token: str
+    lease: Lease
+    accepted: Accepted
+
+    async def finish(self) -> None:
+        """End its turn."""
+        await self.lease.finish("done", reply=[{"text": "done", "is_error": False}])
+
+
+@contextlib.asynccontextmanager
+async def calling(
+    stack: Stack, *, tools: Collection[str] = tuple(TOOLS), **fields: Any
+) -> AsyncIterator[Calling]:
+    """Have a turn of the test's own run, whose agent has a token and may call `tools`."""
+    accepted = await stack.append("hello", **fields)
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
+    assert lease is not None
+    token = new_agent_token(lease.sid)
+    await lease.begin([accepted.entry_id], phase="spawned", detail="test")
+    await lease.grant(digest(token), tools)
+    yield Calling(token, lease, accepted)
+
+
+def hello(token: str, **params: Any) -> dict[str, Any]:
+    """Return the parameters of connect."""
+    who = {"id": "test", "version": "1", "platform": "linux", "mode": "cli"}
+    return {
+        **{"minProtocol": 3, "maxProtocol": 3, "client": who, "auth": {"token": token}},
+        **params,
+    }
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    stack: Stack,
+    handlers: Mapping[str, Handler] = HANDLERS,
+    *,
+    methods: Mapping[str, Method] | None = None,
+) -> AsyncIterator[Door]:
+    """Have a gateway answer in this process, with the methods that have a handler."""
+    config = load_config(stack.home.config_file)
+    offered = methods or {name: METHODS[name] for name in handlers}
+    now = CurrentConfig(stack.home, config)
+    gateway = Gateway(stack.fleet, stack.home, now, handlers, methods=offered)
+    gateway.authenticator.file.create()
+    async with aiohttp.ClientSession() as http:
+        with listen(config.gateway) as listening:
+            async with served(gateway, listening):
+                yield Door(url_of(listening), http, gateway)
+
+
+@contextlib.asynccontextmanager
+async def gateway_process(
+    stack: Stack, *arguments: str, **env: str
+) -> AsyncIterator[tuple[Door, "subprocess.Popen[bytes]"]]:
+    """Have `remoteclaw gateway` running; it is killed at the end if it still runs."""
+    log = stack.home.logs / "gateway.log"
+    before = log.stat().st_size if log.exists() else 0
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [REMOTECLAW, "gateway", *arguments], env=stack.env(**env), stdout=file, stderr=file
+        )
+
+    def said() -> str | None:
+        text = log.read_text()[before:]
+        assert process.poll() is None, f"the gateway ended: {text}"
+        return text.partition("The gateway is at ")[2].partition(",")[0] or None
+
+    try:
+        url = str(await eventually(said))
+        async with aiohttp.ClientSession() as http:
+            yield Door(url, http), process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def raw(door: Door, data: bytes) -> bytes:
+    """Send bytes as they are; return what comes until the gateway closes the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
+    with contextlib.closing(writer):
+        writer.write(data)
+        async with asyncio.timeout(FRAME_S):
+            return await reader.read()
