@@ -208,6 +208,9 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
             if not view.is_ours:
                 why = "was not started as `remoteclaw worker`: it would run any job. End it."
                 yield Finding("workers", False, f"process {view.pid} on {view.host} {why}")
+        address = await fleet.gateways.address(home.host_id)
+        absent = "none on this host, so its agents have no tools: run `remoteclaw gateway`."
+        yield Finding("gateway", address is not None, address or absent)
         has_sweeper = await fleet.workers.have_sweeper()
         missing = "none looks for lost hints: run `remoteclaw sweep`."
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else missing)

@@ -10,6 +10,7 @@ import fcntl
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -29,12 +30,13 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import EmbeddedRedis
 from remoteclaw.fleet.workers import PEOPLE_ONLY
+from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.home import Home
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
 from remoteclaw.process import end_strays, is_alive, spawn, stop
 
-__all__ = ["Supervisor", "running_pid", "sweep_host", "worker_command"]
+__all__ = ["Supervisor", "gateway_command", "running_pid", "sweep_host", "worker_command"]
 
 #: How long the state directory's lock is tried to get, in seconds: commands that look whether we
 #: run hold it for a moment.
@@ -64,6 +66,15 @@ def worker_command() -> list[str]:
     return [*program, "worker", *flags, "--job-monitoring-interval", "3600"]
 
 
+def gateway_command(listening: socket.socket) -> list[str]:
+    """Return the command of a gateway that answers on a socket of ours.
+
+    -P, so that no file of the directory in which `up` was started is taken for a module.
+    """
+    argv = [sys.executable, "-P", "-m", "remoteclaw.cli", "gateway"]
+    return [*argv, "--socket", str(listening.fileno())]
+
+
 def running_pid(home: Home) -> int | None:
     """Return the process id of the `up` that runs in a state directory, if one does.
 
@@ -87,6 +98,7 @@ class Ready:
 
     redis: str
     workers: int
+    gateway: str
     seconds: float
 
 
@@ -98,6 +110,7 @@ class Supervisor:
         self._config = config
         self.fleet = Fleet.open(home.redis_url(config), lease_s=config.fleet.lease_s)
         self._workers: dict[int, asyncio.subprocess.Process] = {}
+        self._gateway: asyncio.subprocess.Process | None = None
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
 
@@ -108,18 +121,21 @@ class Supervisor:
         Raises `StateDirectoryError` if another `up` runs here.
         """
         started = boottime()
-        with self._locked():
+        with self._locked(), listen(self._config.gateway) as listening:
             end_strays()
             remove_dead_runs(self._home.runs, older_than_s=0)
             lifeline = self._open_lifeline()
             try:
                 redis_name = await self._start_redis()
+                # What one that was killed has left there would be taken for ours.
+                await self.fleet.gateways.withdraw(self._home.host_id, url_of(listening))
                 async with asyncio.TaskGroup() as tasks:
-                    duties = [tasks.create_task(duty) for duty in self._duties(lifeline)]
+                    duties = [tasks.create_task(duty) for duty in self._duties(lifeline, listening)]
                     try:
-                        await self._workers_ready()
+                        await self._ready(url_of(listening))
                         workers = self._config.fleet.workers
-                        yield Ready(redis_name, workers, boottime() - started)
+                        seconds = boottime() - started
+                        yield Ready(redis_name, workers, url_of(listening), seconds)
                     finally:
                         for duty in duties:
                             duty.cancel()
@@ -160,38 +176,46 @@ class Supervisor:
         await check_fitness(self.fleet.scripts.client, self._home.redis_url(self._config))
         return name
 
-    def _duties(self, lifeline: Path) -> list[Coroutine[Any, Any, None]]:
+    def _duties(self, lifeline: Path, listening: socket.socket) -> list[Coroutine[Any, Any, None]]:
         count = self._config.fleet.workers
-        duties = [self._keep_worker(number, lifeline) for number in range(count)]
+        duties = [self._keep_gateway(listening)]  # it takes the longest to start
+        duties += [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
         duties.append(self.fleet.scheduler.run())
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties
 
-    async def _workers_ready(self) -> None:
-        """Wait until a worker takes work; the others come a moment later."""
+    async def _ready(self, address: str) -> None:
+        """Wait until a worker takes work, and the gateway; other workers come a moment later."""
         until = boottime() + READY_S
+        waits_for = "worker"
         while boottime() < until:
             for number, process in self._workers.items():
-                if process.returncode is not None:
-                    raise RemoteClawError(
-                        f"A worker ended at its start: {self._last_words(number)}"
-                    )
-            pids = {process.pid for process in self._workers.values()}
-            if any(worker.pid in pids for worker in await self.fleet.workers.list()):
+                _require_running("worker", process, self._worker_log(number))
+            _require_running("gateway", self._gateway, self._gateway_log)
+            if waits_for == "worker" and await self._has_worker():
+                waits_for = "gateway"
+            elif waits_for == "gateway" and await self._has_gateway(address):
                 return
             await asyncio.sleep(0.02)
         raise RemoteClawError(
-            f"No worker was ready within {READY_S:.0f} s: the reason is in {self._home.logs}."
+            f"No {waits_for} was ready within {READY_S:.0f} s: the reason is in {self._home.logs}."
         )
 
-    def _last_words(self, number: int) -> str:
-        lines = self._worker_log(number).read_text(errors="replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing."
+    async def _has_worker(self) -> bool:
+        pids = {process.pid for process in self._workers.values()}
+        return any(worker.pid in pids for worker in await self.fleet.workers.list())
+
+    async def _has_gateway(self, address: str) -> bool:
+        return await self.fleet.gateways.address(self._home.host_id) == address
 
     def _worker_log(self, number: int) -> Path:
         return self._home.logs / f"worker-{number + 1}.log"
+
+    @property
+    def _gateway_log(self) -> Path:
+        return self._home.logs / "gateway.log"
 
     # -- keeping it running --------------------------------------------------------------------
 
@@ -213,6 +237,21 @@ class Supervisor:
 
         await _keep(f"worker {number + 1}", run)
 
+    async def _keep_gateway(self, listening: socket.socket) -> None:
+        env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
+
+        async def run() -> int:
+            self._gateway = await spawn(
+                gateway_command(listening),
+                env=env,
+                log=self._gateway_log,
+                death_signal=signal.SIGKILL,
+                keep=[listening.fileno()],
+            )
+            return await self._gateway.wait()
+
+        await _keep("the gateway", run)
+
     async def _keep_redis(self, redis: EmbeddedRedis) -> None:
         while True:
             status = await redis.wait()
@@ -222,9 +261,9 @@ class Supervisor:
     # -- ending --------------------------------------------------------------------------------
 
     async def _end(self) -> None:
-        """End workers, then warm agents, then Redis, which keeps what isn't finished."""
-        workers = list(self._workers.values())
-        await asyncio.gather(*(stop(worker, patience_s=PATIENCE_S) for worker in workers))
+        """End workers and gateway, then agents, then Redis, which keeps what isn't finished."""
+        processes = [*self._workers.values(), *filter(None, (self._gateway,))]
+        await asyncio.gather(*(stop(process, patience_s=PATIENCE_S) for process in processes))
         if self._lifeline is not None:
             os.close(self._lifeline)
         await holders_ended(self._home.runs, prefix=UP_PREFIX)
@@ -236,6 +275,15 @@ class Supervisor:
         await self.fleet.aclose()
         if self._redis:
             await self._redis.stop()
+
+
+def _require_running(name: str, process: asyncio.subprocess.Process | None, printed: Path) -> None:
+    """Raise what a process said last that has ended at its start."""
+    if process is None or process.returncode is None:
+        return
+    lines = printed.read_text(errors="replace").strip().splitlines()
+    words = lines[-1].removeprefix("remoteclaw: ") if lines else "it said nothing."
+    raise RemoteClawError(f"A {name} ended at its start: {words}")
 
 
 def _lock(file: IO[str]) -> bool:

@@ -636,8 +636,8 @@ async def test_stop_stops_a_session(stack: Stack) -> None:
 async def test_doctor_finds_nothing_wrong(stack: Stack) -> None:
     await stack.start_worker()
     await stack.fleet.sweeper.sweep()
-
-    result = run(stack, "doctor")
+    async with stack.fleet.gateways.announced(stack.home.host_id, "http://127.0.0.1:1"):
+        result = run(stack, "doctor")
 
     assert result.returncode == 0, result.stdout
     assert all(line.startswith("ok ") for line in result.stdout.splitlines())
@@ -652,9 +652,11 @@ async def test_doctor_and_status_name_what_is_missing_or_strange(stack: Stack) -
 
     assert examined.returncode == 1
     assert "NO  sweeper          none looks for lost hints" in examined.stdout
+    assert "NO  gateway          none on this host" in examined.stdout
     assert f"process {stranger.pid} on" in examined.stdout
     assert "1 rq worker\n" in examined.stdout
     assert "sweeper   none" in looked.stdout
+    assert "gateway   none here" in looked.stdout
     assert "not started as `remoteclaw worker`" in looked.stdout
 
 

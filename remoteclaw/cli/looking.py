@@ -31,11 +31,15 @@ def status() -> None:
         letters = await fleet.dead_letters.count()
         count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
         hints = await fleet.workers.waiting()
+        address = await fleet.gateways.address(load()[0].host_id)
         click.echo(f"workers   {len(workers)}")
         for view in workers:
             stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
             click.echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
         click.echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
+        click.echo(
+            f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}"
+        )
         if not await fleet.workers.have_sweeper():
             click.echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
         click.echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")

@@ -1,0 +1,113 @@
+"""`up` has a gateway: it is there when `up` is ready, and again when it was killed."""
+
+import os
+import re
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.config import GatewayConfig
+from remoteclaw.gateway.address import listen
+from remoteclaw.home import Home
+from tests.support.processes import children, is_alive
+from tests.test_up import command_line, remoteclaw, running
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def gateway_of(up_pid: int) -> int:
+    """Return the process id of an `up`'s gateway."""
+    (found,) = [pid for pid in children(up_pid) if "\0gateway\0" in f"{command_line(pid)}\0"]
+    return found
+
+
+def address(home: Home) -> str:
+    found = re.search(r"^gateway   (http://\S+)$", remoteclaw(home, "status").stdout, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def ask(url: str, token: str | None = None, *, within_s: float = 30) -> int:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, b'{"tool":"sessions_list"}', headers)
+    try:
+        with urllib.request.urlopen(request, timeout=within_s) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_when_everything_is_ready_the_gateway_is(home: Home) -> None:
+    with running(home) as up:
+        url = address(home)
+        token = (home.path / "gateway-token").read_text().strip()
+
+        assert ask(f"{url}/tools/invoke", token) == 200
+        assert ask(f"{url}/tools/invoke", "wrong") == 401
+        assert f"ok  gateway          {url}\n" in remoteclaw(home, "doctor").stdout
+        gateway = gateway_of(up.pid)
+    assert not is_alive(gateway)
+
+
+def test_a_gateway_that_is_killed_comes_back_where_it_was(home: Home) -> None:
+    """Who asks meanwhile is not refused: agents keep its address for as long as they live."""
+    with running(home) as up:
+        url, before = address(home), gateway_of(up.pid)
+        token = (home.path / "gateway-token").read_text().strip()
+
+        os.kill(before, signal.SIGKILL)
+
+        assert ask(f"{url}/tools/invoke", token) == 200
+        assert address(home) == url
+        assert gateway_of(up.pid) != before
+        assert "RemoteClaw's demo agent" in remoteclaw(home, "send", "hello").stdout
+
+
+def test_connections_with_a_token_that_was_replaced_have_to_use_the_new_one(home: Home) -> None:
+    with running(home):
+        url = address(home)
+        old = (home.path / "gateway-token").read_text().strip()
+
+        assert remoteclaw(home, "token", "rotate").returncode == 0
+
+        assert ask(f"{url}/tools/invoke", old) == 401
+        new = (home.path / "gateway-token").read_text().strip()
+        assert ask(f"{url}/tools/invoke", new) == 200
+
+
+def test_a_port_in_use_is_said_before_anything_is_started(home: Home) -> None:
+    with listen(GatewayConfig(port=0)) as listening:
+        port = str(listening.getsockname()[1])
+
+        result = remoteclaw(home, "up", "--no-console", REMOTECLAW__GATEWAY__PORT=port)
+
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"remoteclaw: [gateway] port {port} is in use on 127.0.0.1: ")
+    assert result.stderr.count("\n") == 1
+    assert not list(home.logs.iterdir())
+
+
+def test_a_gateway_that_cannot_start_is_explained(home: Home) -> None:
+    token = home.path / "gateway-token"
+    token.write_text("short")
+    token.chmod(0o600)
+
+    result = remoteclaw(home, "up", "--no-console")
+
+    assert result.returncode == 1
+    assert f"A gateway ended at its start: The gateway's token {token} is too" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_files_beside_whoever_starts_it_are_not_taken_for_modules(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orjson", "uvicorn", "remoteclaw", "socket"):
+        (directory / f"{name}.py").write_text("raise SystemExit('taken')")
+    monkeypatch.chdir(directory)
+
+    with running(home):
+        assert ask(f"{address(home)}/healthz") == 405
