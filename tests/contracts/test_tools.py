@@ -1,0 +1,299 @@
+"""Every listed tool, called by real agents through the whole of RemoteClaw, seen by what it does.
+
+A real CLI in a stock worker calls the tool that the scripted model names; the tool goes over HTTP,
+or through the connector, to a gateway of its own process, and from there to a platform.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.contract import TOOLS
+from remoteclaw.fleet import keys
+from remoteclaw.messages import SessionKey
+from remoteclaw.process import is_alive
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.platform import Platform
+from tests.support.processes import children
+from tests.support.stack import Stack, said
+from tests.support.terminal import REMOTECLAW
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@dataclass
+class World:
+    """A fleet with a platform, and an agent on it that somebody talks to."""
+
+    stack: Stack
+    platform: Platform
+    workspace: Path
+    bob: SessionKey
+    gateway: "subprocess.Popen[bytes]"
+    used: set[str] = field(default_factory=set)
+
+    async def use(self, tool: str, **params: Any) -> str:
+        """Have the agent use a tool; return what it says of the result."""
+        self.used.add(tool)
+        said = await self.stack.ask(f"TOOL:{tool}:{json.dumps(params)}")
+        assert "DONE" in said, said
+        return said.replace("\\", "")
+
+    async def redis(self, command: str, *arguments: Any) -> Any:
+        return await getattr(self.stack.fleet.scripts.client, command)(*arguments)
+
+
+@contextlib.asynccontextmanager
+async def gateway(stack: Stack, port: int = 0) -> AsyncIterator["subprocess.Popen[bytes]"]:
+    """Have a gateway of its own process, which drains have heard of; any free port for 0."""
+    log = stack.home.logs / "gateway.log"
+    seen = len(log.read_text()) if log.exists() else 0
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            [REMOTECLAW, "gateway"],
+            env=stack.env(REMOTECLAW__GATEWAY__PORT=str(port)),
+            stdout=file,
+            stderr=file,
+        )
+    try:
+
+        async def is_there() -> bool:
+            assert process.poll() is None, log.read_text()
+            return "The gateway is at" in log.read_text()[seen:]
+
+        await eventually(is_there)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+@contextlib.asynccontextmanager
+async def world(
+    stack: Stack, cli: AgentCli, directory: Path, *, port: int = 0, **agent: Any
+) -> AsyncIterator[World]:
+    workspace = directory / "workspace"
+    workspace.mkdir()
+    settings = cli.config(sees_sessions="all", workspace=str(workspace), **agent)
+    if cli.name == "gemini":  # it connects no servers elsewhere
+        settings |= {"trust_workspace": True, "inherit_mcp": False}
+    stack.configure(settings, channels={"test": {"owners": ["alice"]}})
+    platform = Platform(directory / "platform")
+    async with gateway(stack, port) as process, platform.served(stack.fleet):
+        for _ in range(2):
+            await stack.start_worker()
+        bob = await stack.append("SAY:bob was here", from_="bob", channel_id="chat-bob")
+        await stack.outcome(bob)
+        yield World(stack, platform, workspace, bob.session, process)
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+@pytest.mark.parametrize("name", ["claude", "codex"])
+async def test_every_tool(
+    name: str, transport: str, stack: Stack, directory: Path, model_server: ModelServerProcess
+) -> None:
+    cli = required(name, model_server)
+    async with world(stack, cli, directory, mcp_transport=transport) as here:
+        await sessions(here)
+        await messages(here)
+        await operations(here)
+        await jobs(here)
+        await configuration(here)
+
+    assert here.used == {name for name, method in TOOLS.items() if method.is_listed}
+
+
+@pytest.mark.parametrize("name", ["gemini", "opencode"])
+async def test_some_tools(
+    name: str, stack: Stack, directory: Path, model_server: ModelServerProcess
+) -> None:
+    cli = required(name, model_server)
+    async with world(stack, cli, directory) as here:
+        assert str(here.bob) in await here.use("sessions_list")
+        await here.use("message_send", target="chat-2", message=f"from {name}")
+        post = here.platform.say("chat-1", "bo", "hi")
+        await here.use("message_react", messageId=post, emoji="🎉")
+
+    assert [one.text for one in here.platform.chat("chat-2")] == [f"from {name}"]
+    assert {one.id: one.reaction for one in here.platform.chat("chat-1")}[post] == "🎉"
+
+
+async def sessions(here: World) -> None:
+    listed = await here.use("sessions_list")
+    assert str(here.bob) in listed
+    assert '"isSelf":true' in listed.replace(" ", "")
+    assert "bob was here" in await here.use("sessions_history", sessionKey=str(here.bob))
+    answered = await here.use("sessions_send", sessionKey=str(here.bob), message="SAY:pong")
+    assert "pong" in answered
+    recorded = (await here.stack.fleet.sessions.record(here.bob.sid)).decode()
+    assert '"SAY:pong"' in recorded
+    assert '"running"' in await here.use("session_status")
+    assert '"main"' in await here.use("agents_list")
+
+
+async def messages(here: World) -> None:
+    platform = here.platform
+    await here.use("message_send", target="chat-2", message="one")
+    await here.use("message_broadcast", targets=["chat-2", "test:chat-3"], message="two")
+    assert [post.text for post in platform.chat("chat-2")] == ["one", "two"]
+    assert [post.text for post in platform.chat("chat-3")] == ["two"]
+    await here.use("message_reply", message="a reply", replyToId="m-other")
+    await here.use("message_thread_reply", message="in a thread", threadId="t1")
+    by_text = {post.text: post for post in platform.chat("chat-1")}
+    assert by_text["a reply"].quotes == "m-other"
+    assert by_text["in a thread"].thread == "t1"
+    (here.workspace / "note.txt").write_text("the note")
+    await here.use("message_send_attachment", target="chat-2", file="note.txt", caption="look")
+    assert platform.chat("chat-2")[-1].files == {"note.txt": "the note"}
+    platform.tell(effects=["confetti"])
+    await here.use("message_send_with_effect", target="chat-2", message="x", effectId="confetti")
+    assert platform.chat("chat-2")[-1].effect == "confetti"
+
+
+async def operations(here: World) -> None:
+    platform = here.platform
+    post = platform.say("chat-1", "bo", "look at this")
+    await here.use("message_react", messageId=post, emoji="👍")
+    await here.use("message_pin", messageId=post)
+    found = {one.id: one for one in platform.chat("chat-1")}[post]
+    assert (found.reaction, found.is_pinned) == ("👍", True)
+    assert "look at this" in await here.use("message_read", limit=10)
+    await here.use("message_delete", messageId=post)
+    assert post not in {one.id for one in platform.chat("chat-1")}
+
+
+async def jobs(here: World) -> None:
+    assert '"jobs":0' in (await here.use("cron_status")).replace(" ", "")
+    job = {"name": "water the plants", "schedule": {"every": 3600}, "message": "SAY:water"}
+    await here.use("cron_add", job=job)
+    stored = await here.redis("hgetall", keys.CRON_JOBS)
+    (job_id,) = [name.decode() for name in stored]
+    assert "water the plants" in stored[job_id.encode()].decode()
+    assert "water the plants" in await here.use("cron_list", filter="WATER")
+    await here.use("cron_update", jobId=job_id, updates={"name": "feed the cat"})
+    stored = await here.redis("hgetall", keys.CRON_JOBS)
+    assert "feed the cat" in stored[job_id.encode()].decode()
+    assert '"runs"' in await here.use("cron_runs", jobId=job_id)
+    await here.use("cron_remove", jobId=job_id)
+    assert await here.redis("hgetall", keys.CRON_JOBS) == {}
+
+
+async def configuration(here: World) -> None:
+    assert '"owners"' in await here.use("gateway_config_get", key="channels.test")
+    assert "nobody's key" not in await here.use("gateway_config_get")
+    assert "RedisConfig" in await here.use("gateway_config_schema")
+
+
+# -- when something is not there ------------------------------------------------------------------
+
+
+async def test_without_a_gateway_the_turn_goes_on(
+    stack: Stack, directory: Path, claude: AgentCli
+) -> None:
+    async with world(stack, claude, directory) as here:
+        assert "mcp__remoteclaw__session_status" in await here.stack.ask("TOOLS")
+    # The gateway has ended, and the agent is warm.
+    said = await stack.ask("TOOL:session_status:{}")
+
+    assert "DONE" in said
+    assert "running" not in said
+
+
+async def test_tools_come_with_the_gateway(stack: Stack, directory: Path, claude: AgentCli) -> None:
+    stack.configure(claude.config())
+    await stack.start_worker()
+    before = await stack.ask("TOOLS")
+    async with gateway(stack):
+        after = await stack.ask("TOOLS")
+
+    assert "mcp__remoteclaw" not in before
+    assert "mcp__remoteclaw__session_status" in after
+
+
+async def test_rights_that_change_start_the_agent_anew(stack: Stack, claude: AgentCli) -> None:
+    """Alice owns the channel; in the same thread, with the same agent, others don't."""
+    stack.configure(claude.config(), channels={"test": {"owners": ["alice"]}})
+    async with gateway(stack):
+        await stack.start_worker()
+        alice = await stack.ask("TOOLS")
+        bob = await stack.ask("TOOLS", from_="bob")
+
+    assert "mcp__remoteclaw__cron_add" in alice
+    assert "mcp__remoteclaw__session_status" in bob
+    assert "cron" not in bob.replace("Cron", "")
+
+
+async def test_a_gateway_that_is_killed_in_mid_call_loses_and_doubles_nothing(
+    stack: Stack, directory: Path, claude: AgentCli
+) -> None:
+    async with world(stack, claude, directory) as here:
+        here.platform.tell(is_held=True)  # so the call waits for it
+        accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
+        await eventually(lambda: any(event["event"] == "held" for event in here.platform.events))
+        here.gateway.kill()
+        outcome = await stack.outcome(accepted)
+        here.platform.tell()
+        await eventually(lambda: here.platform.chat("chat-2"))
+        await stack.until_idle(accepted)
+
+    assert outcome.status == "done"
+    assert said(outcome).startswith("DONE")
+    assert [post.text for post in here.platform.chat("chat-2")] == ["once"]
+
+
+async def test_the_connector_asks_the_next_gateway_for_the_same_call(
+    stack: Stack, directory: Path, claude: AgentCli
+) -> None:
+    port = free_port()
+    async with world(stack, claude, directory, port=port, mcp_transport="stdio") as here:
+        here.platform.tell(is_held=True)
+        accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
+        await eventually(lambda: any(event["event"] == "held" for event in here.platform.events))
+        here.gateway.kill()
+        here.gateway.wait()
+        async with gateway(stack, port):
+            here.platform.tell()
+            outcome = await stack.outcome(accepted)
+
+    assert '"status":"delivered"' in said(outcome).replace(" ", "").replace("\\", "")
+    assert [post.text for post in here.platform.chat("chat-2")] == ["once"]
+
+
+async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
+    stack: Stack, directory: Path, claude: AgentCli
+) -> None:
+    async with world(stack, claude, directory) as here:
+        text = 'TOOL:message_send:{"target":"chat-2","message":"once"} SHELL:sleep 60'
+        accepted = await stack.append(text)
+        await eventually(lambda: here.platform.chat("chat-2"))
+        for worker in stack.workers:
+            for horse in children(worker.pid):
+                os.kill(horse, signal.SIGKILL)
+        noted = await stack.fleet.scripts.client.lrange(keys.effects(accepted.session.sid), 0, -1)
+        assert len(noted) == 1
+        host = stack.home.host_id
+        await eventually(lambda: stack.fleet.sweeper.release_dead(host, is_alive))
+        await stack.fleet.sweeper.sweep()
+        await eventually(lambda: "already_done" in claude.model.bodies(), within_s=60)
+        await stack.fleet.sessions.stop(accepted.session.sid)
+        await stack.outcome(accepted)
+
+    assert '"to\\\\":\\\\"chat-2' in claude.model.bodies() or "chat-2" in claude.model.bodies()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
