@@ -23,10 +23,10 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.process import is_alive
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.doors import gateway_process
 from tests.support.platform import Platform
 from tests.support.processes import children
 from tests.support.stack import Stack, said
-from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)
@@ -55,31 +55,6 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def gateway(stack: Stack, port: int = 0) -> AsyncIterator["subprocess.Popen[bytes]"]:
-    """Have a gateway of its own process, which drains have heard of; any free port for 0."""
-    log = stack.home.logs / "gateway.log"
-    seen = len(log.read_text()) if log.exists() else 0
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            [REMOTECLAW, "gateway"],
-            env=stack.env(REMOTECLAW__GATEWAY__PORT=str(port)),
-            stdout=file,
-            stderr=file,
-        )
-    try:
-
-        async def is_there() -> bool:
-            assert process.poll() is None, log.read_text()
-            return "The gateway is at" in log.read_text()[seen:]
-
-        await eventually(is_there)
-        yield process
-    finally:
-        process.terminate()
-        process.wait(10)
-
-
-@contextlib.asynccontextmanager
 async def world(
     stack: Stack, cli: AgentCli, directory: Path, *, port: int = 0, **agent: Any
 ) -> AsyncIterator[World]:
@@ -90,7 +65,8 @@ async def world(
         settings |= {"trust_workspace": True, "inherit_mcp": False}
     stack.configure(settings, channels={"test": {"owners": ["alice"]}})
     platform = Platform(directory / "platform")
-    async with gateway(stack, port) as process, platform.served(stack.fleet):
+    at = gateway_process(stack, REMOTECLAW__GATEWAY__PORT=str(port))
+    async with at as (_, process), platform.served(stack.fleet):
         for _ in range(2):
             await stack.start_worker()
         bob = await stack.append("SAY:bob was here", from_="bob", channel_id="chat-bob")
@@ -214,7 +190,7 @@ async def test_tools_come_with_the_gateway(stack: Stack, directory: Path, claude
     stack.configure(claude.config())
     await stack.start_worker()
     before = await stack.ask("TOOLS")
-    async with gateway(stack):
+    async with gateway_process(stack):
         after = await stack.ask("TOOLS")
 
     assert "mcp__remoteclaw" not in before
@@ -224,7 +200,7 @@ async def test_tools_come_with_the_gateway(stack: Stack, directory: Path, claude
 async def test_rights_that_change_start_the_agent_anew(stack: Stack, claude: AgentCli) -> None:
     """Alice owns the channel; in the same thread, with the same agent, others don't."""
     stack.configure(claude.config(), channels={"test": {"owners": ["alice"]}})
-    async with gateway(stack):
+    async with gateway_process(stack):
         await stack.start_worker()
         alice = await stack.ask("TOOLS")
         bob = await stack.ask("TOOLS", from_="bob")
@@ -262,7 +238,7 @@ async def test_the_connector_asks_the_next_gateway_for_the_same_call(
         await eventually(lambda: any(event["event"] == "held" for event in here.platform.events))
         here.gateway.kill()
         here.gateway.wait()
-        async with gateway(stack, port):
+        async with gateway_process(stack, REMOTECLAW__GATEWAY__PORT=str(port)):
             here.platform.tell()
             outcome = await stack.outcome(accepted)
 
