@@ -14,12 +14,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.home import Home
 from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
+from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
+from tests.support.doors import gateway_process
 from tests.support.processes import marked_processes
 from tests.support.stack import Stack, message
 
@@ -158,6 +161,26 @@ async def bench_claude(stack: Stack, claude: AgentCli, directory: Path, rounds: 
     ]
 
 
+async def bench_tools(stack: Stack, claude: AgentCli, rounds: int) -> list[Row]:
+    """What RemoteClaw's tools add to the first message of a cold agent."""
+    ours = Ours(stack)
+    stack.configure(claude.config(warm_s=0), linger_s=0)
+    await worker(stack)
+    key = keys.gateway(stack.home.host_id)
+    async with gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, _):
+
+        async def cold(address: str) -> float:
+            # Drains take for a gateway's address what stands there; it is announced every 5 s.
+            client = stack.fleet.scripts.client
+            await (client.set(key, address) if address else client.delete(key))
+            return await ours.seconds("SAY:x", from_=uuid.uuid4().hex)
+
+        await cold(door.url)
+        measured = await interleaved(lambda: cold(door.url), lambda: cold(""), max(5, rounds // 3))
+    name = "claude, first message, with tools"
+    return [Row(name, "the same without", *measured, "≤ 30 ms added")]
+
+
 def bench_connector(rounds: int) -> list[Row]:
     """The stdio connector's start, up to its tools."""
     with warm_gateway() as url:
@@ -237,10 +260,12 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
         try:
             rows = await bench_streams(stack, rounds)
             rows += bench_connector(rounds)
+            rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
                 claude = AgentCli("claude", program, model)
                 rows += await bench_claude(stack, claude, directory, rounds)
+                rows += await bench_tools(stack, claude, rounds)
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
