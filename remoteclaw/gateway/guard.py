@@ -82,7 +82,7 @@ class Guard:
         if not _is_ours(hosts[0].lower(), config):
             return refusal(
                 "FORBIDDEN",
-                "This gateway doesn't have the name of the header Host; [gateway] hosts can.",
+                "The header Host has a name that isn't this gateway's: [gateway] hosts names more.",
                 is_last=True,
             )
         origins = headers.getlist("origin")
