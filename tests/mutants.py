@@ -21,6 +21,7 @@ LUA = "remoteclaw/fleet/scripts"
 FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
 FAILPOINT = "tests/test_failpoints.py"
+DOORS = "tests/gateway"
 SESSIONS = "tests/gateway/test_sessions.py"
 CRON = "tests/fleet/test_cron.py"
 STEERING = "tests/test_steering.py"
@@ -673,6 +674,56 @@ MUTANTS = (
         "  if job ~= ARGV[8] then return {'changed', ''} end\n",
         "",
         f"{CRON}::test_a_change_does_not_undo_a_firing",
+    ),
+    Mutant(
+        "a gateway that any name leads to",
+        "remoteclaw/gateway/guard.py",
+        "if not _is_ours(hosts[0].lower(), config):",
+        "if False:",
+        f"{DOORS}/test_advisories.py::test_cve_2025_66416_mcp_can_not_be_reached_by_a_name_of_others",
+    ),
+    Mutant(
+        "a gateway that any page may use",
+        "remoteclaw/gateway/guard.py",
+        "if any(origin.lower() not in config.origins for origin in origins):",
+        "if False:",
+        f"{DOORS}/test_advisories.py::"
+        "test_cve_2025_52882_a_socket_on_loopback_wants_a_token_and_an_origin",
+    ),
+    Mutant(
+        "a token in an address",
+        "remoteclaw/gateway/guard.py",
+        'if _has_secret(scope["query_string"]):',
+        "if False:",
+        f"{DOORS}/test_doors.py::test_a_token_in_an_address_is_refused_and_said",
+    ),
+    Mutant(
+        "a token that is believed because it is there",
+        "remoteclaw/gateway/auth.py",
+        "if own is None or not is_same(own, given):",
+        "if own is None:",
+        f"{DOORS}/test_advisories.py::test_cve_2026_28472_that_there_is_a_token_proves_nothing",
+    ),
+    Mutant(
+        "a scope that nobody looks at",
+        "remoteclaw/gateway/dispatch.py",
+        "            if not principal.has(method.scope):\n                raise",
+        "            if False:\n                raise",
+        f"{DOORS}/test_matrix.py::test_over_http",
+    ),
+    Mutant(
+        "tools between turns",
+        "remoteclaw/gateway/dispatch.py",
+        "        if caller.turn is None:\n            raise CallRefused",
+        "        if False:\n            raise CallRefused",
+        f"{DOORS}/test_advisories.py::test_a_token_is_worth_nothing_between_turns",
+    ),
+    Mutant(
+        "connections that outlive their token",
+        "remoteclaw/gateway/auth.py",
+        "return own is not None and is_same(own, principal.credential)",
+        "return True",
+        f"{DOORS}/test_rpc.py::test_connections_with_the_old_token_of_the_gateway_are_closed",
     ),
     Mutant(
         "a token of an agent before that still counts",
