@@ -39,6 +39,7 @@ class ToolAccess:
         address = self._lease.gateway
         if address is None or not await _answers(address):
             log.warning("the gateway can't be reached: the agent has none of its tools")
+            await self._lease.grant("", ())
             return None
         token = new_agent_token(self._lease.sid)
         await self._lease.grant(digest(token), tools)

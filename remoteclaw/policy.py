@@ -68,9 +68,12 @@ class Subject:
     """The kind of channel, such as `telegram`."""
     chat_id: str
     is_group: bool
-    senders: tuple[str, ...]
-    """The ids of everybody whose messages the turn answers. With none, it is nobody's: an unknown
-    sender's rights are all it has."""
+    senders: tuple[str | None, ...]
+    """The ids of everybody whose messages the turn answers; None for what nobody has written, which
+    has an unknown sender's rights at most. With no sender at all, the turn is nobody's likewise."""
+    user: str | None = None
+    """Whose session it is: what is denied to them is also denied to what nobody has written there,
+    or they could have it done for them later."""
     depth: int = 0
     """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
 
@@ -78,18 +81,18 @@ class Subject:
 def subject_of(session: SessionKey, entries: Iterable[Entry]) -> Subject:
     """Return for whom, and where, a turn uses tools that answers these entries.
 
-    What another session or the clock has written is nobody's, and so is the whole turn. A chat
-    counts as a group unless it is called like its one sender: that narrows at most.
+    What another session or the clock has written is nobody's. A chat counts as a group unless it is
+    called like its one sender: that narrows at most.
     """
-    entries = tuple(entries)
-    is_chat = all(entry.origin == "chat" for entry in entries)
-    senders = tuple(entry.message.from_ for entry in entries) if is_chat else ()
+    senders = tuple(entry.message.from_ if entry.origin == "chat" else None for entry in entries)
+    people = {sender for sender in senders if sender is not None} or {session.user}
     return Subject(
         agent=session.agent,
         channel=session.provider,
         chat_id=session.channel_id,
-        is_group=any(sender != session.channel_id for sender in senders or (session.user,)),
+        is_group=people != {session.channel_id},
         senders=senders,
+        user=session.user,
     )
 
 
@@ -122,8 +125,12 @@ def rule(
     the depth at which sessions can't spawn any more.
     Raises `ConfigError` if there is no such agent.
     """
-    senders: Sequence[str | None] = sorted(set(subject.senders)) or [None]
-    steps = [_steps(config, subject, sender, max_depth) for sender in senders]
+    people = sorted({sender for sender in subject.senders if sender is not None})
+    steps = [_steps(config, subject, sender, max_depth) for sender in people]
+    if not people or None in subject.senders:
+        steps.append(_steps(config, subject, None, max_depth))
+        if subject.user is not None:
+            steps.append(_steps(config, subject, subject.user, max_depth, may_own=False))
     return tuple(_strictest([_pass(tool, one) for one in steps]) for tool in tools)
 
 
@@ -223,7 +230,9 @@ def _strictest(rulings: Sequence[Ruling]) -> Ruling:
     return next((ruling for ruling in rulings if not ruling.allowed), rulings[0])
 
 
-def _steps(config: Config, subject: Subject, sender: str | None, max_depth: int) -> list[_Step]:
+def _steps(
+    config: Config, subject: Subject, sender: str | None, max_depth: int, *, may_own: bool = True
+) -> list[_Step]:
     """Return the steps for one sender, in their order."""
     agent, settings = config.agent(subject.agent)
     everybody, own = _Table("tools", config.tools), _Table(f"agents.{agent}.tools", settings.tools)
@@ -233,7 +242,8 @@ def _steps(config: Config, subject: Subject, sender: str | None, max_depth: int)
         steps += [table.by_profile, table.by_lists]
     if subject.depth > 0:
         steps.append(partial(_for_subagent, is_leaf=subject.depth >= max_depth, agent=own))
-    steps.append(partial(_for_owner, ownership=_ownership(config, subject.channel, sender)))
+    ownership = _ownership(config, subject.channel, sender) if may_own else None
+    steps.append(partial(_for_owner, ownership=ownership))
     return steps
 
 

@@ -756,9 +756,9 @@ MUTANTS = (
     Mutant(
         "another session's message with its reader's rights",
         "remoteclaw/policy.py",
-        "if is_chat else ()",
-        "",
-        f"{SESSIONS}::test_the_other_agent_is_told_who_writes_and_has_nobodys_rights",
+        'entry.message.from_ if entry.origin == "chat" else None',
+        "entry.message.from_",
+        f"{SESSIONS}::test_what_nobody_wrote_takes_no_denial_away",
     ),
     Mutant(
         "sessions that an agent may not see",

@@ -17,6 +17,7 @@ import orjson
 from remoteclaw.bridge.attachments import GivenFile, left_out
 from remoteclaw.bridge.data import as_data, clean
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
+from remoteclaw.bridge.side_effects import arrived
 from remoteclaw.config import ChannelConfig
 from remoteclaw.messages import MAX_ATTACHMENTS, OWN_SERVER, Entry, SessionKey, Turn
 
@@ -223,7 +224,7 @@ def build_turn_prompt(
     if turn.was_interrupted:
         header["note"] = INTERRUPTED
     if effects:
-        header["already_done"] = [_about_effect(effect) for effect in effects[-MOST_EFFECTS:]]
+        header["already_done"] = [*map(_about_effect, arrived(effects)[-MOST_EFFECTS:])]
     if is_new and (thread := turn.entries[0].message.thread_context):
         header["thread_before"] = thread
     if history:
@@ -258,7 +259,9 @@ def _about(
 
 def _about_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a tool did, in short."""
-    about = {name: effect[name] for name in ("tool", "to", "jobId") if effect.get(name)}
+    about = {
+        name: effect[name] for name in ("tool", "to", "jobId", "messageId") if effect.get(name)
+    }
     if text := effect.get("text"):
         about["text"] = clean(str(text), longest=SUMMARY)
     return about

@@ -13,7 +13,7 @@ import orjson
 from remoteclaw.messages import McpSideEffects, ReplyPayload, SentTarget, SessionKey
 from remoteclaw.protocols import SIDE_EFFECTS_FILE
 
-__all__ = ["SideEffectsReader", "read_mcp_side_effects", "repeats_of", "side_effects_of"]
+__all__ = ["SideEffectsReader", "arrived", "read_mcp_side_effects", "repeats_of", "side_effects_of"]
 
 #: The most that one turn's side effects may take, in bytes; what goes beyond is not read.
 MOST_BYTES = 8 * 1024 * 1024
@@ -60,7 +60,11 @@ def _records(file: Path, offset: int) -> list[dict[str, Any]]:
 
 
 def side_effects_of(records: Iterable[Mapping[str, Any]]) -> McpSideEffects:
-    """Return what records come to, each call counted once; unknown kinds are skipped."""
+    """Return what records come to, each call counted once; unknown kinds are skipped.
+
+    What did not arrive counts for nothing.
+    """
+    records = arrived(records)
     texts: list[str] = []
     media: list[str] = []
     targets: list[SentTarget] = []
@@ -90,6 +94,17 @@ def side_effects_of(records: Iterable[Mapping[str, Any]]) -> McpSideEffects:
     return McpSideEffects(tuple(texts), tuple(media), tuple(targets), cron_adds)
 
 
+def arrived(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the records without those of messages that could not be delivered."""
+    records = list(records)
+    failed = {record.get("failedCallId") for record in records} - {None}
+    return [
+        record
+        for record in records
+        if "failedCallId" not in record and record.get("callId") not in failed
+    ]
+
+
 def repeats_of(
     payloads: Iterable[ReplyPayload],
     records: Iterable[Mapping[str, Any]],
@@ -102,7 +117,7 @@ def repeats_of(
     here = (session.provider, session.account, session.channel_id)
     sent = {
         str(record.get("text", "")).strip()
-        for record in records
+        for record in arrived(records)
         if record.get("type") == "message_sent"
         and (record.get("provider"), record.get("accountId"), record.get("to")) == here
         and record.get("threadId") == session.thread

@@ -76,7 +76,8 @@ def explain(
     )
     rulings = rule(config, subject, TOOLS)
     if as_json:
-        told = {"subject": asdict(subject), "is_owner": is_owner(config, subject)}
+        about = {name: value for name, value in asdict(subject).items() if value is not None}
+        told = {"subject": about, "is_owner": is_owner(config, subject)}
         click.echo(json.dumps(told | {"tools": [asdict(one) for one in rulings]}, indent=2))
         return
     width = max(len(one.tool) for one in rulings)

@@ -136,6 +136,11 @@ class Effects:
             raise CallRefused("UNAVAILABLE", "The file is not stored any more: send it again.")
         return made
 
+    async def failed(self, caller: Caller, call: str) -> None:
+        """Note with the turn that what a call sent did not arrive."""
+        note = {"type": "message_failed", "failedCallId": call}
+        await self._run(caller, f"{call}\0failed", note, [], ["note"])
+
     async def entry(
         self,
         caller: Caller | None,
@@ -222,6 +227,11 @@ class Effects:
             )
         except LeaseLost:
             raise CallRefused("TURN_OVER", "The turn of this call is over.") from None
+        except RedisUnavailable as error:
+            raise CallRefused(
+                "UNAVAILABLE",
+                f"{error} Whether it was done is unknown: look before you repeat it.",
+            ) from None
         return status.decode(), made.decode().split("\n")
 
 

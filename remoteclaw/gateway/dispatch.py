@@ -150,7 +150,7 @@ class Dispatcher:
         checked = _checked(method, params)
         session = await self._session(principal, caller, session_key)
         call = Call(
-            id=_name_of(principal, method, call_id),
+            id=_name_of(principal, method, checked, call_id),
             method=method,
             principal=principal,
             caller=caller,
@@ -251,12 +251,16 @@ class Dispatcher:
         return view.key if view else None
 
 
-def _name_of(principal: Principal, method: Method, call_id: str | None) -> str:
-    """Return the name of a call: no two callers, and no two methods, can mean the same by an id."""
+def _name_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:
+    """Return the name of a call: no two callers, and no two methods, mean the same by one id.
+
+    Some models repeat their ids within a turn: from agents, no two sets of parameters do either.
+    """
     if call_id is None:
         return secrets.token_hex(16)
     whose = principal.credential if isinstance(principal, Operator) else principal.sid
-    name = f"{whose}\0{method.name}\0{call_id}".encode("utf-8", "surrogatepass")
+    asked = "" if isinstance(principal, Operator) else params.model_dump_json()
+    name = f"{whose}\0{method.name}\0{asked}\0{call_id}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(name).hexdigest()[:32]
 
 

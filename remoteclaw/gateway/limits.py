@@ -20,6 +20,7 @@ CALL_S = 120.0
 #: How long a call may take to let go once it is cut off, in seconds.
 CUT_S = 0.2
 ENDS = "This gateway ends: ask again in a moment."
+CUT = "This gateway ended during it. Whether it was done is unknown: look before you repeat it."
 
 
 class LimitedDispatcher(Dispatcher):
@@ -61,8 +62,12 @@ class LimitedDispatcher(Dispatcher):
                 return await super().call(*args, **more)
         except TimeoutError:
             if self.is_closed:
-                raise CallRefused("UNAVAILABLE", ENDS) from None
-            raise CallRefused("TIMEOUT", f"It took longer than {CALL_S:.0f} s.") from None
+                raise CallRefused("UNAVAILABLE", CUT) from None
+            raise CallRefused(
+                "TIMEOUT",
+                f"It took longer than {CALL_S:.0f} s. Whether it was done is unknown: look before "
+                "you repeat it.",
+            ) from None
         finally:
             self._limits.discard(limit)
             if not self._limits:

@@ -1,5 +1,6 @@
 """Sends messages for calls: each once, noted with the turn, with word of what came of it."""
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -77,10 +78,14 @@ async def send(
         made = made[len(texts) :]
     is_there = [readers.is_there(place.provider, place.account) for place in places]
     answers = await _answers(call, itertools.compress(ids, is_there))
-    return [
+    sent = [
         _sent(place, each, answers, is_there=there)
         for place, each, there in zip(places, ids, is_there, strict=True)
     ]
+    if call.caller and any(one.status == "failed" for one in sent):
+        with contextlib.suppress(CallRefused):  # the turn is over: nobody asks any more
+            await call.fleet.effects.failed(call.caller, call.id)
+    return sent
 
 
 async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, Answer]:
@@ -159,7 +164,14 @@ def _cut(channel: ChannelConfig, text: str) -> list[str]:
 def _note(call: Call, message: Message, place: Place | None) -> dict[str, Any]:
     """Return what the turn's record says of a call."""
     where = (
-        {"provider": place.provider, "accountId": place.account, "to": place.chat} if place else {}
+        {
+            "provider": place.provider,
+            "accountId": place.account,
+            "to": place.chat,
+            **({"threadId": place.thread} if place.thread else {}),
+        }
+        if place
+        else {}
     )
     return {
         "type": "message_sent",

@@ -93,6 +93,23 @@ def test_what_was_sent_elsewhere_is_said_here_too(record: dict[str, Any]) -> Non
     assert not repeats_of([ReplyPayload("It is done.")], [record], HERE)
 
 
+def test_what_did_not_arrive_was_not_sent() -> None:
+    failed = {"type": "message_failed", "failedCallId": "c1", "callId": "x"}
+
+    assert not repeats_of([ReplyPayload("It is done.")], [SENT, failed], HERE)
+    assert side_effects_of([SENT, failed]).sent_texts == ()
+    told = build_turn_prompt(replace(turn("go on"), was_interrupted=True), effects=[SENT, failed])
+    assert "It is done." not in told
+
+
+def test_in_a_thread_the_thread_counts() -> None:
+    there = replace(HERE, thread="t")
+    payload = ReplyPayload("It is done.")
+
+    assert repeats_of([payload], [{**SENT, "threadId": "t"}], there) == {0}
+    assert not repeats_of([payload], [SENT], there)
+
+
 def test_our_own_words_and_files_are_no_repeats() -> None:
     payload = ReplyPayload("It is done.")
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.bridge.side_effects import side_effects_of
 from remoteclaw.channels.relay import LATE, ONLY_SENDS
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.messages import McpSideEffects
 from tests.support.failpoints import Proxy
 from tests.support.platform import Platform
 from tests.support.stack import Stack
@@ -63,12 +65,15 @@ async def test_a_message_is_pinned_and_deleted(served: Platform, turn: Turn) -> 
     assert served.chat("chat-1") == []
 
 
-async def test_messages_are_read(served: Platform, turn: Turn) -> None:
+async def test_messages_are_read(stack: Stack, served: Platform, turn: Turn) -> None:
     for text in ("one", "two", "three"):
         served.say("chat-1", "bo", text)
     served.say("chat-2", "al", "elsewhere")
 
     here = await turn.call("message_read", limit=2)
+    with pytest.raises(CallRefused, match="reads the current chat alone"):
+        await turn.call("message_read", channelId="chat-2")
+    stack.configure({"runtime": "demo", "sees_sessions": "all"})
     there = await turn.call("message_read", channelId="chat-2")
 
     assert [(each["from"], each["text"]) for each in here["messages"]] == [
@@ -82,6 +87,7 @@ async def test_chats_of_other_channels_are_not_read(
     stack: Stack, served: Platform, directory: Path, turn: Turn
 ) -> None:
     other = Platform(directory / "other", "other")
+    stack.configure(channels={"test": {"owners": ["alice"]}})
     async with other.served(stack.fleet):
         with pytest.raises(CallRefused, match="is for chats of test here"):
             await turn.call("message_read", channelId="other:1")
@@ -89,13 +95,18 @@ async def test_chats_of_other_channels_are_not_read(
     assert (served.events, other.events) == ([], [])
 
 
-async def test_nothing_of_it_is_noted_as_a_message(served: Platform, turn: Turn) -> None:
+async def test_it_is_noted_for_a_second_try_and_not_as_a_message(
+    served: Platform, turn: Turn
+) -> None:
     theirs = served.say("chat-1", "bo", "hi")
 
     _, effects = await turn.noted("message_react", messageId=theirs, emoji="x")
+    await turn.call("message_read")
+    noted = await turn.lease.effects()
 
     assert effects == []
-    assert await turn.lease.effects() == []
+    assert [(note["tool"], note["messageId"]) for note in noted] == [("message_react", theirs)]
+    assert side_effects_of(noted) == McpSideEffects()
 
 
 async def test_an_operator_needs_a_session_or_a_channel(

@@ -11,11 +11,13 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import MessageSent, SendingOverride
+from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.channels.relay import KEPT_BACK, NO_EFFECT
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.messages import ReplyPayload
 from tests.support.failpoints import Proxy
 from tests.support.hostile import HOSTILE
 from tests.support.platform import Platform
@@ -95,6 +97,7 @@ async def test_a_message_to_another_chat(stack: Stack, served: Platform, turn: T
             "provider": "test",
             "accountId": "default",
             "to": "chat-2",
+            "threadId": "t",
             "text": "hi",
             "mediaUrl": None,
             "ts": effects[0]["ts"],
@@ -408,13 +411,30 @@ async def test_agents_of_two_sessions_may_use_the_same_call_id(
     assert [post.text for post in served.chat("chat-2")] == ["two"]
 
 
-async def test_another_call_under_the_same_id_is_refused(served: Platform, turn: Turn) -> None:
-    await turn.call("message_broadcast", "c1", targets=["a"], message="hi")
+async def test_an_agents_other_call_under_the_same_id_is_another_one(
+    served: Platform, turn: Turn
+) -> None:
+    """Some models call every call of theirs `call_0`."""
+    first = await turn.call("message_send", "call_0", target="a", message="hi")
+    second = await turn.call("message_send", "call_0", target="b", message="hi")
 
-    with pytest.raises(CallRefused, match="had this id before"):
-        await turn.call("message_broadcast", "c1", targets=["a", "b"], message="hi")
+    assert [post.text for chat in ("a", "b") for post in served.chat(chat)] == ["hi", "hi"]
+    assert first["messageId"] != second["messageId"]
 
-    assert served.texts == ["hi"]
+
+async def test_an_operators_other_call_under_the_same_key_is_refused(
+    stack: Stack, served: Platform, turn: Turn
+) -> None:
+    for count, problem in ((1, None), (2, "had this id before")):
+        targets = [f"test:{number}" for number in range(count)]
+        call = ask(turn.gateway, operator(), "message_broadcast", "k", targets=targets, message="x")
+        if problem is None:
+            await call
+        else:
+            with pytest.raises(CallRefused, match=problem):
+                await call
+
+    assert served.texts == ["x"]
 
 
 # -- only in its turn -----------------------------------------------------------------------------
@@ -640,3 +660,25 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
     assert answers.partition(b"answer:")[2] == call.partition(b"call:")[2]
     ((_, fields),) = await client.xrange(answers)
     assert orjson.loads(fields[b"answer"])["messageId"] == served.delivered[0]["id"]
+
+
+async def test_what_the_platform_refused_is_noted_as_not_sent(served: Platform, turn: Turn) -> None:
+    served.tell(refuses="There is no such chat.")
+    sent = await turn.call("message_reply", message="It is done.")
+    noted = await turn.lease.effects()
+
+    assert sent["status"] == "failed"
+    assert side_effects_of(noted).sent_texts == ()
+    assert not repeats_of([ReplyPayload("It is done.")], noted, turn.lease.session)
+
+
+async def test_what_was_sent_to_a_thread_is_not_said_to_the_chat(
+    served: Platform, turn: Turn
+) -> None:
+    await turn.call("message_thread_reply", threadId="t9", message="Done.")
+    elsewhere = await turn.lease.effects()
+    await turn.call("message_reply", message="Done.")
+
+    answer = [ReplyPayload("Done.")]
+    assert not repeats_of(answer, elsewhere, turn.lease.session)
+    assert repeats_of(answer, await turn.lease.effects(), turn.lease.session) == {0}

@@ -1,6 +1,7 @@
 """The session tools, by what they do: who sees whom, what was said, and messages between agents."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.sessions import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
+from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 from remoteclaw.tools import TOOLS
 from tests.support.stack import Stack, message, said
 from tests.support.turns import Turn, begin_turn, gateway, operator
@@ -194,6 +196,34 @@ async def test_status_and_agents(stack: Stack) -> None:
     assert named.key == own.key
 
 
+async def test_what_nobody_wrote_takes_no_denial_away(stack: Stack) -> None:
+    """Nor does it make an owner, also where everybody else is one."""
+    denied = {"senders": {"alice": {"tools": {"deny": ["message_*"]}}}}
+    stack.configure(channels={"test": denied})
+    config = load_config(stack.home.config_file, {})
+    by_clock = replace(entry_of(message("ping", from_="clock")), origin="cron")
+    by_alice = entry_of(message("hello"))
+    session = SessionKey("main", "test", "default", "chat-1", "alice")
+    console = SessionKey("main", "console", "default", "console", "alice")
+
+    for entries in ([by_alice], [by_clock], [by_alice, by_clock]):
+        subject = policy.subject_of(session, entries)
+        assert "message_send" not in policy.allowed(config, subject, TOOLS)
+        assert "session_status" in policy.allowed(config, subject, TOOLS)
+    for entries, is_owner in (
+        ([by_alice], True),
+        ([by_clock], False),
+        ([by_alice, by_clock], False),
+    ):
+        subject = policy.subject_of(console, entries)
+        assert policy.is_owner(config, subject) == is_owner
+        assert ("cron_add" in policy.allowed(config, subject, TOOLS)) == is_owner
+
+
+def entry_of(written: ChannelMessage) -> Entry:
+    return Entry("1-0", written)
+
+
 # -- whose token it is ----------------------------------------------------------------------------
 
 
@@ -218,6 +248,34 @@ async def test_the_token_of_an_agent_before_is_worth_nothing(stack: Stack) -> No
         await gateway(stack.fleet, stack.home, HANDLERS).call(other, "session_status", {})
 
     assert (stale, made_up.value.code) == ("UNAUTHORIZED", "UNAUTHORIZED")
+
+
+async def test_a_stop_ends_what_tools_can_do(stack: Stack) -> None:
+    sees(stack, "agent")
+    bob = await stack.append("hello", from_="bob")
+    caller = await begin_turn(stack, HANDLERS)
+    stopped = await stack.fleet.sessions.stop(caller.lease.sid)
+    params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 0}
+    code, _ = await refused(stack, caller, "sessions_send", **params)
+    view = await stack.fleet.sessions.view(bob.session.sid)
+
+    assert (stopped, code) == (1, "TURN_OVER")
+    assert view is not None
+    assert view.waiting == 1
+
+
+async def test_the_agent_of_an_attempt_that_was_cut_off_can_do_nothing(stack: Stack) -> None:
+    stack.lease_s = 1.0
+    stack.reopen()
+    caller = await begin_turn(stack, HANDLERS)
+    sid = caller.lease.sid
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{sid}}}", "expires", 0)
+    other = await stack.fleet.leases.acquire(sid, worker="next", host="here")
+    assert other is not None
+    await other.begin([caller.id])
+    code, _ = await refused(stack, caller, "session_status")
+
+    assert code == "UNAUTHORIZED"
 
 
 async def test_rights_are_the_narrower_of_grant_and_policy(stack: Stack) -> None:

@@ -63,6 +63,8 @@ if not entries[1] then  -- only an operator's own XDEL or DEL can do that
 end
 local turn = entries[1][1]
 if begun ~= ARGV[2] then
+  -- The agent of an attempt that was cut off is nobody's: only a new grant lets one call tools.
+  if attempt > 1 and wanted ~= 'spawned' then redis.call('HDEL', KEYS[1], 'tools') end
   local now = now_ms()
   redis.call('HSETNX', KEYS[1], 'busy_since', now)
   redis.call('HSET', KEYS[1], 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', wanted,

@@ -3,6 +3,7 @@
 --   messages: reply stream …, blob …
 --   entry:    inbound, state, active, sessions
 --   job:      jobs, due times
+--   note:     nothing: only the record says something
 -- ARGV epoch (nothing: no turn asks), turn, how long a call is remembered ms, what the turn's record
 --      says of it (JSON, or nothing), how long that is kept ms, kind, the rest by kind
 --   messages: number of messages, how long blobs are kept ms, payload …
@@ -13,7 +14,11 @@
 if ARGV[1] ~= '' then
   local fence = fenced(KEYS[1], ARGV[1])
   if fence then return fence end
-  local running = redis.call('HMGET', KEYS[1], 'state', 'turn')
+  local running = redis.call('HMGET', KEYS[1], 'state', 'turn', 'batch', 'stop')
+  local asked = split(running[3] or '')
+  if asked[1] and id_at_most(asked[#asked], running[4]) then
+    return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' was stopped')
+  end
   if running[1] ~= 'running' or running[2] ~= ARGV[2] then
     return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
   end

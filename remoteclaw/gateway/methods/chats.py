@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from remoteclaw import policy
 from remoteclaw.contract import chats as contract
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.answers import Answer
@@ -110,6 +111,7 @@ async def _pin(call: Call, params: contract.MessageParams) -> contract.Done:
 
 
 async def _read(call: Call, params: contract.ReadParams) -> contract.ReadResult:
+    _check_may_read(call, params.channel_id)
     answer = await _operate(call, "read", {"limit": params.limit}, chat=params.channel_id)
     try:
         messages = tuple(
@@ -121,6 +123,20 @@ async def _read(call: Call, params: contract.ReadParams) -> contract.ReadResult:
     except (KeyError, TypeError, ValidationError):
         raise CallRefused("UNAVAILABLE", "The channel's adapter answered nonsense.") from None
     return contract.ReadResult(messages=messages)
+
+
+def _check_may_read(call: Call, chat: str | None) -> None:
+    """Refuse to show an agent's turn what is said in a chat that is not its own."""
+    if call.caller is None or chat in (None, call.caller.session.channel_id):
+        return
+    _, settings = call.config.agent(call.caller.session.agent)
+    subject = policy.subject_of(call.caller.session, call.turn.entries)
+    if settings.sees_sessions != "all" and not policy.is_owner(call.config, subject):
+        raise CallRefused(
+            "FORBIDDEN",
+            'This agent reads the current chat alone; an owner, or sees_sessions = "all" in its '
+            "configuration, can have it read others.",
+        )
 
 
 async def _operate(
@@ -144,8 +160,10 @@ async def _operate(
         expires_ms = readers.now_ms + int(BEGIN_S * 1000)
         operation = Operation(name, place.chat, place.thread, args, expires_ms)
         payload = operation_payload(call_as, operation)
+        about = {"type": "operation", "tool": call.method.tool, "to": place.chat, **args}
+        note = None if name == "read" else about
         made = await call.fleet.effects.messages(
-            call.caller, call.id, [(place.provider, place.account, payload)], note=None
+            call.caller, call.id, [(place.provider, place.account, payload)], note=note
         )
     answers = await call.fleet.answers.wait(call_as, made, timeout_s=OPERATION_S)
     if (answer := answers.get(made[0])) is None:

@@ -8,6 +8,7 @@ see is not there.
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 from remoteclaw import policy
 from remoteclaw.contract import cron as contract
@@ -107,7 +108,8 @@ async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedRes
         # Also where there is none: this call may have removed it before.
         status = await call.fleet.effects.job(
             call.caller, call.id, job_id,
-            before=job.stored if job else None, after=None, due_ms=None, note=None,
+            before=job.stored if job else None, after=None, due_ms=None,
+            note=_changes(call, job_id) if job else None,
         )  # fmt: skip
         if status != "changed":
             return contract.RemovedResult(removed=status == "done")
@@ -206,6 +208,10 @@ def _checked(job: Job, now_ms: int) -> Job:
     return job
 
 
+def _changes(call: Call, job_id: str) -> dict[str, Any]:
+    return {"type": "job_changed", "tool": call.method.tool, "jobId": job_id}
+
+
 async def _changed(call: Call, job_id: str, change: Callable[[Job], Awaitable[Job]]) -> Job | None:
     """Change a job and return it; None if there is none that the caller sees.
 
@@ -218,7 +224,8 @@ async def _changed(call: Call, job_id: str, change: Callable[[Job], Awaitable[Jo
         after = await change(job)
         status = await call.fleet.effects.job(
             call.caller, call.id, job_id,
-            before=job.stored, after=after.encode(), due_ms=after.next_ms, note=None,
+            before=job.stored, after=after.encode(), due_ms=after.next_ms,
+            note=_changes(call, job_id),
         )  # fmt: skip
         if status != "changed":
             # A call that was made before has changed nothing now.
