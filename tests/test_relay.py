@@ -2,16 +2,19 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import orjson
 import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import MessageSent
-from remoteclaw.fleet import keys
+from remoteclaw.channels.relay import relay
+from remoteclaw.fleet import keys, replies
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
+from remoteclaw.protocols import Deliverable, Receipt
 from tests.support.platform import Platform
 from tests.support.stack import Stack, message
 from tests.support.waiting import eventually
@@ -79,3 +82,106 @@ async def test_an_answer_survives_a_platform_that_is_away(stack: Stack, platform
     platform.tell()
     async with platform.served(stack.fleet):
         await eventually(lambda: platform.texts == ["one"])
+
+
+async def test_replies_that_nobody_can_read_are_put_aside_and_hold_nothing_up(
+    stack: Stack, platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    client: Any = stack.fleet.scripts.client
+    stream = keys.reply_stream("test", "default")
+    late = {"v": 1, "kind": "operation", "call": "c", "operation": "pin", "channel_id": "x"}
+    damaged = [
+        {"reply": b"{"},
+        {"reply": b"[1]"},
+        {"reply": b'{"kind": "card"}'},
+        {"reply": b'{"v": 1, "text": "secret"}'},
+        {"reply": orjson.dumps({**late, "thread_id": None, "args": {}, "expires_ms": "soon"})},
+        {"other": b"x"},
+    ]
+    ids = [await client.xadd(stream, fields) for fields in damaged]
+    await answered(stack, "one")
+    async with platform.served(stack.fleet):
+        await eventually(lambda: platform.texts == ["one"])
+
+    aside = [fields for _, fields in await client.xrange(keys.DAMAGED_REPLIES)]
+    assert [fields[b"id"] for fields in aside] == ids
+    assert {fields[b"stream"].decode() for fields in aside} == {stream}
+    assert [fields.get(b"reply") for fields in aside] == [f.get("reply") for f in damaged]
+    assert all(entry_id.decode() in caplog.text for entry_id in ids)
+    assert "secret" not in caplog.text
+
+
+async def test_a_reply_of_a_newer_version_waits_for_an_adapter_that_can_read_it(
+    stack: Stack,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(replies, "READER_LEASE_MS", 300)
+    client: Any = stack.fleet.scripts.client
+    await answered(stack, "before")
+    stream = keys.reply_stream("test", "default")
+    newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
+    await answered(stack, "behind")
+    async with platform.served(stack.fleet) as relaying:
+        await eventually(lambda: "waits for a newer adapter" in caplog.text)
+        newer = stack.fleet.replies.reader("test", "default")
+        await eventually(newer.claim)
+
+        assert not relaying.done()
+        assert platform.texts == ["before"]
+        assert (await client.xrange(stream))[0][0] == newer_id
+        assert not await client.exists(keys.DAMAGED_REPLIES)
+
+
+async def test_an_adapter_goes_on_once_the_newer_reply_is_delivered(
+    stack: Stack,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(replies, "NEWER_S", 0.05)
+    client: Any = stack.fleet.scripts.client
+    stream = keys.reply_stream("test", "default")
+    newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
+    await answered(stack, "behind")
+    async with platform.served(stack.fleet):
+        await eventually(lambda: "waits for a newer adapter" in caplog.text)
+        await client.xdel(stream, newer_id)
+
+        await eventually(lambda: platform.texts == ["behind"])
+
+
+class _Odd:
+    """A platform whose names for messages are no texts."""
+
+    def __init__(self, receipt: Any) -> None:
+        self.receipt = receipt
+        self.texts: list[str] = []
+
+    async def deliver(self, reply: Deliverable) -> Any:
+        """Take a message."""
+        self.texts.append(reply.text)
+        return self.receipt
+
+
+@pytest.mark.parametrize(
+    "receipt",
+    [Receipt(cast(Any, 7)), Receipt(cast(Any, {1})), Receipt("\ud800"), Receipt(kept=cast(Any, 5))],
+)
+async def test_an_odd_receipt_does_not_have_a_message_delivered_again(
+    stack: Stack, receipt: Receipt
+) -> None:
+    adapter = _Odd(receipt)
+    await answered(stack, "one")
+    relaying = asyncio.create_task(
+        relay(stack.fleet.replies.reader("test", "default"), adapter, Hooks())
+    )
+
+    await eventually(lambda: adapter.texts == ["one"])
+    await answered(stack, "two")
+    await eventually(lambda: adapter.texts == ["one", "two"])
+
+    assert not relaying.done()
+    relaying.cancel()
+    await asyncio.wait((relaying,))

@@ -23,6 +23,7 @@ LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
 ONLY_SENDS = "This channel's adapter can do nothing but send messages."
 KEPT_BACK = "A hook of the operator's has kept it back."
+NO_RECEIPT = "It was sent; what the adapter says of it makes no sense."
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 
 log = logging.getLogger(__name__)
@@ -89,7 +90,12 @@ async def _deliver(reply: Reply, adapter: ChannelAdapter, hooks: Hooks) -> _Done
             await hooks.run("message_sent", failed)
         raise
     sent = MessageSent(message, success=True) if message else None
-    return _Done(True, () if reply.call else receipt.kept, sent, _told(reply, receipt))
+    try:
+        return _Done(True, () if reply.call else tuple(receipt.kept), sent, _told(reply, receipt))
+    except Exception as error:  # noqa: BLE001 - it is delivered, and would be again
+        log.error("an adapter's receipt makes no sense: %s", type(error).__name__)
+        told = {"delivered": True, "messageId": None, "error": NO_RECEIPT}
+        return _Done(True, () if reply.call else reply.attachments, sent, orjson.dumps(told))
 
 
 async def _as_hooks_want(reply: Reply, hooks: Hooks) -> MessageSending | None:
@@ -111,7 +117,8 @@ def _told(reply: Reply, receipt: Receipt) -> bytes:
     problems = [NO_EFFECT] if reply.effect and not receipt.has_effect else []
     problems += [f"The file {file.name} could not be sent." for file in receipt.kept]
     is_sent = bool(reply.text or len(receipt.kept) < len(reply.attachments))
-    told = {"delivered": is_sent, "messageId": receipt.message_id, "error": " ".join(problems)}
+    message_id = None if receipt.message_id is None else _plain(str(receipt.message_id))
+    told = {"delivered": is_sent, "messageId": message_id, "error": " ".join(problems)}
     return orjson.dumps(told)
 
 
@@ -136,4 +143,9 @@ async def _operate(operation: Operation, left_s: float, adapter: ChannelAdapter)
 
 
 def _failure(why: str) -> bytes:
-    return orjson.dumps({"delivered": False, "messageId": None, "error": why})
+    return orjson.dumps({"delivered": False, "messageId": None, "error": _plain(why)})
+
+
+def _plain(text: str) -> str:
+    """Return a platform's words without what JSON can't hold: half a UTF-16 pair."""
+    return text.encode(errors="replace").decode()

@@ -22,6 +22,8 @@ SWEEPER = "rc:sweeper"
 WAKE = "rc:wake"
 #: A stream: entries that were given up, until somebody retries or drops them.
 DEAD_LETTERS = "rc:dead"
+#: A stream: replies that no adapter could read, as they were, each with where it stood.
+DAMAGED_REPLIES = "rc:damaged"
 #: The lanes, each an RQ queue: what people send, and what nobody waits for at a keyboard.
 #: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
 LANES: tuple[Lane, ...] = ("agents", "background")

@@ -7,6 +7,7 @@ parallel, and a conversation would lose its order.
 import asyncio
 import contextlib
 import functools
+import logging
 import math
 import uuid
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -14,8 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
+from pydantic import TypeAdapter
 
 from remoteclaw.clock import boottime
+from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.messages import Attachment
@@ -36,6 +39,15 @@ KNOWN_MS = 7 * 24 * 3600 * 1000
 ANSWER_MS = 24 * 3600 * 1000
 #: How long looking at readers is tried while Redis is away, in seconds.
 LOOK_S = 5.0
+#: The newest form of a reply that is read here.
+REPLY_VERSION = 1
+#: How long a reply of a newer version is left alone, in seconds: longer than a claim lasts, so that
+#: a newer adapter, which can deliver it, becomes the stream's reader meanwhile.
+NEWER_S = 15.0
+#: How many damaged replies are kept: they are looked at by people, if at all.
+MOST_DAMAGED = 1000
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,10 @@ class Readers:
         return [account for account in known if self.is_there(provider, account)] or known
 
 
+class _NewerReply(Exception):
+    """Raised for a reply that only a newer RemoteClaw can read."""
+
+
 class ReplyReader:
     """The one reader of an account's reply stream. While Redis is away, it waits."""
 
@@ -137,7 +153,8 @@ class ReplyReader:
     async def replies(self) -> AsyncGenerator[Reply, None]:
         """Yield replies in order, for ever; one that got no receipt comes again after a restart.
 
-        While another adapter reads the stream, this one waits.
+        While another adapter reads the stream, this one waits; so it does before a reply that only
+        a newer one can read. What nobody can read is put aside.
         """
         last = b"0"
         while True:
@@ -149,8 +166,32 @@ class ReplyReader:
                 # Whoever delivers is slow, and may have lost the stream meanwhile.
                 if boottime() > self._claimed_at + CLAIM_EVERY_S and not await self.claim():
                     break
+                try:
+                    reply = _reply(entry_id.decode(), fields)
+                except _NewerReply as newer:
+                    where = f"{entry_id.decode()} of {self._stream}"
+                    log.warning("reply %s waits for a newer adapter: %s", where, newer)
+                    await asyncio.sleep(NEWER_S)
+                    last = b"0"
+                    break
+                except (KeyError, TypeError, ValueError) as error:
+                    await self._put_aside(entry_id, error)
+                    continue
                 last = entry_id
-                yield _reply(entry_id.decode(), orjson.loads(fields[b"reply"]))
+                yield reply
+
+    async def _put_aside(self, entry_id: bytes, error: Exception) -> None:
+        """Move a reply that can't be read out of the way, unless another adapter took over."""
+        with contextlib.suppress(LeaseLost):
+            await self._scripts.run(
+                "damaged",
+                [self._reader, self._stream, keys.DAMAGED_REPLIES],
+                [self._token, entry_id, MOST_DAMAGED],
+                deadline=math.inf,
+            )
+            where = f"{entry_id.decode()} of {self._stream}"
+            why, aside = type(error).__name__, keys.DAMAGED_REPLIES
+            log.error("reply %s is damaged (%s) and put aside in %s", where, why, aside)
 
     async def _read(self, last: bytes) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """Return what follows an entry; nothing if that takes long."""
@@ -280,50 +321,59 @@ def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
     }
 
 
-def _reply(reply_id: str, data: dict[str, Any]) -> Reply:
-    if data.get("kind") == "operation":
-        return _operation(reply_id, data)
-    return Reply(
-        id=reply_id,
-        sid=data["sid"],
-        turn=data["turn"],
-        attempt=data["attempt"],
-        index=data["index"],
-        channel_id=data["channel_id"],
-        thread_id=data["thread_id"],
-        text=data["text"],
-        is_error=data["is_error"],
-        reply_to_id=data.get("reply_to_id"),
-        attachments=tuple(map(Attachment.model_validate, data.get("attachments", ()))),
-        is_final=bool(data["entries"]),
-        entries=tuple(data["entries"]),
-        call=data.get("call"),
-        effect=data.get("effect"),
-    )
+@functools.cache
+def _shape() -> TypeAdapter[Reply]:
+    """Return what looks at types: a wrong one would fail in an adapter, and end it."""
+    return TypeAdapter(Reply)
 
 
-def _operation(reply_id: str, data: dict[str, Any]) -> Reply:
-    operation = Operation(
-        name=data["operation"],
-        channel_id=data["channel_id"],
-        thread_id=data["thread_id"],
-        args=data["args"],
-        expires_ms=data["expires_ms"],
-    )
-    return Reply(
-        id=reply_id,
-        sid="",
-        turn="",
-        attempt=0,
-        index=0,
-        channel_id=operation.channel_id,
-        thread_id=operation.thread_id,
-        text="",
-        is_error=False,
-        reply_to_id=None,
-        attachments=(),
-        is_final=False,
-        entries=(),
-        call=data["call"],
-        operation=operation,
-    )
+def _reply(reply_id: str, fields: Mapping[bytes, bytes]) -> Reply:
+    """Return a reply as it stands on the stream.
+
+    Raises `_NewerReply`, or KeyError, TypeError or ValueError if nobody can read it.
+    """
+    data = orjson.loads(fields[b"reply"])
+    if data["v"] > REPLY_VERSION:
+        raise _NewerReply(f"version {data['v']} is newer than {REPLY_VERSION}")
+    told = _operation(data) if data.get("kind") == "operation" else _message(data)
+    return _shape().validate_python({"id": reply_id, **told})
+
+
+def _message(data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "sid": data["sid"],
+        "turn": data["turn"],
+        "attempt": data["attempt"],
+        "index": data["index"],
+        "channel_id": data["channel_id"],
+        "thread_id": data["thread_id"],
+        "text": data["text"],
+        "is_error": data["is_error"],
+        "reply_to_id": data.get("reply_to_id"),
+        "attachments": data.get("attachments", ()),
+        "is_final": bool(data["entries"]),
+        "entries": data["entries"],
+        "call": data.get("call"),
+        "effect": data.get("effect"),
+    }
+
+
+def _operation(data: dict[str, Any]) -> dict[str, Any]:
+    names = ("channel_id", "thread_id", "args", "expires_ms")
+    operation = {"name": data["operation"], **{name: data[name] for name in names}}
+    return {
+        "sid": "",
+        "turn": "",
+        "attempt": 0,
+        "index": 0,
+        "channel_id": data["channel_id"],
+        "thread_id": data["thread_id"],
+        "text": "",
+        "is_error": False,
+        "reply_to_id": None,
+        "attachments": (),
+        "is_final": False,
+        "entries": (),
+        "call": data["call"],
+        "operation": operation,
+    }
