@@ -150,7 +150,7 @@ def _name(url: str, response: httpcore2.Response) -> str:
     told["Content-Disposition"] = _header(response, "content-disposition")[:MOST_NAME]
     try:
         name = told.get_filename()
-    except (ValueError, LookupError):  # an encoding that is none
+    except (ValueError, LookupError, TypeError):  # an encoding, or a numbering, that is none
         name = None
     return name or PurePosixPath(unquote(urlsplit(url).path)).name
 

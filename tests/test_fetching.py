@@ -37,6 +37,7 @@ NAMES = {
     "codec.txt": "attachment; filename*=idna''x%80",
     "unknown.txt": "attachment; filename*=undefined''x",
     "number.txt": f"attachment; filename*{'9' * 5000}=x",
+    "both.txt": "attachment; filename*=a; filename*0=b",
     "long.txt": 'attachment; x="' + ";" * 4000,
 }
 
