@@ -14,30 +14,52 @@ log = logging.getLogger(__name__)
 
 
 class CurrentConfig:
-    """Reads the file again when it has changed; a file that can't be used changes nothing."""
+    """Reads the file again when it has changed; a file that can't be used changes nothing.
+
+    Neither does one that is gone, or empty: editors leave it like that for a moment, in which
+    nothing that it forbids must be allowed. Without a file, RemoteClaw has to be started anew.
+    """
 
     def __init__(self, home: Home, config: Config) -> None:
         """`config` is what the file has now."""
         self._home = home
         self._config = config
-        self._seen = self._look()
+        seen = self._look()
+        self._seen: tuple[int, ...] | None = seen
+        self._had_content = _has_content(seen)
 
     def __call__(self) -> Config:
         """Return the configuration; asking costs a look at the file."""
         seen = self._look()
         if seen != self._seen:
             self._seen = seen
-            try:
-                config = load_config(self._home.config_file)
-                policy.check(config, TOOLS)
-                self._config = config
-            except ConfigError as error:
-                log.error("the configuration stays as it was: %s", error)
+            if self._had_content and not _has_content(seen):
+                log.warning("the configuration stays as it was: its file is gone, or empty")
+            else:
+                self._read(seen)
         return self._config
 
+    def _read(self, seen: tuple[int, ...]) -> None:
+        try:
+            config = load_config(self._home.config_file)
+            policy.check(config, TOOLS)
+        except ConfigError as error:
+            log.error("the configuration stays as it was: %s", error)
+            return
+        if self._look() != seen:
+            self._seen = None  # it changed meanwhile: what was read may be neither
+            return
+        self._config = config
+        self._had_content = _has_content(seen)
+
     def _look(self) -> tuple[int, ...]:
+        """Return what changes with the file, its size first; nothing if there is none."""
         try:
             found = self._home.config_file.stat()
         except OSError:
             return ()
-        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _has_content(seen: tuple[int, ...]) -> bool:
+    return bool(seen and seen[0])

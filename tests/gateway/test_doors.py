@@ -707,3 +707,24 @@ async def test_a_changed_configuration_counts_at_once_and_a_broken_one_not_at_al
         assert "the configuration stays as it was: tools.deny has" in caplog.text
         stack.home.config_file.write_text(before)
         assert (await door.invoke(agent.token, "sessions_list")).status == 200
+
+
+async def test_a_configuration_that_is_away_for_a_moment_allows_nothing_more(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = stack.home.config_file
+    before = file.read_text()
+    file.write_text(before + "\n[tools]\ndeny = ['sessions_list']\n")
+    async with opened(stack) as door, calling(stack) as agent:
+        aside = file.rename(file.with_suffix(".aside"))
+        assert (await door.invoke(agent.token, "sessions_list")).status == 403
+        assert (await door.invoke(agent.token, "sessions_list")).status == 403
+        assert caplog.text.count("its file is gone, or empty") == 1
+
+        file.write_text("")
+        assert (await door.invoke(agent.token, "sessions_list")).status == 403
+
+        aside.rename(file)
+        assert (await door.invoke(agent.token, "sessions_list")).status == 403
+        file.write_text(before)
+        assert (await door.invoke(agent.token, "sessions_list")).status == 200
