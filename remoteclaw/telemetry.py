@@ -2,10 +2,11 @@
 
 import logging
 import logging.config
+import traceback
 from pathlib import Path
 from typing import Any
 
-__all__ = ["configure_logging", "logging_config"]
+__all__ = ["configure_logging", "frames_of", "logging_config"]
 
 #: What must not reach a terminal or start a line of its own: controls, and Unicode's line ends.
 _ESCAPED = {
@@ -52,3 +53,8 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
 def configure_logging(file: Path | None = None) -> None:
     """Log to a file that only this user can read, else to standard error."""
     logging.config.dictConfig(logging_config(file))
+
+
+def frames_of(error: BaseException) -> str:
+    """Return what happened and where, but not in which words: they may quote a message."""
+    return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"

@@ -96,6 +96,8 @@ def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:
             continue
         at_ms, _, detail = value.partition(" ")
         step, _, attempt = name.partition(".")
+        if not at_ms.isdecimal() or not (attempt or "0").isdecimal():
+            continue  # of a newer version, and no step
         steps.append(Step(int(at_ms), step, int(attempt) if attempt else None, detail))
     return Outcome(
         entry_id=entry_id,
@@ -103,6 +105,11 @@ def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:
         turn=fields.get("turn"),
         reply=tuple(orjson.loads(fields["reply"])) if "reply" in fields else (),
         error=orjson.loads(fields["error"]) if "error" in fields else None,
-        steps=tuple(sorted(steps, key=lambda step: (step.at_ms, _ORDER.index(step.name)))),
+        steps=tuple(sorted(steps, key=_position)),
         previous=fields.get("previous") or None,
     )
+
+
+def _position(step: Step) -> tuple[int, int]:
+    """Return where a step belongs; one that only a newer version knows comes last."""
+    return step.at_ms, _ORDER.index(step.name) if step.name in _ORDER else len(_ORDER)

@@ -4,10 +4,12 @@ Only their digests are kept. Whoever reads Redis can't use them.
 """
 
 import functools
+import logging
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
+from pydantic import TypeAdapter
 
 from remoteclaw.clock import boottime
 from remoteclaw.credentials import digest, is_same, new_operator_token, token_id_of
@@ -18,6 +20,8 @@ __all__ = ["TokenView", "Tokens"]
 
 #: How long looking is tried while Redis is away, in seconds: a call waits behind it.
 LOOK_S = 5.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +60,24 @@ class Tokens:
         client = self._scripts.client
         write = functools.partial(client.hset, keys.TOKENS, token_id, orjson.dumps(kept))
         await self._scripts.call(write, deadline=boottime() + LOOK_S)
-        return token, _view(token_id, orjson.dumps(kept), now)
+        view = _view(token_id, orjson.dumps(kept), now)
+        assert view is not None, "it was made here"
+        return token, view
 
     async def list(self) -> list[TokenView]:
-        """Return all there are, oldest first, those included that are valid no more."""
+        """Return all there are, oldest first, those included that are valid no more.
+
+        A damaged one is none.
+        """
         client = self._scripts.client
         found: dict[bytes, bytes] = await self._scripts.call(
             lambda: client.hgetall(keys.TOKENS), deadline=boottime() + LOOK_S
         )
         now = await self._now()
-        views = [_view(token_id.decode(), data, now) for token_id, data in found.items()]
-        return sorted(views, key=lambda view: view.created_ms)
+        views = [
+            _view(token_id.decode(errors="replace"), data, now) for token_id, data in found.items()
+        ]
+        return sorted(filter(None, views), key=lambda view: view.created_ms)
 
     async def revoke(self, token_id: str) -> bool:
         """Make a token valid no more; False if there is none with this id."""
@@ -104,15 +115,18 @@ def _ms(time: tuple[int, int]) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-def _view(token_id: str, data: bytes, now: int) -> TokenView:
-    kept = orjson.loads(data)
-    expires = kept["expires_ms"]
-    return TokenView(
-        id=token_id,
-        name=kept["name"],
-        scope=kept["scope"],
-        digest=kept["digest"],
-        created_ms=kept["created_ms"],
-        expires_ms=expires,
-        is_expired=expires is not None and expires <= now,
-    )
+@functools.cache
+def _shape() -> TypeAdapter[TokenView]:
+    return TypeAdapter(TokenView)
+
+
+def _view(token_id: str, data: bytes, now: int) -> TokenView | None:
+    """Return what is kept of a token; None if it is damaged: then it is no token."""
+    try:
+        kept = orjson.loads(data)
+        expires = kept["expires_ms"]
+        is_expired = expires is not None and expires <= now
+        return _shape().validate_python({**kept, "id": token_id, "is_expired": is_expired})
+    except (KeyError, TypeError, ValueError) as error:
+        log.error("the record of token %s is damaged: %s", token_id, type(error).__name__)
+        return None

@@ -6,7 +6,9 @@ of the live text, some may be missed.
 
 import asyncio
 import contextlib
+import logging
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import orjson
@@ -15,6 +17,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.news import News
 from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.telemetry import frames_of
 
 __all__ = ["EVENTS", "Audience", "Feeds"]
 
@@ -28,6 +31,8 @@ LOOKED_AT = 32
 REMEMBERED = 128
 #: When it is looked whether an answer was delivered, in seconds after its outcome.
 DELIVERY_AFTER_S = (0.25, 0.5, 1.0, 2.0, 5.0, 15.0)
+
+log = logging.getLogger(__name__)
 
 
 class Audience(Protocol):
@@ -95,16 +100,16 @@ class _Followed:
 
     def heard_live(self, text: bytes | None) -> None:
         """Pass on an answer as far as it has come."""
-        if text is not None:
-            live = orjson.loads(text)
-            self._tell("session.live", live, may_be_missed=True)
+        with self._surviving():
+            if text is not None:
+                self._tell("session.live", orjson.loads(text), may_be_missed=True)
 
     def heard_done(self, entry_id: bytes | None) -> None:
         """Find out what became of an entry, or of all that may have been missed."""
         if entry_id is None:
             self._tasks.create_task(self._retried_look())
         else:
-            self._tasks.create_task(self._follow_up(entry_id.decode()))
+            self._tasks.create_task(self._follow_up(entry_id.decode(errors="replace")))
 
     async def look(self, *, is_first: bool = False) -> None:
         """Tell of the newest outcomes that weren't told of yet; the first time, only note them."""
@@ -123,8 +128,18 @@ class _Followed:
             elif self._tell_of(outcome):
                 self._tasks.create_task(self._follow_up(outcome.entry_id))
 
+    @contextlib.contextmanager
+    def _surviving(self) -> Iterator[None]:
+        """Go on behind a look that fails: an odd record must not end the process."""
+        try:
+            yield
+        except (RedisUnavailable, RedisRefused):
+            pass  # it is looked again
+        except Exception as error:  # noqa: BLE001 - whatever stands in Redis
+            log.error("session %s can't be followed: %s", self._sid[:8], frames_of(error))
+
     async def _retried_look(self) -> None:
-        with contextlib.suppress(RedisUnavailable, RedisRefused):  # comes again with the connection
+        with self._surviving():
             await self.look()
 
     async def _follow_up(self, entry_id: str) -> None:
@@ -133,7 +148,7 @@ class _Followed:
             await asyncio.sleep(pause)
             if not self.audience:
                 return
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
+            with self._surviving():
                 outcome = await self._fleet.outcomes.read(self._sid, entry_id)
                 if outcome is None:
                     return

@@ -5,6 +5,7 @@ It keeps no state but its clients' connections, so any number of them serve the 
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol
 
@@ -20,6 +21,7 @@ from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.home import Home
+from remoteclaw.telemetry import frames_of
 
 __all__ = ["TICK_S", "Client", "Gateway"]
 
@@ -30,6 +32,8 @@ WATCH_S = 1.0
 #: How long running calls are given when the gateway ends, and then its clients to hear of it, in
 #: seconds: two in all, and nobody should wait longer for a process that was asked to end.
 FINISH_S, FAREWELL_S = 0.8, 0.3
+
+log = logging.getLogger(__name__)
 
 
 class Client(Audience, Protocol):
@@ -123,6 +127,9 @@ class Gateway:
             return await self.authenticator.is_valid(principal)
         except (RedisUnavailable, RedisRefused):
             return True  # without Redis nothing can be done with it either; it is looked again
+        except Exception as error:  # noqa: BLE001 - one odd record must not end the process
+            log.error("it can't be seen whether a token is valid: %s", frames_of(error))
+            return False
 
     async def _tick(self) -> None:
         while True:

@@ -1,0 +1,95 @@
+"""What stands in Redis and makes no sense here ends nothing but what it is about."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.fleet import keys
+from remoteclaw.gateway import gateway as gateway_module
+from tests.gateway.test_auth import run
+from tests.gateway.test_doors import own_token
+from tests.support.doors import calling, opened
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+
+async def test_a_step_that_only_a_newer_version_knows_comes_last(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    client: Any = stack.fleet.scripts.client
+    sid = accepted.session.sid
+    key = keys.outcome_prefix(sid) + accepted.entry_id
+    at = (await client.hget(key, "accepted")).decode().partition(" ")[0]
+    await client.hset(key, mapping={"checked": at, "cost": "0.25 dollars", "tool.x": at})
+
+    outcome = await stack.fleet.outcomes.read(sid, accepted.entry_id)
+
+    assert outcome is not None
+    assert [step.name for step in outcome.steps] == ["accepted", "checked"]
+
+
+async def test_an_outcome_that_can_not_be_read_ends_nobodys_connection(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    accepted = await stack.append("hello")
+    client: Any = stack.fleet.scripts.client
+    sid = accepted.session.sid
+    async with opened(stack) as door, door.connected(own_token(stack)) as listener:
+        await listener.call("sessions.subscribe", {"sessionKey": sid})
+        key = keys.outcome_prefix(sid) + accepted.entry_id
+        await client.hset(key, mapping={"status": "done", "reply": '[{"words": "secret"}]'})
+        await client.publish(keys.outcome_channel(sid), accepted.entry_id)
+        await client.publish(keys.outcome_channel(sid), b"\xff")
+        await client.publish(keys.live(sid), b"{secret")
+        await client.publish(keys.live(sid), b"[1]")
+        await eventually(lambda: caplog.text.count("can't be followed") >= 3)
+        await client.publish(keys.live(sid), b'{"text": "on"}')
+
+        assert (await listener.event("session.live"))["text"] == "on"
+        assert (await door.get("/healthz")).status == 200
+    told = [record for record in caplog.records if "can't be followed" in record.getMessage()]
+    assert told
+    assert all("secret" not in record.getMessage() for record in told)
+    assert all(record.exc_info is None for record in told)
+
+
+@pytest.mark.parametrize("record", [b"{", b"[1]", b'{"name": "x"}', b"null"])
+async def test_a_damaged_token_is_none(
+    stack: Stack, record: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
+    token, view = await stack.fleet.tokens.create("mine", "read", None)
+    other, _ = await stack.fleet.tokens.create("other", "read", None)
+    client: Any = stack.fleet.scripts.client
+    async with opened(stack) as door, door.connected(other) as lasting:
+        async with door.connected(token) as mine:
+            await client.hset(keys.TOKENS, view.id, record)
+
+            assert await mine.closed() == (1008, "This token is not valid any more.")
+        assert (await door.invoke(token, "sessions_list")).status == 401
+        assert await lasting.call("health")
+    listed = run(stack, "token", "list")
+    assert (listed.returncode, "other" in listed.stdout) == (0, True)
+
+
+async def test_a_scope_that_nobody_knows_gives_no_rights(stack: Stack) -> None:
+    token, view = await stack.fleet.tokens.create("mine", "read", None)
+    client: Any = stack.fleet.scripts.client
+    kept = await client.hget(keys.TOKENS, view.id)
+    await client.hset(keys.TOKENS, view.id, kept.replace(b'"read"', b'"everything"'))
+    async with opened(stack) as door:
+        assert (await door.invoke(token, "sessions_list")).status == 401
+
+
+async def test_a_session_that_makes_no_sense_ends_only_its_own_agents_connection(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
+    client: Any = stack.fleet.scripts.client
+    async with opened(stack) as door, calling(stack) as agent:
+        async with door.connected(own_token(stack)) as lasting, door.connected(agent.token) as mine:
+            await client.hset(keys.state(agent.lease.sid), "tools", b"{secret")
+
+            assert (await mine.closed())[0] == 1008
+            assert await lasting.call("health")
+    assert "it can't be seen whether a token is valid: JSONDecodeError" in caplog.text
+    assert "secret" not in caplog.text
