@@ -23,7 +23,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import peer_of, refusal
-from remoteclaw.gateway.principals import Operator, Principal
+from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.sockets import Socket
 
 __all__ = ["PROTOCOL", "Connection", "Rpc", "encoded", "explained"]
@@ -41,8 +41,9 @@ MOST_BUFFERED_BYTES = 8 * 1024 * 1024
 LIVE_BUFFERED_BYTES = 64 * 1024
 #: How many calls one client has running, and how many sessions it follows.
 MOST_CALLS, MOST_SUBSCRIPTIONS = 32, 64
-#: How many clients there are at most, those included that haven't said who they are.
-MOST_CLIENTS = 400
+#: How many clients there are at most that have said who they are, and of those of one agent, which
+#: needs none; and how many that have not: of more, the first ones are parted from.
+MOST_CLIENTS, MOST_OF_AGENT, MOST_UNKNOWN = 400, 16, 64
 #: How long the last frames and the close take at most, in seconds; then the connection is cut.
 PARTING_S = 0.5
 
@@ -112,15 +113,22 @@ class Rpc:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._unknown: dict[Connection, None] = {}
+        """Those that had not said who they are when it was looked, oldest first."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one connection, until it ends."""
         await receive()
-        if self._gateway.is_ending or len(self._gateway.clients) >= MOST_CLIENTS:
+        unknown = [one for one in self._unknown if one.principal is None and not one.is_closing]
+        known = sum(client.principal is not None for client in self._gateway.clients)
+        if self._gateway.is_ending or known >= MOST_CLIENTS:
             full = refusal("UNAVAILABLE", "This gateway has too many clients, or ends.")
             await full(scope, receive, send)
             return
+        if len(unknown) >= MOST_UNKNOWN:
+            unknown[0].end(1013, "Too many wait here without a connect.")
         connection = Connection(self._gateway, scope, receive, send)
+        self._unknown = dict.fromkeys((*unknown, connection))
         with self._gateway.connected(connection):
             await send({"type": "websocket.accept"})
             await connection.run()
@@ -164,6 +172,11 @@ class Connection:
             for sid in self._sessions:
                 self._gateway.feeds.unsubscribe(self, sid)
             await self._close()
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether it is about to end."""
+        return self._closing is not None
 
     # -- for the gateway -----------------------------------------------------------------------
 
@@ -247,6 +260,7 @@ class Connection:
             if not params.min_protocol <= PROTOCOL <= params.max_protocol:
                 raise CallRefused("INVALID_REQUEST", f"This gateway speaks protocol {PROTOCOL}.")
             principal = await self._authenticate(params.auth.token)
+            self._check_room(principal)
             hello = await self._hello(principal)
         except ValidationError as error:
             self._refuse(frame_id, "INVALID_REQUEST", f"connect: {explained(error)}.")
@@ -280,6 +294,14 @@ class Connection:
                 f"try again in {int(waits) + 1} s.",
             )
         raise CallRefused("UNAUTHORIZED", "connect needs a valid token in auth.token.")
+
+    def _check_room(self, principal: Principal) -> None:
+        """Raise `CallRefused` for an agent that has too many connections already."""
+        if not isinstance(principal, Agent):
+            return
+        theirs = sum(client.principal == principal for client in self._gateway.clients)
+        if theirs >= MOST_OF_AGENT:
+            raise CallRefused("UNAVAILABLE", f"An agent has {MOST_OF_AGENT} connections at most.")
 
     async def _hello(self, principal: Principal) -> dict[str, Any]:
         """Return what a client is told first: among it what it may really do."""

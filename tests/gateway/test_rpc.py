@@ -319,7 +319,7 @@ async def test_there_are_so_many_clients_and_no_more(
     monkeypatch.setattr(rpc, "MOST_CLIENTS", 3)
     async with opened(stack) as door, contextlib.AsyncExitStack() as exits:
         for _ in range(3):
-            await exits.enter_async_context(door.socket())
+            await exits.enter_async_context(door.connected(own_token(stack)))
 
         with pytest.raises(InvalidStatus) as refused:
             async with door.socket():
@@ -741,3 +741,78 @@ def test_each_method_that_changes_something_has_a_scope_for_it() -> None:
         return method.effect == "none" or method.scope != "read"
 
     assert [name for name, method in METHODS.items() if not is_fit(method)] == []
+
+
+# -- who takes all there is -----------------------------------------------------------------------
+
+
+async def test_one_agent_can_not_have_all_calls(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_OF_ONE", 2)
+    gate = Gate()
+    handlers = {**HANDLERS, "sessions.list": gate.handlers["health"]}
+    async with (
+        opened(stack, handlers) as door,
+        calling(stack) as one,
+        calling(stack, channel_id="other") as other,
+        asyncio.TaskGroup() as tasks,
+    ):
+        calls = [tasks.create_task(door.invoke(one.token, "sessions_list")) for _ in range(2)]
+        await eventually(lambda: gate.waiting == 2)
+
+        refused = await door.invoke(one.token, "sessions_list")
+        assert (refused.status, refused.code) == (503, "UNAVAILABLE")
+        assert (await door.invoke(other.token, "agents_list")).status == 200
+        assert (await door.invoke(own_token(stack), "agents_list")).status == 200
+        gate.open.set()
+        await asyncio.wait(calls)
+        assert (await door.invoke(one.token, "agents_list")).status == 200
+
+
+async def test_agents_leave_some_calls_to_operators(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "MOST_CALLS", 2)
+    monkeypatch.setattr(limits, "FOR_OPERATORS", 1)
+    gate = Gate()
+    handlers = {**HANDLERS, "sessions.list": gate.handlers["health"]}
+    async with (
+        opened(stack, handlers) as door,
+        calling(stack) as one,
+        calling(stack, channel_id="other") as other,
+        asyncio.TaskGroup() as tasks,
+    ):
+        tasks.create_task(door.invoke(one.token, "sessions_list"))
+        await eventually(lambda: gate.waiting == 1)
+
+        assert (await door.invoke(other.token, "agents_list")).code == "UNAVAILABLE"
+        assert (await door.invoke(own_token(stack), "agents_list")).code == "ok"
+        gate.open.set()
+
+
+async def test_clients_that_say_nothing_keep_nobody_out(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "MOST_UNKNOWN", 2)
+    async with (
+        opened(stack) as door,
+        door.socket() as first,
+        door.socket() as second,
+        door.connected(own_token(stack)) as client,
+    ):
+        assert (await first.closed())[0] == 1013
+        assert await client.call("health")
+        assert second.socket.close_code is None
+
+
+async def test_one_agent_can_not_have_all_connections(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc, "MOST_OF_AGENT", 1)
+    async with opened(stack) as door, calling(stack) as agent, door.connected(agent.token):
+        with pytest.raises(Refused, match="UNAVAILABLE"):
+            async with door.connected(agent.token):
+                pass
+        async with door.connected(own_token(stack)) as client:
+            assert await client.call("health")
