@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import re
+import resource
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ LISTEN_S = 1.0
 #: How long a listener waits before it connects again, in seconds.
 RECONNECT_S = 0.2
 #: How many connections one process opens at most: each call of a gateway that waits for something
-#: has one, and redis-py's own limit of 100 would refuse all the others meanwhile.
+#: has one, and redis-py's own limit of 100 would refuse all the others meanwhile. Where the process
+#: may have few descriptors, half of those.
 MOST_CONNECTIONS = 2000
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
@@ -89,12 +91,19 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
             retry=Retry(NoBackoff(), 0),
             socket_timeout=None,
             socket_connect_timeout=COMMAND_S,
-            max_connections=MOST_CONNECTIONS,
+            max_connections=_most_connections(),
             driver_info=None,  # spares two round trips per connection
         )
     except ValueError as error:  # neither our own text nor redis-py's quotes the address
         raise ConfigError(f"[redis] url is not valid: {error}.") from None
     return client
+
+
+def _most_connections() -> int:
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return min(MOST_CONNECTIONS, max(16, soft // 2))
 
 
 class Scripts:

@@ -18,6 +18,7 @@ from remoteclaw.credentials import AGENT_PREFIX, OPERATOR_PREFIX
 from remoteclaw.errors import CallError, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.principals import Principal
+from remoteclaw.gateway.sockets import Http
 
 __all__ = ["Bearer", "Guard", "authenticate", "names_of", "peer_of", "refusal"]
 
@@ -146,6 +147,9 @@ async def authenticate(gateway: Gateway, scope: Scope) -> Principal | Response:
         gateway.meters.auth_failures += 1
         waits = attempts.failed(peer)
         return _too_many(waits) if waits else refusal("UNAUTHORIZED", "This token is not valid.")
+    connection = scope.get("state", {}).get("http")
+    if isinstance(connection, Http):
+        connection.be_known()
     return principal
 
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import errno
 import importlib
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from types import ModuleType
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -21,7 +24,7 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import names_of
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.rpc import MOST_BYTES
-from remoteclaw.gateway.sockets import Http, Socket
+from remoteclaw.gateway.sockets import Http, Socket, raise_descriptors
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.home import Home
 
@@ -33,6 +36,8 @@ MOST_HEAD_BYTES = 16 * 1024
 IDLE_S = 60
 #: How often a client is pinged, and how long it may take to answer, in seconds.
 PING_S = 20.0
+#: How long it is waited before `mcp` is imported again, in seconds.
+IMPORT_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +56,7 @@ async def serve(
     `RemoteClawError` for a start that can't be: a port in use, a token that must not be used, no
     Redis.
     """
+    raise_descriptors()
     TokenFile(home.path).create()
     listening = listening or listen(config.gateway)
     url = home.redis_url(config)
@@ -129,7 +135,7 @@ class _Mcp:
 
     async def run(self) -> None:
         """Have MCP spoken, until cancelled."""
-        module = await asyncio.to_thread(importlib.import_module, "remoteclaw.gateway.mcp_host")
+        module = await _imported("remoteclaw.gateway.mcp_host")
         # Which hosts and origins may ask, the guard has looked at before.
         config = self._gateway.config().gateway
         names = {*names_of(config), *config.hosts}
@@ -143,6 +149,19 @@ class _Mcp:
         """Answer a request."""
         host = await asyncio.shield(self._host)
         await host(scope, receive, send)
+
+
+async def _imported(name: str) -> ModuleType:
+    """Return a module; while the system has no descriptors for its files, this waits."""
+    while True:
+        try:
+            return await asyncio.to_thread(importlib.import_module, name)
+        except (OSError, ImportError) as error:
+            # The loader of shared objects says it in words.
+            if isinstance(error, ImportError) and os.strerror(errno.EMFILE) not in str(error):
+                raise
+            log.warning("%s can't be imported yet: %s", name, type(error).__name__)
+        await asyncio.sleep(IMPORT_S)
 
 
 class _Server(uvicorn.Server):

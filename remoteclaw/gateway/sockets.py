@@ -1,6 +1,7 @@
 """Connections, as uvicorn serves them, with the limits that it has no settings for."""
 
 import asyncio
+import resource
 from asyncio.transports import BaseTransport
 from typing import Any
 
@@ -10,12 +11,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.frames import Frame
 
-__all__ = ["Http", "Socket"]
+__all__ = ["Http", "Socket", "raise_descriptors"]
 
 #: How long a request's head may take to come, in seconds. Uvicorn would wait for ever.
 HEAD_S = 5.0
-#: How many connections there are at most; more are cut, because there are 1024 descriptors.
-MOST_CONNECTIONS = 700
+#: How many connections there are at most, where the system allows so many descriptors.
+MOST_CONNECTIONS = 4096
+#: How many descriptors are taken at most: what is more costs memory and is never used.
+MOST_DESCRIPTORS = 65536
+#: How many are for logs, modules and whatever else is neither a connection nor Redis'.
+OTHER_DESCRIPTORS = 128
+#: How long a connection waits for its next request before one was made with a token, in seconds.
+UNKNOWN_IDLE_S = 5
 #: How large a frame may be as long as it is not known whose it is, in bytes.
 MOST_UNKNOWN_BYTES = 64 * 1024
 #: In how many parts a message may come: empty parts cost memory and count towards no size.
@@ -26,21 +33,65 @@ MOST_PONGS_BYTES = 256 * 1024
 CUT_S = 1.0
 
 
+def raise_descriptors() -> None:
+    """Have as many descriptors as the system allows this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _most_connections() -> int:
+    """Return how many connections there may be: half of the descriptors is left to Redis."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return min(MOST_CONNECTIONS, max(16, soft // 2 - OTHER_DESCRIPTORS))
+
+
 class Http(H11Protocol):
-    """A connection that speaks HTTP, until it is upgraded."""
+    """A connection that speaks HTTP, until it is upgraded.
+
+    Its application finds it as `scope["state"]["http"]`.
+    """
 
     _cut: asyncio.TimerHandle | None = None
+    _is_known = False
+    _heard_at = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        self.app_state = {**self.app_state, "http": self}
+        self.timeout_keep_alive = UNKNOWN_IDLE_S
+        self._heard_at = self.loop.time()
+        if len(self.connections) > _most_connections() and not self._make_room():
             transport.abort()
         else:
             self._cut = self.loop.call_later(HEAD_S, transport.abort)
 
+    def be_known(self) -> None:
+        """Be a connection over which somebody with a token asks."""
+        self._is_known = True
+        self.timeout_keep_alive = self.config.timeout_keep_alive
+
+    def _make_room(self) -> bool:
+        """Cut the connection that has been idle for longest, rather one of nobody's, if any is."""
+        others = (other for other in self.connections if isinstance(other, Http))
+        idle = [other for other in others if other is not self and other._is_idle()]
+        if not idle:
+            return False
+        min(idle, key=lambda other: (other._is_known, other._heard_at)).transport.abort()
+        return True
+
+    def _is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        is_answered = self.cycle is None or self.cycle.response_complete
+        return is_answered and not self.transport.is_closing()
+
     def data_received(self, data: bytes) -> None:
         """Take what came; a head that has begun, or a body nobody waits for, has to end soon."""
+        self._heard_at = self.loop.time()
         super().data_received(data)
         if not self._is_unfinished():
             self._let_be()

@@ -2,8 +2,13 @@
 
 import asyncio
 import contextlib
+import errno
+import importlib.abc
+import os
+import resource
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +23,7 @@ from remoteclaw.config import Config, GatewayConfig, load_config
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.gateway import app as app_module
-from remoteclaw.gateway import sockets
+from remoteclaw.gateway import server, sockets
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.gateway.guard import Bearer, _is_ours
 from remoteclaw.gateway.token_file import TokenFile
@@ -402,18 +407,42 @@ async def test_a_head_that_is_too_large_is_refused(stack: Stack) -> None:
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
+async def test_connections_that_say_nothing_keep_nobody_out(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "MOST_CONNECTIONS", 3)
+    monkeypatch.setattr(sockets, "HEAD_S", 60.0)
+    ask = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+    ask += own_token(stack).encode() + b"\r\n\r\n"
+    async with opened(stack) as door:
+        reader, mine = await asyncio.open_connection("127.0.0.1", door.port)
+        mine.write(ask)
+        await reader.readuntil(b"remoteclaw_workers 0\n")
+        silent = [await asyncio.open_connection("127.0.0.1", door.port) for _ in range(2)]
+
+        answer = await raw(door, HEAD + b"Connection: close\r\n\r\n")
+
+        assert answer.endswith(b"ok")
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(silent[0][0].read(), 5) == b""
+        assert not silent[1][0].at_eof()
+        mine.write(ask)  # the one with a token was spared
+        assert await reader.readuntil(b"remoteclaw_workers 0\n")
+        for writer in (mine, silent[0][1], silent[1][1]):
+            writer.close()
+
+
 async def test_there_are_so_many_connections_and_no_more(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sockets, "MOST_CONNECTIONS", 5)
-    async with opened(stack) as door:
-        writers = [(await asyncio.open_connection("127.0.0.1", door.port))[1] for _ in range(5)]
-        for writer in writers:
-            writer.write(b"G")
+    monkeypatch.setattr(sockets, "MOST_CONNECTIONS", 2)
+    async with opened(stack) as door, contextlib.AsyncExitStack() as exits:
+        for _ in range(2):
+            await exits.enter_async_context(door.connected(own_token(stack)))
+
         with contextlib.suppress(ConnectionError):
             assert await raw(door, HEAD + b"\r\n") == b""
-        for writer in writers:
-            writer.close()
+        await exits.aclose()
 
         async def is_free() -> bool:
             with contextlib.suppress(OSError):
@@ -421,6 +450,58 @@ async def test_there_are_so_many_connections_and_no_more(
             return False
 
         await eventually(is_free)
+
+
+async def test_a_connection_is_kept_once_somebody_with_a_token_asked(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "UNKNOWN_IDLE_S", 0.05)
+    head = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+    async with opened(stack) as door:
+        assert (await raw(door, HEAD + b"\r\n")).endswith(b"ok")  # until it is closed
+        assert (await raw(door, head + b"wrong\r\n\r\n")).startswith(b"HTTP/1.1 401 ")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await raw(door, head + own_token(stack).encode() + b"\r\n\r\n")
+
+
+async def test_a_gateway_takes_the_descriptors_that_it_may_have(stack: Stack) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1024), hard))
+    try:
+        async with gateway_process(stack) as (_, process):
+            ours, most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    assert ours == min(most, 65536)
+
+
+async def test_mcp_is_there_as_soon_as_its_files_can_be_opened(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = "remoteclaw.gateway.mcp_host"
+    errors = [
+        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
+        ImportError(f"some.so: {os.strerror(errno.EMFILE)}"),
+    ]
+
+    class Full(importlib.abc.MetaPathFinder):
+        """A system without descriptors, for a while."""
+
+        def find_spec(self, fullname: str, *_: Any) -> None:
+            if fullname == name and errors:
+                raise errors.pop()
+
+    monkeypatch.setattr(server, "IMPORT_S", 0.05)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Full(), *sys.meta_path])
+    async with opened(stack) as door:
+        answer = await door.post("/mcp", own_token(stack), b"{}")
+
+    assert not errors
+    assert answer.status in (400, 406)
+    assert caplog.text.count("can't be imported yet") == 2
 
 
 @pytest.mark.parametrize(

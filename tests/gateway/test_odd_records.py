@@ -85,11 +85,15 @@ async def test_a_session_that_makes_no_sense_ends_only_its_own_agents_connection
 ) -> None:
     monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
     client: Any = stack.fleet.scripts.client
-    async with opened(stack) as door, calling(stack) as agent:
-        async with door.connected(own_token(stack)) as lasting, door.connected(agent.token) as mine:
-            await client.hset(keys.state(agent.lease.sid), "tools", b"{secret")
+    async with (
+        opened(stack) as door,
+        calling(stack) as agent,
+        door.connected(own_token(stack)) as lasting,
+        door.connected(agent.token) as mine,
+    ):
+        await client.hset(keys.state(agent.lease.sid), "tools", b"{secret")
 
-            assert (await mine.closed())[0] == 1008
-            assert await lasting.call("health")
+        assert (await mine.closed())[0] == 1008
+        assert await lasting.call("health")
     assert "it can't be seen whether a token is valid: JSONDecodeError" in caplog.text
     assert "secret" not in caplog.text
