@@ -163,7 +163,7 @@ async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
 async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)
-    payload = {"sid": lease.sid, "turn": "1-0", "attempt": 1, "index": 0, "channel_id": "c"}
+    payload = {"v": 1, "sid": lease.sid, "turn": "1-0", "attempt": 1, "index": 0, "channel_id": "c"}
     payload |= {"thread_id": None, "text": "hi", "is_error": False, "entries": []}
     await lease.finish("done", reply=[], payloads=[payload])
     reader = fleet.replies.reader("test", "default")

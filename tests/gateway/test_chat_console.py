@@ -14,6 +14,7 @@ from remoteclaw.home import Home
 from tests.support.agents import ROOT
 from tests.support.terminal import REMOTECLAW, Terminal
 from tests.support.turns import ask, gateway, operator
+from tests.support.waiting import eventually
 
 
 def env(home: Home) -> dict[str, str]:
@@ -24,6 +25,7 @@ def env(home: Home) -> dict[str, str]:
         "REMOTECLAW_HOME": str(home.path),
         "REMOTECLAW__FLEET__WORKERS": "1",
         "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
+        "REMOTECLAW__GATEWAY__PORT": "0",
     }
 
 
@@ -31,6 +33,11 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
     """Send something as an operator does."""
     fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
     door = gateway(fleet, home, HANDLERS)
+
+    async def is_there() -> bool:
+        return (await fleet.replies.readers()).is_there("console", "default")
+
+    await eventually(is_there)  # its prompt is there a moment earlier
     name = "message.sendWithEffect" if params else "message.send"
     sent, _ = await ask(door, operator(), name, target=target, message=message, **params)
     await fleet.aclose()
