@@ -6,7 +6,9 @@ No file of the user's is edited: tools, system prompt and permissions are the th
 import asyncio
 import base64
 import contextlib
+import json
 import logging
+import os
 import re
 import tomllib
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -51,6 +53,9 @@ _POLICIES = {
     "ask": ("untrusted", "workspace-write"),
     "deny": ("untrusted", "read-only"),
 }
+#: Which tools of a server codex asks about. Unless it is told, it believes what a tool says of
+#: itself, such as that it only reads.
+APPROVAL = "default_tools_approval_mode"
 #: What the commands that codex runs don't get of its environment.
 _KEYS = '["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"]'
 #: What a resumed thread is told, which keeps the system prompt that it was started with.
@@ -86,12 +91,17 @@ class CodexRuntime:
             f"shell_environment_policy.exclude={_KEYS}",
             # Agents of its own go on working when it is stopped.
             "features.multi_agent=false",
+            _trust(spec),
         ]
         if not spec.trust_workspace:
             options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
-        if not spec.inherit_mcp:
-            own = _own_servers(spec.env) - {*spec.mcp_servers}
-            options += [f"mcp_servers.{name}.enabled=false" for name in sorted(own)]
+        for name, own in sorted(_own_servers(spec.env).items()):
+            if name in spec.mcp_servers:
+                continue  # it stands in its place
+            if not spec.inherit_mcp:
+                options.append(f"mcp_servers.{name}.enabled=false")
+            elif spec.permissions == "deny" and APPROVAL not in own:
+                options.append(f'mcp_servers.{name}.{APPROVAL}="prompt"')
         argv = [*spec.command, "app-server"]
         for option in options:
             argv += ["-c", option]
@@ -111,7 +121,9 @@ class CodexRuntime:
         # Who may do nothing that needs a permission may not look around with a shell either.
         may_look = spec.permissions != "deny"
         readable = (Path(spec.workspace), run_dir / FILES) if may_look else ()
-        process = CodexProcess(pipes, readable=readable)
+        # Codex asks nobody about these; under "deny", it asks us.
+        unasked = frozenset(spec.server_names) if may_look else frozenset()
+        process = CodexProcess(pipes, readable=readable, unasked=unasked)
         if parked_state is not None:
             process.restore(parked_state)
         else:
@@ -124,10 +136,20 @@ class CodexProcess(RpcProcess["CodexTurn"]):
 
     name = "codex"
 
-    def __init__(self, pipes: AgentPipes, *, readable: tuple[Path, ...]) -> None:
-        """In the `readable` directories, the first of which it works in, it may look around."""
+    def __init__(
+        self,
+        pipes: AgentPipes,
+        *,
+        readable: tuple[Path, ...],
+        unasked: frozenset[str] = frozenset(),
+    ) -> None:
+        """In the `readable` directories, the first of which it works in, it may look around.
+
+        It uses the tools of the `unasked` servers without a question.
+        """
         super().__init__(pipes, Peer(pipes, version=None))
         self._readable = readable
+        self._unasked = unasked
         self._thread = ""
         self._used: dict[str, int] = {}
         """Tokens of the whole thread so far, as codex counts them."""
@@ -244,7 +266,15 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             self._note(message)
         params = {"threadId": self._thread, "input": self.parts(prompt, images)}
         request = await self._peer.request("turn/start", params)
-        turn = CodexTurn(self._pipes, self._peer, self._thread, request, self._used, self._readable)
+        turn = CodexTurn(
+            self._pipes,
+            self._peer,
+            self._thread,
+            request,
+            self._used,
+            self._readable,
+            self._unasked,
+        )
         async with contextlib.aclosing(self.events_of(turn)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
@@ -260,8 +290,23 @@ class CodexProcess(RpcProcess["CodexTurn"]):
         return parts
 
 
-def _own_servers(env: Mapping[str, str]) -> set[str]:
-    """Return the names of the MCP servers of codex' own configuration: nothing takes them all out.
+def _trust(spec: AgentSpec) -> str:
+    """Return the option that says whether codex obeys the workspace's own configuration.
+
+    Unless it is said, codex trusts the workspace of a thread that may write, for good: it writes
+    that into the user's configuration, and starts what `.codex/config.toml` there names.
+    """
+    level = "trusted" if spec.trust_workspace else "untrusted"
+    names = {spec.workspace, os.path.realpath(spec.workspace)}
+    if not spec.trust_workspace:  # the root of its repository may have been trusted before
+        names |= {str(parent) for name in names for parent in Path(name).parents}
+    names_in_toml = (json.dumps(name, ensure_ascii=False) for name in sorted(names))
+    projects = (f'{name}={{trust_level="{level}"}}' for name in names_in_toml)
+    return f"projects={{{','.join(projects)}}}"
+
+
+def _own_servers(env: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return the MCP servers of codex' own configuration, by name: nothing takes them all out.
 
     Codex itself starts with no file that can't be read here.
     """
@@ -269,15 +314,18 @@ def _own_servers(env: Mapping[str, str]) -> set[str]:
     try:
         settings = tomllib.loads((home / "config.toml").read_text())
     except (OSError, ValueError):
-        return set()
-    return {name for name in mapping(settings.get("mcp_servers")) if re.fullmatch(r"[\w-]+", name)}
+        return {}
+    servers = mapping(settings.get("mcp_servers")).items()
+    return {name: mapping(server) for name, server in servers if re.fullmatch(r"[\w-]+", name)}
 
 
 def _server(server: McpServerConfig, permissions: str, run_dir: Path) -> dict[str, Any]:
     """Return an MCP server as codex wants it described."""
-    common: dict[str, Any] = {"startup_timeout_sec": MCP_START_S, "tool_timeout_sec": MCP_CALL_S}
-    if permissions != "deny":
-        common["default_tools_approval_mode"] = "approve"
+    common: dict[str, Any] = {
+        "startup_timeout_sec": MCP_START_S,
+        "tool_timeout_sec": MCP_CALL_S,
+        APPROVAL: "prompt" if permissions == "deny" else "approve",
+    }
     if server.url is not None:
         return {"url": server.url, "http_headers": server.headers, **common}
     env = {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / SIDE_EFFECTS_FILE)}

@@ -56,8 +56,12 @@ class CodexTurn(RpcTurn):
         request: int,
         used: dict[str, int],
         readable: tuple[Path, ...],
+        unasked: frozenset[str] = frozenset(),
     ) -> None:
-        """`request` is the id of the request that started it."""
+        """`request` is the id of the request that started it.
+
+        For tools of the servers in `unasked` codex was told to ask nobody.
+        """
         super().__init__(pipes, peer)
         self._thread = thread
         self._request = request
@@ -65,6 +69,7 @@ class CodexTurn(RpcTurn):
         self._turn = ""
         self._before = used
         self._readable = readable
+        self._unasked = unasked
         self.used = dict(used)
         self._prose = Prose()
         self._saying = ""
@@ -74,6 +79,8 @@ class CodexTurn(RpcTurn):
         self._asked: dict[str, Message] = {}
         """Requests for a permission that were not answered yet."""
         self._denied: list[str] = []
+        self._called: dict[str, dict[str, Any]] = {}
+        """Calls of servers' tools that codex may yet ask about, by the id of their item."""
 
     # -- what others want of it ----------------------------------------------------------------
 
@@ -166,10 +173,31 @@ class CodexTurn(RpcTurn):
         if message.id is not None and only_looks(message, self._readable):
             await self._peer.respond(message.id, {"decision": "accept"})
             return []
+        if message.method == "mcpServer/elicitation/request" and not self._is_of_codex(message):
+            await deny(self._peer, message)
+            return []
         permission_id = str(message.id)
         self._asked[permission_id] = message
         server = text(message.params.get("serverName")) or None
         return [PermissionEvent(permission_id, _tool_of(message), _wanted(message), server)]
+
+    def _is_of_codex(self, message: Message) -> bool:
+        """Whether a question in a server's name is codex' own, whether it may use a tool.
+
+        Another is the server's, to the person: to accept it is to answer it in their name. Codex
+        passes on whatever a server says with its own, so that has to fit a call which codex has
+        begun and not asked about yet.
+        """
+        meta = mapping(message.params.get("_meta"))
+        server = text(message.params.get("serverName"))
+        if meta.get("codex_approval_kind") != "mcp_tool_call" or server in self._unasked:
+            return False
+        asked = (server, meta.get("tool_name"), mapping(meta.get("tool_params")))
+        for item_id, item in self._called.items():
+            if asked == (item.get("server"), item.get("tool"), mapping(item.get("arguments"))):
+                del self._called[item_id]
+                return True
+        return False
 
     def _say(self, item: str) -> None:
         if item != self._saying:
@@ -185,6 +213,8 @@ class CodexTurn(RpcTurn):
             case "agentMessage":
                 return self._withdraw()
             case kind if kind in _TOOLS:
+                if kind == "mcpToolCall":
+                    self._called[item_id] = item
                 name, arguments = _use(item)
                 return [ToolUseEvent(name, item_id, arguments)]
         return []
@@ -202,6 +232,7 @@ class CodexTurn(RpcTurn):
                 self._saying = ""
                 return self._prose.complete(text(item.get("text")))
             case kind if kind in _TOOLS:
+                self._called.pop(item_id, None)
                 output, is_error = _output(item)
                 return [ToolResultEvent(item_id, output, is_error)]
         return []
@@ -280,10 +311,10 @@ async def deny(peer: Peer, message: Message) -> None:
 #: Programs that only read, with the options that they may have, each as a pattern.
 _READERS = {
     "cat": r"-n",
-    "head": r"-n\d*|-\d+|\d+",
+    "head": r"-n\d*|-\d+",
     "ls": r"-[1aAhlRrSt]+",
     "pwd": r"(?!)",
-    "tail": r"-n\d*|-\d+|\d+",
+    "tail": r"-n\d*|-\d+",
     "wc": r"-[lwc]+",
 }
 #: What a shell takes for more than a word.
@@ -307,7 +338,10 @@ def only_looks(message: Message, readable: Sequence[Path]) -> bool:
         return False
     if len(shell) != 3 or _SHELL & set(shell[2]):
         return False
-    program, *arguments = shell[2].split() or [""]
+    # To a shell no other space parts words, and a file may have one in its name.
+    if not shell[2].isprintable():
+        return False
+    program, *arguments = shell[2].split(" ")
     options = _READERS.get(program)
     if options is None:
         return False

@@ -48,8 +48,9 @@ class GeminiRuntime(AcpRuntime):
         argv = [*spec.command, "--acp", "--approval-mode", "default"]
         argv += ["--include-directories", str(run_dir / FILES)]
         if not spec.inherit_mcp:
-            names = ",".join(spec.mcp_servers) or "none"
-            argv += ["--allowed-mcp-server-names", names]
+            # To gemini, a server that is named here needs no permission for any of its tools.
+            named = spec.mcp_servers if spec.permissions != "deny" else ()
+            argv += ["--allowed-mcp-server-names", ",".join(named) or "none"]
         if spec.model:
             argv += ["-m", spec.model]
         trust = "true" if spec.trust_workspace else "false"

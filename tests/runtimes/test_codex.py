@@ -1,12 +1,16 @@
 """What codex may do without being asked: look around, where it works, and no more."""
 
 import shlex
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remoteclaw.messages import AgentEvent, DoneEvent, PermissionEvent, TextEvent
+from remoteclaw.protocols import AgentSpec
+from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_turn import CodexTurn, only_looks
 from remoteclaw.runtimes.jsonrpc import Message, Peer
 from tests.runtimes.test_rpc_fuzz import Nobody
@@ -26,7 +30,8 @@ def command(what: str, *, cwd: Path, method: str = "commandExecution") -> Messag
 def work(tmp_path: Path) -> Path:
     (tmp_path / "work" / "src").mkdir(parents=True)
     (tmp_path / "files").mkdir()
-    (tmp_path / "work" / "link").symlink_to("/etc")
+    for name in ("link", "7", "a\u00a0b", "a\u2028b"):
+        (tmp_path / "work" / name).symlink_to("/etc")
     return tmp_path / "work"
 
 
@@ -58,6 +63,8 @@ def test_looking_around_needs_nobody(work: Path, what: str) -> None:
             "tail -f a.py",
             "cat 'a b'",
         ),
+        # To Python these part words, and are numbers; to a shell they are names of files.
+        *("head 7", "tail 7", "cat a\u00a0b", "cat a\u2028b", "cat\ta.py"),
         *("sed -n 1p a.py", "ls --hyperlink", "cat -- a.py", "", "PAGER=x cat a.py", "rm -rf ."),
     ],
 )
@@ -73,7 +80,8 @@ def test_elsewhere_and_for_who_may_do_nothing_it_is_asked_for(work: Path) -> Non
 
 async def said(*messages: dict[str, Any]) -> list[AgentEvent]:
     pipes = Nobody()
-    turn = CodexTurn(pipes, Peer(pipes, version=None), "ours", 1, {}, ())
+    unasked = frozenset(("configured",))
+    turn = CodexTurn(pipes, Peer(pipes, version=None), "ours", 1, {}, (), unasked)
     return [event for message in messages for event in await turn.take(Message.of(message))]
 
 
@@ -100,15 +108,69 @@ async def test_an_agent_of_codex_own_does_not_speak_for_it() -> None:
     assert isinstance((await said(completed("ours")))[-1], DoneEvent)
 
 
-async def test_the_server_of_a_tool_is_codex_word_and_not_the_tools() -> None:
+def called(server: str = "theirs") -> dict[str, Any]:
+    """Return how codex says that it begins to use a server's tool."""
+    item = {"type": "mcpToolCall", "id": "1", "server": server, "tool": "x", "arguments": {"a": 1}}
+    return {"method": "item/started", "params": {"threadId": "ours", "item": item}}
+
+
+def question(server: str = "theirs", **meta: Any) -> dict[str, Any]:
+    """Return how codex asks whether it may use that tool."""
+    kind = {"codex_approval_kind": "mcp_tool_call"}
     params = {
         "threadId": "ours",
-        "serverName": "theirs",
-        "_meta": {"tool_name": "x", "tool_params": {}},
-        "message": "Allow mcp__ours__x?",
+        "serverName": server,
+        "_meta": {**kind, "tool_name": "x", "tool_params": {"a": 1}, **meta},
+        "message": "Allow mcp__configured__x?",
     }
+    return {"id": 0, "method": "mcpServer/elicitation/request", "params": params}
 
-    (event,) = await said({"id": 0, "method": "mcpServer/elicitation/request", "params": params})
+
+async def test_the_server_of_a_tool_is_codex_word_and_not_the_tools() -> None:
+    _, event = await said(called(), question())
 
     assert isinstance(event, PermissionEvent)
-    assert event.server == "theirs"
+    assert (event.tool_name, event.server) == ("mcp__theirs__x", "theirs")
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (question(),),
+        (called(), question(codex_approval_kind="another")),
+        (called(), question(codex_approval_kind=None)),
+        (called(), question(tool_name="y")),
+        (called(), question(tool_params={"a": 2})),
+        (called("another"), question()),
+        (called("configured"), question("configured")),
+        (called(), {"method": "item/completed", "params": called()["params"]}, question()),
+    ],
+    ids=["no call", "kind", "no kind", "tool", "input", "server", "unasked", "over"],
+)
+async def test_what_a_server_asks_the_person_is_no_permission(
+    messages: tuple[dict[str, Any], ...],
+) -> None:
+    """It may say anything along with it, also what codex says with its own questions."""
+    assert not any(isinstance(event, PermissionEvent) for event in await said(*messages))
+
+
+async def test_codex_asks_about_each_call_once() -> None:
+    events = await said(called(), question(), question())
+
+    assert len([event for event in events if isinstance(event, PermissionEvent)]) == 1
+
+
+def test_codex_is_told_whom_to_trust_whatever_the_workspace_is_called(tmp_path: Path) -> None:
+    strange = 'wörk "\U0001f600" \\x'
+    spec = AgentSpec(
+        runtime="codex", command=("codex",), workspace=f"/w/{strange}", env={}, system_prompt=""
+    )
+
+    def trusted(trust_workspace: bool) -> Any:
+        chosen = replace(spec, trust_workspace=trust_workspace)
+        argv = CodexRuntime().launch(chosen, session_id=None, fork=False, run_dir=tmp_path).argv
+        return tomllib.loads(next(option for option in argv if option.startswith("projects=")))
+
+    level = {"trust_level": "untrusted"}
+    assert trusted(False) == {"projects": {"/": level, "/w": level, f"/w/{strange}": level}}
+    assert trusted(True) == {"projects": {f"/w/{strange}": {"trust_level": "trusted"}}}
