@@ -20,6 +20,7 @@ from remoteclaw.home import Home
 from remoteclaw.process import read_output
 from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
+from remoteclaw.runtimes.opencode import plugin_problem
 from remoteclaw.supervisor import running_pid
 from remoteclaw.terminal import one_line
 from remoteclaw.tools import TOOLS
@@ -106,6 +107,8 @@ def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
             "gemini connects MCP servers in trusted workspaces alone: "
             f"set [agents.{name}] trust_workspace = true, or take its mcp_servers out."
         )
+    if runtime_name == "opencode" and not settings.trust_workspace:
+        return plugin_problem(str(workspace), env)
     return None
 
 

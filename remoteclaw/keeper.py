@@ -248,9 +248,12 @@ class AgentKeeper:
             )
             for file, content in launch.files.items():
                 write_new(run_dir / file, content.encode("utf-8", "replace"))
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(run_dir, ignore_errors=True)
-            raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
+            if isinstance(error, OSError):
+                why = str(error)
+                raise AgentUnavailable(why, category=ErrorCategory.NOT_INSTALLED) from None
+            raise
         self._key = secrets.token_hex(16)
         holder_launch = HolderLaunch(
             argv=launch.argv,

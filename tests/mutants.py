@@ -515,6 +515,13 @@ MUTANTS = (
         f"{RUNTIMES}::test_who_may_do_nothing_uses_no_tool_of_a_server[gemini-False]",
     ),
     Mutant(
+        "opencode runs what lies in its workspace",
+        "remoteclaw/runtimes/opencode.py",
+        "if not spec.trust_workspace and (problem",
+        "if False and (problem",
+        f"{RUNTIMES}::test_opencode_does_not_start_where_it_would_run_plugins[opencode]",
+    ),
+    Mutant(
         "an option of an agent's that means the opposite",
         "remoteclaw/runtimes/acp_turn.py",
         '"deny": ("reject_once", "reject_always"),',

@@ -301,6 +301,19 @@ def test_a_mistake_in_a_variable_is_not_blamed_on_the_file(
     assert named in str(refused.value)
 
 
+def test_opencode_needs_trust_where_there_are_plugins(home: Home, directory: Path) -> None:
+    work = directory / "work"
+    work.mkdir()
+    (work / "opencode.json").write_text('{"plugin": ["./evil.js"]}')
+
+    def problem(**more: Any) -> str | None:
+        agent = AgentConfig(runtime="opencode", command=("/bin/true",), workspace=str(work), **more)
+        return agent_problem(home, "main", agent)
+
+    assert "trust_workspace = true" in str(problem())
+    assert problem(trust_workspace=True) is None
+
+
 def test_gemini_needs_trust_for_its_servers(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     server = {"probe": {"command": "probe"}}
 

@@ -1,18 +1,23 @@
 """OpenCode, over ACP; its whole configuration goes with its environment, and no file is edited."""
 
+import contextlib
 import logging
-from collections.abc import Mapping
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.wire import mapping, text
 
-__all__ = ["OpencodeRuntime"]
+__all__ = ["OpencodeRuntime", "plugin_problem"]
 
 #: Where opencode looks for a configuration that goes before its files.
 CONFIG = "OPENCODE_CONFIG_CONTENT"
@@ -30,6 +35,19 @@ _ASKED = (
     "websearch",
     "write",
 )
+
+#: Where it looks for plugins, in any directory from the workspace upwards.
+_PLUGIN_DIRECTORIES = (".opencode/plugin", ".opencode/plugins")
+#: Which of its files name more of them there.
+_SETTINGS = (
+    *("opencode.json", "opencode.jsonc"),
+    *(".opencode/opencode.json", ".opencode/opencode.jsonc"),
+)
+#: As what they name them, however that is written.
+_NAMES_PLUGINS = re.compile(r'"plugins?"')
+_ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
+#: A longer file of settings is not read through, in bytes.
+_SETTINGS_BYTES = 1024 * 1024
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +73,13 @@ class OpencodeRuntime(AcpRuntime):
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
-        """Return the command line, with our configuration merged into the agent's own."""
+        """Return the command line, with our configuration merged into the agent's own.
+
+        Raises `AgentUnavailable` for a workspace that has plugins and isn't trusted: no setting
+        keeps opencode from running them, whatever the agent may do.
+        """
+        if not spec.trust_workspace and (problem := plugin_problem(spec.workspace, spec.env)):
+            raise AgentUnavailable(problem, category=ErrorCategory.NOT_INSTALLED)
         prompt = run_dir / "system-prompt.md"
         config = _config(spec.env.get(CONFIG, ""))
         config["instructions"] = [*_listed(config.get("instructions")), str(prompt)]
@@ -125,3 +149,44 @@ def _config(content: str) -> dict[str, Any]:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
+
+
+def plugin_problem(workspace: str, env: Mapping[str, str]) -> str | None:
+    """Return why opencode can't be started in a workspace that isn't trusted; None if it can."""
+    plugin = next(_plugins(Path(workspace), Path(env.get("HOME") or "~").expanduser()), None)
+    if plugin is None:
+        return None
+    return (
+        f"{plugin} has opencode run plugins, whatever the agent may do: take it out, "
+        "set trust_workspace = true if you trust who can write there, or choose another workspace."
+    )
+
+
+def _plugins(workspace: Path, home: Path) -> Iterator[Path]:
+    """Yield the files by which opencode would run plugins of a workspace.
+
+    It looks in the workspace and above, as far as the root of the repository, for which it takes
+    the workspace's own word: so all directories above are looked through, apart from the user's
+    own home, where plugins are theirs.
+    """
+    above = {*workspace.parents, *workspace.resolve().parents} - {home, home.resolve()}
+    for directory in (workspace, *sorted(above)):
+        for name in _PLUGIN_DIRECTORIES:
+            with contextlib.suppress(OSError):
+                for file in sorted(os.listdir(directory / name)):
+                    if file.endswith((".ts", ".js")):
+                        yield directory / name / file
+        yield from filter(_names_plugins, (directory / name for name in _SETTINGS))
+
+
+def _names_plugins(settings: Path) -> bool:
+    """Whether a file of settings may name plugins: comments and values are not told apart."""
+    try:
+        if not stat.S_ISREG(settings.stat().st_mode):
+            return not settings.is_dir()  # who reads a pipe doesn't know what the next one reads
+        with settings.open("rb") as file:
+            content = file.read(_SETTINGS_BYTES + 1)
+    except OSError:
+        return False
+    words = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), content.decode("utf-8", "replace"))
+    return len(content) > _SETTINGS_BYTES or bool(_NAMES_PLUGINS.search(words))

@@ -666,6 +666,34 @@ async def test_codex_does_not_obey_a_repository_that_it_was_told_to_trust(
     assert not log.exists()
 
 
+async def test_opencode_does_not_start_where_it_would_run_plugins(
+    opened: Open, cli: AgentCli, home: Home, directory: Path
+) -> None:
+    if cli.name != "opencode":
+        pytest.skip("it is opencode's own way")
+    ran = directory / "ran"
+    plugin = (
+        f"import fs from 'fs'; fs.writeFileSync({json.dumps(str(ran))}, '');\n"
+        "export const P = async () => ({})\n"
+    )
+    async with opened(permissions="deny") as agent:
+        plugins = agent.workspace / ".opencode" / "plugins"
+        plugins.mkdir(parents=True)
+        (plugins / "p.js").write_text(plugin)
+        refused = await agent.ask("SAY:one")
+        has_run = ran.exists()
+        left = [*home.runs.iterdir()]
+    async with opened(permissions="deny", trust_workspace=True) as agent:
+        answer = await agent.say("SAY:two")
+
+    assert refused.error_category is ErrorCategory.NOT_INSTALLED
+    assert "trust_workspace" in str(refused.error)
+    assert not has_run
+    assert left == []
+    assert answer == "two"
+    assert ran.exists()  # else opencode obeys its own setting now, and need not be refused
+
+
 @pytest.mark.parametrize("permissions", ["ask", "auto"])
 async def test_the_users_own_servers_are_not_there_unless_they_are_inherited(
     opened: Open, cli: AgentCli, permissions: str

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import os
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.errors import ErrorCategory
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.home import Home
 from remoteclaw.messages import (
     OWN_SERVER,
@@ -716,6 +717,88 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
     assert config["permission"].get("probe_*") == server
     assert config["permission"]["external_directory"][f"{tmp_path}/files/**"] == "allow"
     assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+
+
+PLUGINS = {
+    "work/.opencode/plugin/p.js": "",
+    "work/.opencode/plugins/p.ts": "",
+    "work/opencode.json": '{"plugin": ["./evil.js"]}',
+    "work/opencode.jsonc": '{/* */ "plugins" /* */ : [{"package": "evil"}]}',
+    "work/.opencode/opencode.json": '{"pl\\u0075gin": ["./evil.js"]}',
+    "work/.opencode/opencode.jsonc": " " * 1024 * 1024 + '{"plugin": ["./evil.js"]}',
+    ".opencode/plugin/p.js": "",
+    "opencode.json": '{"plugin": ["./evil.js"]}',
+    "elsewhere/opencode.json": '{"plugin": ["./evil.js"]}',
+}
+
+
+@pytest.mark.parametrize("file", PLUGINS)
+def test_opencode_does_not_start_where_there_are_plugins(directory: Path, file: str) -> None:
+    (directory / "elsewhere" / "part").mkdir(parents=True)
+    where = "work"
+    if file.startswith("elsewhere"):
+        (directory / "work").symlink_to("elsewhere/part")
+    (directory / file).parent.mkdir(parents=True, exist_ok=True)
+    (directory / file).write_text(PLUGINS[file])
+    (directory / "work").mkdir(exist_ok=True)
+    spec = opencode_in(directory / where, home=directory / "user")
+
+    with pytest.raises(AgentUnavailable, match="trust_workspace = true"):
+        OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=directory)
+
+    trusted = dataclasses.replace(spec, trust_workspace=True)
+    assert OpencodeRuntime().launch(trusted, session_id=None, fork=False, run_dir=directory)
+
+
+def test_opencode_starts_where_there_are_none(directory: Path) -> None:
+    """Those of the user's own home are the user's own."""
+    work = directory / "work"
+    harmless = {
+        "work/.opencode/plugin/readme.md": "",
+        "work/opencode.json": '{"model": "mine/best", "mcp": {}}',
+        "work/opencode.jsonc/a": "",
+        ".opencode/plugins/mine.js": "",
+        "opencode.json": '{"plugin": ["mine"]}',
+    }
+    for name, content in harmless.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(content)
+    spec = opencode_in(work, home=directory)
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=directory)
+
+    assert launch.cwd == str(work)
+
+
+def test_a_pipe_in_place_of_settings_holds_up_nobody(directory: Path) -> None:
+    os.mkfifo(directory / "opencode.json")
+
+    with pytest.raises(AgentUnavailable):
+        OpencodeRuntime().launch(
+            opencode_in(directory, home=directory), session_id=None, fork=False, run_dir=directory
+        )
+
+
+def opencode_in(workspace: Path, *, home: Path) -> AgentSpec:
+    return AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace=str(workspace),
+        env={"HOME": str(home)},
+        system_prompt="",
+        permissions="deny",
+    )
+
+
+async def test_an_agent_that_must_not_start_leaves_nothing(home: Home) -> None:
+    command = ("/bin/true",)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        (home.path / "work" / "opencode.json").write_text('{"plugin": ["evil"]}')
+        result = await bridge.handle(message("hello"))
+
+    assert result.error_category is ErrorCategory.NOT_INSTALLED
+    assert "opencode.json has opencode run plugins" in str(result.error)
+    assert [*home.runs.iterdir()] == []
 
 
 @pytest.mark.parametrize("own", [None, "allow", {"external_directory": "ask"}])
