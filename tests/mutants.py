@@ -522,6 +522,13 @@ MUTANTS = (
         f"{RUNTIMES}::test_opencode_does_not_start_where_it_would_run_plugins[opencode]",
     ),
     Mutant(
+        "an agent that waits for an answer which nobody gives",
+        "remoteclaw/bridge/bridge.py",
+        "            run.is_unanswered.set()",
+        "            pass",
+        "tests/runtimes/test_claude_process.py::test_an_agent_that_can_not_be_answered_is_ended",
+    ),
+    Mutant(
         "an option of an agent's that means the opposite",
         "remoteclaw/runtimes/acp_turn.py",
         '"deny": ("reject_once", "reject_always"),',

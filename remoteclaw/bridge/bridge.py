@@ -127,6 +127,8 @@ class _Run:
     """Which limit the turn has passed; nothing if none."""
     deciding: set[asyncio.Task[None]] = field(default_factory=set)
     """Permissions that the agent waits for."""
+    is_unanswered: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it will get no answer to one of them."""
     files: TurnFiles | None = None
     lost: dict[str, list[GivenFile]] = field(default_factory=dict)
     """Files that did not reach the agent, by the entry that joined the turn with them."""
@@ -469,7 +471,15 @@ class ChannelBridge:
 
     def _begin_to_decide(self, run: _Run, event: PermissionEvent) -> None:
         # Beside the turn: the agent may say more while somebody is being asked.
-        run.deciding.add(asyncio.create_task(self._decide(run, event)))
+        run.deciding.add(asyncio.create_task(self._decide_or_end(run, event)))
+
+    async def _decide_or_end(self, run: _Run, event: PermissionEvent) -> None:
+        """Answer a request for a permission; an agent that can't be answered is ended."""
+        try:
+            await self._decide(run, event)
+        except Exception:
+            run.is_unanswered.set()  # it would wait for the answer as long as a turn may take
+            raise
 
     async def _decide(self, run: _Run, event: PermissionEvent) -> None:
         """Answer a request for a permission, by the configuration or by whoever can be asked."""
@@ -531,11 +541,20 @@ class ChannelBridge:
         """Interrupt the agent once the turn is to stop, and end it if it does not."""
         asked = asyncio.create_task(run.abort.wait())
         late = asyncio.create_task(self._wait_until_overdue(run))
+        unanswered = asyncio.create_task(run.is_unanswered.wait())
+        reasons = (asked, late, unanswered)
         try:
-            await asyncio.wait((asked, late), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
-            late.cancel()
+            for reason in reasons:
+                reason.cancel()
+        if not run.is_unanswered.is_set():
+            await self._interrupt(agent)
+        run.is_ending = True
+        await self._agents.discard()
+
+    async def _interrupt(self, agent: AgentProcess) -> None:
+        """Tell the agent to stop, for as long as it may take; the end of its turn cancels this."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(ABORT_S):
                 while True:
@@ -544,8 +563,6 @@ class ChannelBridge:
                             await agent.interrupt()
                     await asyncio.sleep(INTERRUPT_EVERY_S)
         log.warning("the agent did not stop within %d s and is ended", ABORT_S)
-        run.is_ending = True
-        await self._agents.discard()
 
     async def _wait_until_overdue(self, run: _Run) -> None:
         """Wait until the turn has passed a limit; tell the person meanwhile what is waited for."""

@@ -66,6 +66,8 @@ CLOSING = "(End of the message.)"
 
 #: What claude is told that asks for a permission outside of a turn.
 _NOBODY_LISTENS = "Nobody can be asked for a permission now: go on without it."
+#: What it is told that gives a tool what we can't repeat to it.
+_TOO_DEEP = "The tool's input is nested too deeply: use it with less in it."
 _UNREADABLE = "claude printed a line that can't be read, or was too long"
 
 #: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
@@ -470,7 +472,11 @@ class ClaudeProcess:
             # As claude suggests it, but nothing of it in a file of the user's.
             suggested = mappings(request.get("permission_suggestions"))
             answer["updatedPermissions"] = [{**one, "destination": "session"} for one in suggested]
-        await self._respond(message, answer)
+        try:
+            await self._respond(message, answer)
+        except TypeError:  # orjson reads what is nested deeper than it writes
+            self._denied.append(text(request.get("tool_name")))
+            await self._respond(message, {"behavior": "deny", "message": _TOO_DEEP})
 
     async def _deny_if_request(self, message: dict[str, Any]) -> None:
         if message.get("type") != "control_request":

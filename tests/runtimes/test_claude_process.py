@@ -146,6 +146,46 @@ async def test_a_question_with_half_a_character_in_it_is_answered(
     }
 
 
+async def test_a_question_that_can_not_be_repeated_is_denied(home: Home, directory: Path) -> None:
+    """Claude wants back what it asked about, which may be nested deeper than we can write."""
+    body = (
+        "echo(heard())\n"
+        "deep = []\n"
+        "for _ in range(300): deep = [deep]\n"
+        "request = dict(subtype='can_use_tool', tool_name='Task', input=dict(x=deep))\n"
+        "say(type='control_request', request_id='r1', request=request)\n"
+        "result(heard('control_response')['response']['response']['behavior'])\n"
+    )
+
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command, permissions="auto") as (bridge, *_):
+        [[answer]] = await answers_of(bridge, "one")
+
+    assert answer == "deny"
+
+
+async def test_an_agent_that_can_not_be_answered_is_ended(home: Home, directory: Path) -> None:
+    """It would wait for its answer as long as a turn may take."""
+    body = (
+        "echo(heard())\n"
+        "request = dict(subtype='can_use_tool', tool_name='Bash', input={})\n"
+        "say(type='control_request', request_id='r1', request=request)\n"
+        "heard('control_response')\n"
+    )
+
+    async def decide(_event: PermissionEvent) -> Decision:
+        return "yes"  # type: ignore[return-value]
+
+    command = claude_script(directory, body)
+    async with agent_bridge(home, "claude", command=command) as (bridge, keeper, _):
+        async with asyncio.timeout(10):
+            result = await bridge.handle(message("one"), BridgeCallbacks(on_permission=decide))
+
+        assert keeper.ready is None
+    assert result.error_category is ErrorCategory.FATAL
+    assert result.error == "unforeseen: AttributeError"
+
+
 @pytest.mark.parametrize("line", ['{"type": "result", "resu', "x" * 300_000], ids=["cut", "long"])
 async def test_a_line_that_can_not_be_read_ends_the_turn_and_the_agent(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch, line: str
