@@ -522,6 +522,13 @@ MUTANTS = (
         f"{RUNTIMES}::test_opencode_does_not_start_where_it_would_run_plugins[opencode]",
     ),
     Mutant(
+        "a copy that is taken for made",
+        "remoteclaw/bridge/bridge.py",
+        "elif run.fork_of and run.error and not run.run.text",
+        "elif False and not run.run.text",
+        f"{RUNTIMES}::test_a_copy_that_dies_before_it_says_anything_is_begun_again[claude]",
+    ),
+    Mutant(
         "an agent that waits for an answer which nobody gives",
         "remoteclaw/bridge/bridge.py",
         "            run.is_unanswered.set()",

@@ -619,6 +619,8 @@ class ChannelBridge:
         if run.error and _ends_conversation(run.error, run.turn):
             await self._session_map.delete(name)
             await self._agents.discard()
+        elif run.fork_of and run.error and not run.run.text and not run.delivered.tool_calls:
+            pass  # it may not have made the copy: the next turn begins with one again
         elif run.run.session_id and run.run.session_id != run.session_id:
             await self._session_map.set(name, run.run.session_id)
 

@@ -450,6 +450,30 @@ async def test_a_copy_of_what_the_cli_does_not_know(opened: Open, cli: AgentCli)
     assert after == "three"
 
 
+async def test_a_copy_that_dies_before_it_says_anything_is_begun_again(
+    opened: Open, cli: AgentCli
+) -> None:
+    if cli.name not in ("claude", "codex"):
+        pytest.skip("it is much the same with each")
+    async with opened() as agent:
+        await agent.ask("my colour is green SAY:noted")
+        ((name, original),) = agent.session_map.items()
+        await agent.keeper.discard()
+        await asyncio.sleep(0.3)  # claude writes its conversation down a moment later
+        agent.session_map[name] = FORK_OF + original
+
+        async def kill(phase: str, _detail: str) -> None:
+            if phase == "spawned":
+                os.kill(agent.pid, signal.SIGKILL)
+
+        died = await agent.ask("RECALL", on_phase=kill)
+        again = await agent.ask("RECALL")
+
+    assert died.error_category is ErrorCategory.DIED
+    assert "my colour is green" in said(again)
+    assert agent.session_map[name] not in (original, FORK_OF + original)
+
+
 async def test_a_resumed_conversation_has_the_system_prompt_of_now(
     opened: Open, cli: AgentCli
 ) -> None:
