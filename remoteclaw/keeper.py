@@ -162,6 +162,8 @@ class AgentKeeper:
         """Leave the agent warm for the next worker, or end it if it can't be left."""
         if self._holder is None or self._agent is None:
             return
+        if self._pipes:  # what is read behind that look would be lost with the pipes
+            self._pipes.hold()
         state = self._agent.parked_state() if self._warm_s > 0 else None
         if state is None:
             await self.discard()

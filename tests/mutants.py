@@ -536,6 +536,14 @@ MUTANTS = (
         "tests/runtimes/test_claude_process.py::test_an_agent_that_can_not_be_answered_is_ended",
     ),
     Mutant(
+        "what is read of an agent that is being parked",
+        "remoteclaw/keeper.py",
+        "            self._pipes.hold()\n",
+        "            pass\n",
+        "tests/runtimes/test_acp.py::"
+        "test_what_is_said_while_an_agent_is_parked_is_heard_by_the_next",
+    ),
+    Mutant(
         "an option of an agent's that means the opposite",
         "remoteclaw/runtimes/acp_turn.py",
         '"deny": ("reject_once", "reject_always"),',

@@ -302,6 +302,7 @@ class AcpProcess(RpcProcess[AcpTurn]):
             "cost": self._cost,
             "instructions": self._instructions,
             "takes_images": self._takes_images,
+            "said": self._said,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -310,7 +311,9 @@ class AcpProcess(RpcProcess[AcpTurn]):
         self._peer.last_id = state["last_id"]
         self._cost = state["cost"]
         self._instructions = state["instructions"]
-        self._takes_images = state.get("takes_images", True)  # others of ours didn't ask
+        # Another version of ours may have left it without these.
+        self._takes_images = state.get("takes_images", True)
+        self._said = state.get("said", "")
 
     # -- a turn --------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ class LinePipes:
         self._errors = b""
         self._arrived = asyncio.Event()
         self._is_paused = False
+        self._is_held = False
         self.has_ended = False
         """Whether the CLI is gone, or whoever kept it."""
         self._ended = asyncio.Event()
@@ -82,6 +83,13 @@ class LinePipes:
             if not may_be_more or size > LINE_BYTES:
                 return lines
 
+    def hold(self) -> None:
+        """Read nothing more but what is asked for: the rest is for whoever has the CLI next."""
+        self._is_held = True
+        if not self.has_ended:
+            self._loop.remove_reader(self._stdout)
+            self._loop.remove_reader(self._stderr)
+
     @property
     def is_clean(self) -> bool:
         """Whether every line that began was read and sent to its end."""
@@ -99,7 +107,8 @@ class LinePipes:
         self._queued -= len(line) + LINE_COST
         if self._is_paused and self._queued < QUEUE_BYTES // 2 and not self.has_ended:
             self._is_paused = False
-            self._loop.add_reader(self._stdout, self._on_output)
+            if not self._is_held:
+                self._loop.add_reader(self._stdout, self._on_output)
         return line
 
     def _on_output(self) -> bool:

@@ -26,7 +26,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import SIDE_EFFECTS_FILE, AgentSpec, BridgeCallbacks, Decision
 from remoteclaw.runtimes import create_cli_runtime
-from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp import AcpProcess, AcpRuntime
 from remoteclaw.runtimes.gemini import GeminiRuntime
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from tests.support.bridges import OneFile, acp_script, agent_bridge
@@ -322,6 +322,63 @@ async def test_the_end_of_an_answer_does_not_begin_the_next_one(
         second = await bridge.handle(message("two"))
 
     assert (said(first), said(second)) == (["one"], ["two"])
+
+
+async def test_nor_does_it_after_the_agent_was_parked(home: Home, directory: Path) -> None:
+    chunk = "update('agent_message_chunk', messageId='{}', content=dict(type='text', text='{}'))\n"
+    body = (
+        "prompt = begin()\n"
+        f"{chunk.format('m1', 'one')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "prompt = asked('session/prompt')\n"
+        f"{chunk.format('m1', ' late')}{chunk.format('m2', 'two')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
+        await bridge.handle(message("one"))
+        await keeper.park()
+        second = await bridge.handle(message("two"))
+
+        assert keeper.description.startswith("warm")
+    assert said(second) == ["two"]
+
+
+async def test_what_is_said_while_an_agent_is_parked_is_heard_by_the_next(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also just behind the look at whether it can be parked: a lost question is for ever open."""
+    body = (
+        "answer(begin(), stopReason='end_turn')\n"
+        "while not os.path.exists('ask'): time.sleep(0.001)\n"
+        "say(jsonrpc='2.0', id='late', method='session/request_permission', params={})\n"
+        "open('asked', 'w').close()\n"
+        "got = asked()\n"
+        "prompt = asked('session/prompt') if got['id'] == 'late' else got\n"
+        "text('answered' if got['id'] == 'late' else 'lost')\n"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    work = home.path / "work"
+    look = AcpProcess.parked_state
+
+    def look_and_wait(process: AcpProcess) -> dict[str, Any] | None:
+        state = look(process)
+        (work / "ask").touch()
+        while not (work / "asked").exists():
+            time.sleep(0.001)
+        return state
+
+    monkeypatch.setattr(AcpProcess, "parked_state", look_and_wait)
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
+        await bridge.handle(message("one"))
+        await keeper.park()
+        second = await bridge.handle(message("two"))
+
+        assert keeper.description.startswith("warm")
+    assert said(second) == ["answered"]
 
 
 async def test_an_agent_that_ends_its_turn_with_a_question_open_is_ended(

@@ -107,6 +107,25 @@ async def test_a_line_that_is_too_long_leaves_an_empty_one(
     assert pipes.dropped_lines == 1
 
 
+async def test_what_comes_behind_the_last_look_is_left_to_the_next_reader() -> None:
+    program = (
+        "import os, sys, time\n"
+        "os.write(1, (b'x' * 9999 + b'\\n') * 900); sys.stdin.readline()\n"
+        "os.write(1, b'for the next one\\n'); os.write(2, b'.'); time.sleep(600)\n"
+    )
+    async with running(program) as (pipes, process):
+        assert process.stdout is not None
+        await eventually(lambda: pipes._is_paused)
+        pipes.hold()
+        assert len(pipes.take_unread()) == 900
+
+        await pipes.write(b"go on")
+        await eventually(lambda: waiting(process.stdout.fileno()) > 0)  # type: ignore[union-attr]
+        pipes.end()
+
+        assert process.stdout.readline() == b"for the next one\n"
+
+
 async def test_everything_that_has_arrived_is_taken_in_one_go() -> None:
     """One read is 256 KB at most; the rest was taken for the next turn's."""
     size = 600_000
