@@ -360,7 +360,9 @@ class _SessionDrain:
             await answer.say(SECOND_TRY)
         if self._conversation and self._lease.has_lost(self._conversation):
             await answer.say(await self._what_is_lost())
-        is_fork = self._lease.session_ids.get(self._conversation or "", "").startswith(FORK_OF)
+        # Where a hook chooses the directory, the conversation's name is not known here.
+        is_fork = any(name.startswith(FORK_OF) for name in self._lease.session_ids.values())
+        began = time.monotonic()
         result = await self._ask(answer)
         again = {ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED}
         while result.error_category in again and not self._reached_phases & {"output", "tool"}:
@@ -373,7 +375,7 @@ class _SessionDrain:
                 self._keeper.finished_turn or is_fork
             ):
                 await answer.say(await self._what_is_lost())
-            result = await self._ask(answer)
+            result = await self._ask(answer, used_s=time.monotonic() - began)
         is_lost = result.error_category in (
             ErrorCategory.UNFIT_IMAGE,
             ErrorCategory.CONTEXT_OVERFLOW,
@@ -393,8 +395,11 @@ class _SessionDrain:
     async def _what_is_lost(self) -> str:
         return GOES_ON_FROM_NOTES if await self._history() else CONTEXT_LOST
 
-    async def _ask(self, answer: Answer) -> AgentDeliveryResult:
-        """Take the turn through the bridge, with live text beside it."""
+    async def _ask(self, answer: Answer, *, used_s: float = 0.0) -> AgentDeliveryResult:
+        """Take the turn through the bridge, with live text beside it.
+
+        `used_s` is what has passed of the time that it may take.
+        """
         self._reached_phases.clear()
         callbacks = BridgeCallbacks(
             on_partial_reply=answer.publish,
@@ -412,6 +417,7 @@ class _SessionDrain:
                     newcomers=self._steering.entries if self._steering else None,
                     history=self._history,
                     effects=self._lease.effects if self._has_tools else None,
+                    used_s=used_s,
                 )
             finally:
                 showing.cancel()
@@ -520,6 +526,7 @@ class _Handler(Protocol):
         newcomers: Newcomers | None,
         history: History,
         effects: Effects | None,
+        used_s: float,
     ) -> AgentDeliveryResult:
         """Run one turn to its end."""
 
@@ -545,6 +552,7 @@ class _Unusable:
         newcomers: Newcomers | None,
         history: History,
         effects: Effects | None,
+        used_s: float,
     ) -> AgentDeliveryResult:
         """Tell the person that this agent can't be started."""
         return _failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)

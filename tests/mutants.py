@@ -418,7 +418,7 @@ MUTANTS = (
     Mutant(
         "a turn without an end",
         "remoteclaw/bridge/pace.py",
-        "if self._clock() - self._began > limits.turn_s:",
+        "if self._used_s + self._clock() - self._began > limits.turn_s:",
         "if False:",
         f"{PACE}::test_a_turn_has_a_time_in_all",
     ),

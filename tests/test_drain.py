@@ -9,6 +9,7 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
 from remoteclaw.drain import GOES_ON_FROM_NOTES, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
 from tests.support.bridges import acp_script, script
@@ -172,6 +173,33 @@ while True:
     outcome = await stack.outcome(accepted)
     assert said(outcome) == f"{SECOND_TRY}\n\nhello"
     assert len([step for step in outcome.steps if step.name == "begun"]) == 1
+
+
+async def test_a_second_try_has_the_time_that_the_first_one_left(
+    stack: Stack, directory: Path
+) -> None:
+    body = """
+turn()
+if not os.path.exists('died'):
+    open('died', 'w')
+    time.sleep(1.5)
+    sys.exit(1)
+began = time.monotonic()
+turn()
+open('waited', 'w').write(str(time.monotonic() - began))
+say(type='done', aborted=True)
+"""
+    agent = {"runtime": "demo", "command": list(script(directory, body)), "turn_s": 3}
+    stack.configure(agent)
+    accepted = await stack.append("hello")
+
+    await drain(stack, accepted)
+
+    error = (await stack.outcome(accepted)).error
+    waited = stack.home.path / "workspaces" / "main" / "waited"
+    assert error is not None
+    assert error["category"] == ErrorCategory.TIMEOUT
+    assert float(waited.read_text()) < 2.6
 
 
 async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack) -> None:

@@ -26,7 +26,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from tests.support.agents import AgentCli
-from tests.support.bridges import script
+from tests.support.bridges import acp_script, script
 from tests.support.stack import Stack, message, said
 from tests.test_cli import refused, run
 
@@ -161,6 +161,35 @@ async def test_a_session_begins_with_the_notes_of_another(agent: Stack) -> None:
         "go on",
     ]
     assert len(await recorded(agent, first)) == 3  # of the other nothing came back
+
+
+async def test_a_copy_that_the_cli_can_not_make_is_missed_whatever_hooks_choose(
+    stack: Stack, directory: Path
+) -> None:
+    """With a hook that may choose another directory, the conversation has no known name."""
+    body = (
+        "ways = dict(sessionCapabilities=dict(fork={}))\n"
+        "answer(asked('initialize'), protocolVersion=1, agentCapabilities=ways)\n"
+        "new = asked()\n"
+        "if new['method'] == 'session/fork': fail(new, -32602, 'no such session'); asked('x')\n"
+        "answer(new, sessionId='s')\n"
+        "prompt = asked('session/prompt')\n"
+        "text('here'); answer(prompt, stopReason='end_turn'); asked('x')\n"
+    )
+    stack.configure({"runtime": "acp", "command": list(acp_script(directory, body))})
+    first = await answered(stack, "my colour is green")
+    view = await stack.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    copy = replace(first.session, thread="what if")
+    await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
+    second = await stack.append("go on", thread_id="what if")
+    hooks = Hooks()
+    hooks.register("before_runtime_spawn", lambda _event: None)
+    config = load_config(stack.home.config_file, {})
+
+    await Drain(stack.fleet, config, stack.home, hooks).run(second.session.sid)
+
+    assert said(await stack.outcome(second)).startswith(GOES_ON_FROM_NOTES)
 
 
 async def test_a_session_that_is_there_is_no_copy(agent: Stack) -> None:

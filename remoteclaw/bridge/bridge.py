@@ -121,6 +121,7 @@ class _Run:
     """Whether the agent is being ended because it did not stop."""
     newcomers: Newcomers | None = None
     history: History | None = None
+    used_s: float = 0.0
     agent: AgentProcess | None = None
     pace: Pace = field(default_factory=Pace)
     overdue: str = ""
@@ -212,12 +213,14 @@ class ChannelBridge:
         newcomers: Newcomers | None = None,
         history: History | None = None,
         effects: Effects | None = None,
+        used_s: float = 0.0,
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the
-        result names those that it took up. `effects` returns what the turn's tools did.
+        result names those that it took up. `effects` returns what the turn's tools did. `used_s` is
+        what earlier tries have taken of the time that the turn may take, in seconds.
         The payloads are numbered from `first_index`; those that a callback took are marked
         delivered.
         """
@@ -245,6 +248,7 @@ class ChannelBridge:
             newcomers=newcomers,
             history=history,
             effects=effects,
+            used_s=used_s,
         )
         for entry in turn.entries:
             await self._tell_of_message(turn, entry.message)
@@ -424,7 +428,7 @@ class ChannelBridge:
             workspace=run.workspace,
             image_types=self._runtime.image_types,
         )
-        run.pace = Pace(heard=lambda: self._agents.heard_at)
+        run.pace = Pace(heard=lambda: self._agents.heard_at, used_s=run.used_s)
         # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
         watch = asyncio.create_task(self._stop_when_asked(run, agent))
         steering = asyncio.create_task(self._steer(run, agent))

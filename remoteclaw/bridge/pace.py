@@ -45,8 +45,13 @@ class Pace:
         self,
         clock: Callable[[], float] = time.monotonic,
         heard: Callable[[], float] = lambda: 0.0,
+        used_s: float = 0.0,
     ) -> None:
-        """`heard` tells when the agent last printed anything at all, on the same clock."""
+        """`heard` tells when the agent last printed anything at all, on the same clock.
+
+        `used_s` is what earlier tries of the turn have taken of its time.
+        """
+        self._used_s = used_s
         self._clock = clock
         self._printed = heard
         self._began = self._heard = clock()
@@ -94,7 +99,7 @@ class Pace:
 
     def overdue(self, limits: Limits) -> str:
         """Return which limit is passed, in words for operators; nothing if none is."""
-        if self._clock() - self._began > limits.turn_s:
+        if self._used_s + self._clock() - self._began > limits.turn_s:
             return f"the turn took longer than {limits.turn_s:g} s"
         if self.silence_s > limits.stall_s:
             return f"the agent gave no sign of life for {limits.stall_s:g} s"

@@ -68,6 +68,17 @@ def test_silence_counts_while_nothing_is_going_on(
     assert bool(pace_after(*steps).overdue(LIMITS)) is is_overdue
 
 
+def test_earlier_tries_count_to_the_time_that_a_turn_may_take() -> None:
+    clock = Clock()
+    pace = Pace(clock, used_s=950.0)
+    pace.note(TOOL)
+    clock.now += 49.0
+
+    assert not pace.overdue(LIMITS)
+    clock.now += 2.0
+    assert pace.overdue(LIMITS) == "the turn took longer than 1000 s"
+
+
 @pytest.mark.parametrize(
     ("verdict", "is_overdue"), [("allow", False), ("allow_session", False), ("deny", True)]
 )
