@@ -35,7 +35,7 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
     door = gateway(fleet, home, HANDLERS)
 
     async def is_there() -> bool:
-        return (await fleet.replies.readers()).is_there("console", "default")
+        return bool((await fleet.replies.readers()).accounts("console"))
 
     await eventually(is_there)  # its prompt is there a moment earlier
     name = "message.sendWithEffect" if params else "message.send"
