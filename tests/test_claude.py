@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.drain import SECOND_TRY
 from tests.support.agents import ROOT, AgentCli
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
@@ -459,7 +460,9 @@ async def test_a_conversation_that_it_does_not_know_starts_anew_and_says_so(
     second = await agent.outcome(await agent.append("SAY:two"))
 
     assert second.status == "done"
-    notice, answer = [str(part["text"]) for part in second.reply]
+    told = [str(part["text"]) for part in second.reply]
+    # If it is asked in the moment in which it ends, nobody knows what it did.
+    notice, answer = [text for text in told if text != SECOND_TRY]
     assert notice == "(I no longer have our earlier conversation itself, but notes of it.)"
     assert answer == "two"
 

@@ -20,6 +20,7 @@ from remoteclaw.redaction import HIDDEN, redacted
 SHOWN = {
     *("AgentConfig.model", "AgentConfig.timezone", "AgentConfig.workspace"),
     "McpServerConfig.command",
+    *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),
     *("ChannelConfig.authorized_senders", "ChannelConfig.attachment_types"),
