@@ -50,6 +50,10 @@ class World:
         assert "DONE" in said, said
         return said.replace("\\", "")
 
+    def is_holding(self, text: str) -> bool:
+        """Whether the platform was handed this and keeps it; what else is on its way isn't it."""
+        return any(event["about"] == text for event in self.platform.did("held"))
+
     async def redis(self, command: str, *arguments: Any) -> Any:
         return await getattr(self.stack.fleet.scripts.client, command)(*arguments)
 
@@ -216,7 +220,7 @@ async def test_a_gateway_that_is_killed_in_mid_call_loses_and_doubles_nothing(
     async with world(stack, claude, directory) as here:
         here.platform.tell(is_held=True)  # so the call waits for it
         accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
-        await eventually(lambda: any(event["event"] == "held" for event in here.platform.events))
+        await eventually(lambda: here.is_holding("once"))
         here.gateway.kill()
         outcome = await stack.outcome(accepted)
         here.platform.tell()
@@ -235,7 +239,7 @@ async def test_the_connector_asks_the_next_gateway_for_the_same_call(
     async with world(stack, claude, directory, port=port, mcp_transport="stdio") as here:
         here.platform.tell(is_held=True)
         accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
-        await eventually(lambda: any(event["event"] == "held" for event in here.platform.events))
+        await eventually(lambda: here.is_holding("once"))
         here.gateway.kill()
         here.gateway.wait()
         async with gateway_process(stack, REMOTECLAW__GATEWAY__PORT=str(port)):
