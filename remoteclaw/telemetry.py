@@ -57,4 +57,13 @@ def configure_logging(file: Path | None = None) -> None:
 
 def frames_of(error: BaseException) -> str:
     """Return what happened and where, but not in which words: they may quote a message."""
-    return f"{type(error).__name__}\n{''.join(traceback.format_tb(error.__traceback__))}"
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{_kinds(error)}\n{frames}"
+
+
+def _kinds(error: BaseException) -> str:
+    """Return the names of an error and of those that it groups."""
+    name = type(error).__name__
+    if isinstance(error, BaseExceptionGroup):
+        return f"{name} of {', '.join(_kinds(inner) for inner in error.exceptions)}"
+    return name

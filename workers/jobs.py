@@ -10,7 +10,6 @@ import asyncio
 import logging
 import os
 import re
-import traceback
 import zlib
 from typing import Any
 
@@ -25,6 +24,7 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.wake import JOB
 from remoteclaw.process import die_with_parent
+from remoteclaw.telemetry import frames_of
 from workers import settings
 
 __all__ = ["DrainFailed", "DrainJob", "drain"]
@@ -126,18 +126,8 @@ def drain(sid: str, *, worker: str = "") -> None:
         log.error("session %s: %s", sid[:8], error)
         raise DrainFailed(type(error).__name__) from None
     except Exception as error:  # noqa: BLE001 - the edge of this process
-        # Where it happened, and what, but not in which words: they may quote a message.
-        frames = "".join(traceback.format_tb(error.__traceback__))
-        log.error("session %s: the drain failed: %s\n%s", sid[:8], _kinds(error), frames)
+        log.error("session %s: the drain failed: %s", sid[:8], frames_of(error))
         raise DrainFailed(type(error).__name__) from None
-
-
-def _kinds(error: BaseException) -> str:
-    """Return the names of an error and of those that it groups."""
-    name = type(error).__name__
-    if isinstance(error, BaseExceptionGroup):
-        return f"{name} of {', '.join(_kinds(inner) for inner in error.exceptions)}"
-    return name
 
 
 async def _drain(sid: str, worker: str) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 import time
-import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -63,6 +62,7 @@ from remoteclaw.protocols import (
     SessionMap,
     conversation_name,
 )
+from remoteclaw.telemetry import frames_of
 
 __all__ = ["ChannelBridge"]
 
@@ -286,11 +286,9 @@ class ChannelBridge:
         except RemoteClawError:
             raise  # a lost lease, or no Redis: what the callbacks raise is not about the agent
         except Exception as error:  # noqa: BLE001 - an agent's output is another program's
-            # Where it happened, and what, but not in which words: they may quote a message.
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            kind = type(error).__name__
-            log.error("turn %s: %s\n%s", run.turn.reference, kind, frames)
-            run.error = ErrorEvent(ErrorCategory.FATAL, f"unforeseen: {kind}", ends_agent=True)
+            log.error("turn %s: %s", run.turn.reference, frames_of(error))
+            what = f"unforeseen: {type(error).__name__}"
+            run.error = ErrorEvent(ErrorCategory.FATAL, what, ends_agent=True)
             await run.delivery.flush()
         if run.delivered.ends_agent or (run.error and run.error.ends_agent):
             await self._agents.discard()

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import functools
 import logging
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
@@ -24,6 +23,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, FULL_AT, GRACE_MS, encode_entry
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.telemetry import frames_of
 
 __all__ = ["Cron", "Job", "Maker", "Run", "Scheduler"]
 
@@ -238,9 +238,7 @@ class Scheduler:
             log.error("cron job %s can't be fired: %s", job_id, problem)
             return await self._give_up(job_id, due_ms, data, str(problem))
         except Exception as error:  # noqa: BLE001 - one job must not stop the others
-            # What happened, but not in which words: they may quote the message.
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            log.error("cron job %s: %s\n%s", job_id, type(error).__name__, frames)
+            log.error("cron job %s: %s", job_id, frames_of(error))
             return await self._give_up(job_id, due_ms, data, type(error).__name__)
         return await self._fire(job, due_ms, data, due, message)
 

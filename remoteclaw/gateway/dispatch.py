@@ -8,7 +8,6 @@ their process was started with and of what the policy says of the running turn a
 import hashlib
 import logging
 import secrets
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -33,6 +32,7 @@ from remoteclaw.fleet.effects import Caller, RunningTurn
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.home import Home
 from remoteclaw.messages import SessionKey
+from remoteclaw.telemetry import frames_of
 from remoteclaw.tools import TOOLS as FACTS
 
 __all__ = ["Call", "Dispatcher", "Handler", "Subscriber"]
@@ -116,10 +116,8 @@ class Dispatcher:
 
     async def agent(self, sid: str, digest: str) -> Agent | None:
         """Return the agent that a token is for, if it is the session's one of now."""
-        caller = await self._fleet.effects.caller(sid)
-        if caller is None or caller.grant is None or not is_same(caller.grant.digest, digest):
-            return None
-        return Agent(sid, digest)
+        agent = Agent(sid, digest)
+        return agent if await self._granted(agent) else None
 
     async def tools(self, principal: Principal) -> list[Method]:
         """Return the tools that a principal may use, or could in a turn like the last one."""
@@ -167,26 +165,28 @@ class Dispatcher:
             raise
         except (UnknownSession, MessageRefused, ConfigError) as error:
             raise CallRefused("INVALID_REQUEST", str(error)) from None
-        except (RedisUnavailable, RedisRefused) as error:
-            raise CallRefused("UNAVAILABLE", str(error)) from None
         except RemoteClawError as error:
             raise CallRefused("UNAVAILABLE", str(error)) from None
         except Exception as error:  # noqa: BLE001 - a bug of one method is not the end of all
-            # What happened, but not in which words: they may quote a message.
-            frames = "".join(traceback.format_tb(error.__traceback__))
-            log.error("%s: %s\n%s", method.name, type(error).__name__, frames)
+            log.error("%s: %s", method.name, frames_of(error))
             raise CallRefused("INTERNAL", "It failed here; the gateway's log has why.") from None
 
     async def _caller(self, principal: Principal) -> Caller | None:
         if isinstance(principal, Operator):
             return None
         try:
-            caller = await self._fleet.effects.caller(principal.sid)
+            caller = await self._granted(principal)
         except (RedisUnavailable, RedisRefused) as error:
             raise CallRefused("UNAVAILABLE", str(error)) from None
-        grant = caller.grant if caller else None
-        if caller is None or grant is None or not is_same(grant.digest, principal.digest):
+        if caller is None:
             raise CallRefused("UNAUTHORIZED", "This token is not valid any more.")
+        return caller
+
+    async def _granted(self, agent: Agent) -> Caller | None:
+        """Return what is known of an agent's session, if the agent is its one of now."""
+        caller = await self._fleet.effects.caller(agent.sid)
+        if caller is None or caller.grant is None or not is_same(caller.grant.digest, agent.digest):
+            return None
         return caller
 
     # -- what is permitted ---------------------------------------------------------------------

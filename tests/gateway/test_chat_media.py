@@ -16,19 +16,7 @@ from remoteclaw.gateway.methods.chats import HANDLERS
 from tests.support.pictures import png
 from tests.support.platform import Platform
 from tests.support.stack import Stack
-from tests.support.turns import Turn, ask, begin_turn, gateway, operator
-
-
-@pytest.fixture
-async def served(stack: Stack, directory: Path) -> AsyncIterator[Platform]:
-    platform = Platform(directory / "platform")
-    async with platform.served(stack.fleet):
-        yield platform
-
-
-@pytest.fixture
-async def turn(stack: Stack) -> Turn:
-    return await begin_turn(stack, HANDLERS)
+from tests.support.turns import Turn, ask, gateway, operator
 
 
 @pytest.fixture

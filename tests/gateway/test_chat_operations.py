@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +16,8 @@ from remoteclaw.messages import McpSideEffects
 from tests.support.failpoints import Proxy
 from tests.support.platform import Platform
 from tests.support.stack import Stack
-from tests.support.turns import Turn, ask, begin_turn, gateway, operator
+from tests.support.turns import Turn, ask, gateway, operator
 from tests.support.waiting import eventually
-
-
-@pytest.fixture
-def platform(directory: Path) -> Platform:
-    return Platform(directory / "platform")
-
-
-@pytest.fixture
-async def served(stack: Stack, platform: Platform) -> AsyncIterator[Platform]:
-    async with platform.served(stack.fleet):
-        yield platform
-
-
-@pytest.fixture
-async def turn(stack: Stack) -> Turn:
-    return await begin_turn(stack, HANDLERS)
 
 
 async def waiting(stack: Stack) -> int:

@@ -1,7 +1,6 @@
 """Parameters that make no sense: refused before anything is done, whoever made them up."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -74,13 +73,6 @@ def wrong(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 CASES = list(hostile())
-
-
-@pytest.fixture
-async def served(stack: Stack, directory: Path) -> AsyncIterator[Platform]:
-    platform = Platform(directory / "platform")
-    async with platform.served(stack.fleet):
-        yield platform
 
 
 def test_every_method_is_tried() -> None:

@@ -27,23 +27,6 @@ from tests.support.waiting import eventually
 
 
 @pytest.fixture
-def platform(directory: Path) -> Platform:
-    return Platform(directory / "platform")
-
-
-@pytest.fixture
-async def served(stack: Stack, platform: Platform) -> AsyncIterator[Platform]:
-    """A platform with an adapter at work."""
-    async with platform.served(stack.fleet):
-        yield platform
-
-
-@pytest.fixture
-async def turn(stack: Stack) -> Turn:
-    return await begin_turn(stack, HANDLERS)
-
-
-@pytest.fixture
 async def proxy(stack: Stack, directory: Path) -> AsyncIterator[Proxy]:
     """Redis as the gateway sees it, where the test can stop it."""
     proxy = Proxy(stack.redis.socket, directory / "proxy")

@@ -1,0 +1,30 @@
+"""What the tests of the chat tools share: a platform, and a turn whose agent calls."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.gateway.methods.chats import HANDLERS
+from tests.support.platform import Platform
+from tests.support.stack import Stack
+from tests.support.turns import Turn, begin_turn
+
+
+@pytest.fixture
+def platform(directory: Path) -> Platform:
+    """A platform that nobody serves yet."""
+    return Platform(directory / "platform")
+
+
+@pytest.fixture
+async def served(stack: Stack, platform: Platform) -> AsyncIterator[Platform]:
+    """A platform with an adapter at work."""
+    async with platform.served(stack.fleet):
+        yield platform
+
+
+@pytest.fixture
+async def turn(stack: Stack) -> Turn:
+    """A turn with the chat tools."""
+    return await begin_turn(stack, HANDLERS)
