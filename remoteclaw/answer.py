@@ -5,19 +5,33 @@ Where the reply goes is decided by the message: to its channel, or only to whoev
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.fleet.lease import Finished, Lease, Record
+from remoteclaw.fleet.inbound import encode_entry
+from remoteclaw.fleet.lease import Finished, Lease, Owed, Record
 from remoteclaw.fleet.replies import reply_payload
-from remoteclaw.messages import ReplyPayload, Turn
+from remoteclaw.messages import (
+    ChannelMessage,
+    Deliver,
+    Provenance,
+    ReplyPayload,
+    Turn,
+    hops_of,
+    via_of,
+)
 
 __all__ = ["Answer"]
 
 #: How often live text is shown, in seconds: platforms limit edits, a terminal does not.
 SHOW_EVERY_S = {"console": 0.03}
 SHOW_EVERY_DEFAULT_S = 0.25
+#: How much of a result another session gets, in characters.
+MOST_RESULT = 100_000
+CUT = "(… The rest is left out: sessions_history of {session} has more.)"
+NO_RESULT = "(It ended without saying anything.)"
 
 
 class Answer:
@@ -94,7 +108,42 @@ class Answer:
             answered=answered,
             blobs=blobs,
             record=record,
+            owed=self._owed(status, everything),
         )
+
+    def _owed(self, status: str, payloads: Sequence[ReplyPayload]) -> Owed | None:
+        """Return the turn's result for the session that has started this one, if it gets one."""
+        parent = self._lease.parent
+        if parent is None or self.turn.entries[-1].deliver != "parent":
+            return None
+        session, run = self._lease.session, f"{self._lease.sid}-{self.turn.id}"
+        text = "\n\n".join(payload.text for payload in payloads if payload.text)
+        files = [file.name for payload in payloads for file in payload.attachments]
+        if files:
+            text += f"\n\n(It also made files, which stay there: {', '.join(files)}.)"
+        if len(text) > MOST_RESULT:
+            text = f"{text[:MOST_RESULT]}\n\n{CUT.format(session=session)}"
+        message = ChannelMessage(
+            id=f"result-{run}",
+            text=text.strip() or NO_RESULT,
+            from_=f"session:{self._lease.sid}",
+            user_name=f"the session {session}",
+            channel_id=parent.channel_id,
+            provider=parent.provider,
+            account=parent.account,
+            thread_id=parent.thread,
+            timestamp=int(time.time() * 1000),
+        )
+        provenance = Provenance(
+            by=str(session),
+            via=tuple(sid for sid in via_of(self.turn.entries) if sid != parent.sid),
+            hops=hops_of(self.turn.entries) + 1,
+            run=run,
+            status=status,
+            label=self._lease.state.get("label"),
+        )
+        deliver: Deliver = "parent" if parent.task else "channel"
+        return Owed(parent, encode_entry(message, deliver, "result", provenance))
 
     def _rest(
         self, payloads: Sequence[ReplyPayload], steered: Sequence[str]
@@ -110,6 +159,8 @@ class Answer:
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str]) -> dict[str, Any]:
         message = self.turn.entries[-1].message
+        # Only what people have sent stands in the chat.
+        unknown = {entry.message.id for entry in self.turn.entries if entry.origin != "chat"}
         return reply_payload(
             sid=self._lease.sid,
             turn=self.turn.id,
@@ -119,7 +170,7 @@ class Answer:
             thread_id=message.thread_id,
             text=payload.text,
             is_error=payload.is_error,
-            reply_to_id=payload.reply_to_id,
+            reply_to_id=None if payload.reply_to_id in unknown else payload.reply_to_id,
             attachments=payload.attachments,
             entries=entries,
         )

@@ -256,9 +256,11 @@ class AgentConfig(_Section):
     mcp_servers: dict[str, McpServerConfig] = Field(default_factory=dict)
     """More MCP servers for this agent, by name. Their tools need no permission, because you chose
     them, except under `permissions = "deny"`."""
-    sees_sessions: Literal["self", "agent", "all"] = "self"
-    """Which conversations its tools can look at, and write to: its own alone, all those of this
-    agent, or those of every agent."""
+    sees_sessions: Literal["self", "tree", "agent", "all"] = "tree"
+    """Which conversations its tools can look at, and write to: its own alone, also the sessions
+    that it has started (`tree`), all those of this agent, or those of every agent."""
+    spawns: tuple[str, ...] = ()
+    """The agents, besides itself, that it may start sessions of, by name; `*` is every agent."""
     mcp_transport: Literal["http", "stdio"] = "http"
     """How it gets RemoteClaw's tools: `stdio` starts a small connector with it, for an agent that
     speaks only that."""
@@ -461,6 +463,19 @@ class HooksConfig(_Section):
     """After a message was delivered to a chat, or could not be."""
 
 
+class SessionsConfig(_Section):
+    """What sessions may set going among themselves."""
+
+    max_depth: int = Field(default=1, ge=1, le=5)
+    """How deep sessions may start sessions: with 1, those that people talk with may, and the ones
+    that they start may not."""
+    max_children: int = Field(default=5, ge=1, le=20)
+    """How many unfinished sessions one session may have started."""
+    max_hops: int = Field(default=30, ge=1, le=1000)
+    """After how many turns in a row, each set going by the one before, agents can't set another one
+    going: until a person, or the clock, writes something."""
+
+
 class Config(_Section):
     """Everything that can be configured."""
 
@@ -474,6 +489,7 @@ class Config(_Section):
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools every agent may use."""
     queue: QueueConfig = QueueConfig()
+    sessions: SessionsConfig = SessionsConfig()
     record: RecordConfig = RecordConfig()
     hooks: HooksConfig = HooksConfig()
 

@@ -289,7 +289,7 @@ class _SessionDrain:
         while pause_s > 0 and boottime() < until:
             is_full = len(waiting) >= (self._queue.cap or ALL)
             is_urgent = self._queue.mode in ("interrupt", "steer")
-            if is_full or is_urgent or waiting[-1].deliver == "caller":
+            if is_full or is_urgent or waiting[-1].deliver != "channel":
                 break
             if await self._lease.quiet(min(pause_s, debounce_s)):
                 break
@@ -573,7 +573,9 @@ def _bridge(
     workspace = str(home.workspace(agent, settings))
     conversation = conversation_name(runtime.name, workspace)
     access = ToolAccess(lease, transport=settings.mcp_transport)
-    keeper = _keeper(lease, config, home, access, warm_s=settings.warm_s)
+    # One task is all that it is for: its agent makes room for those that people talk with.
+    warm_s = 0.0 if lease.session.task else settings.warm_s
+    keeper = _keeper(lease, config, home, access, warm_s=warm_s)
     channel = config.channel(lease.session.provider)
     bridge = ChannelBridge(
         runtime=runtime,
@@ -594,15 +596,16 @@ def _bridge(
         hooks=hooks,
         attachments=SessionFiles(fleet.blobs, lease),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
-        tools=functools.partial(_tools_for, config) if access.is_there else None,
+        tools=functools.partial(_tools_for, config, lease.depth) if access.is_there else None,
     )
     # Where a hook may choose another directory, the name is not known before.
     return None if hooks.has("before_runtime_spawn") else conversation, bridge, keeper
 
 
-def _tools_for(config: Config, turn: Turn) -> frozenset[str]:
+def _tools_for(config: Config, depth: int, turn: Turn) -> frozenset[str]:
     """Return the tools that whoever wrote what a turn answers may have an agent use."""
-    return policy.allowed(config, policy.subject_of(turn.session, turn.entries), TOOLS)
+    subject = policy.subject_of(turn.session, turn.entries, depth=depth)
+    return policy.allowed(config, subject, TOOLS)
 
 
 def _keeper(
@@ -662,7 +665,7 @@ def _in_place_of(entry_id: str, session: SessionKey) -> Entry:
         thread_id=session.thread,
         timestamp=int(entry_id.partition("-")[0]),
     )
-    return Entry(id=entry_id, message=message)
+    return Entry(entry_id, message, deliver="parent" if session.task else "channel")
 
 
 def _now_ms() -> int:

@@ -6,7 +6,7 @@ frozen dataclass.
 
 import hashlib
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
@@ -32,6 +32,7 @@ __all__ = [
     "AnswerEndEvent",
     "Attachment",
     "ChannelMessage",
+    "Deliver",
     "DoneEvent",
     "Entry",
     "ErrorEvent",
@@ -39,8 +40,10 @@ __all__ = [
     "McpServerConfig",
     "McpSideEffects",
     "NoticeEvent",
+    "Origin",
     "PermissionEvent",
     "PlanEvent",
+    "Provenance",
     "ReplyPayload",
     "SentTarget",
     "SessionKey",
@@ -52,6 +55,8 @@ __all__ = [
     "ToolResultEvent",
     "ToolUseEvent",
     "Turn",
+    "hops_of",
+    "via_of",
 ]
 
 #: The largest text that is accepted, in bytes of UTF-8.
@@ -258,7 +263,8 @@ class SessionKey:
     """Who talks to which agent, and where: one conversation.
 
     Its text ends with the `channel:user:thread` that agents see, scoped by agent, provider and
-    account.
+    account. A session that another one has started for a task has a fourth part, which no message
+    of a chat can have.
     """
 
     agent: str
@@ -267,6 +273,8 @@ class SessionKey:
     channel_id: str
     user: str
     thread: str | None = None
+    task: str | None = None
+    """The name of the task that it was started for; its place is that of whoever started it."""
 
     @classmethod
     def of(cls, message: ChannelMessage, *, agent: str) -> Self:
@@ -284,7 +292,9 @@ class SessionKey:
     def parse(cls, text: str) -> Self:
         """Return the key whose `str()` is `text`; raises ValueError on anything else."""
         agent, provider, account, rest = text.split("/")
-        channel_id, user, thread = rest.split(":")
+        channel_id, user, thread, *task = rest.split(":")
+        if len(task) > 1 or task == [""]:
+            raise ValueError("too many parts to unpack")
         return cls(
             agent=unquote(agent),
             provider=unquote(provider),
@@ -292,6 +302,7 @@ class SessionKey:
             channel_id=unquote(channel_id),
             user=unquote(user),
             thread=None if thread == "_" else unquote(thread),
+            task=unquote(task[0]) if task else None,
         )
 
     def __str__(self) -> str:
@@ -301,9 +312,10 @@ class SessionKey:
 
     @property
     def conversation(self) -> str:
-        """`channel:user:thread`, with `_` for no thread."""
+        """`channel:user:thread`, with `_` for no thread; behind it the task, if it has one."""
         thread = "_" if self.thread is None else _encode(self.thread)
-        return f"{_encode(self.channel_id)}:{_encode(self.user)}:{thread}"
+        task = "" if self.task is None else f":{_encode(self.task)}"
+        return f"{_encode(self.channel_id)}:{_encode(self.user)}:{thread}{task}"
 
     @property
     def sid(self) -> str:
@@ -316,6 +328,35 @@ def _encode(part: str) -> str:
     return "%5F" if part == "_" else quote(part, safe="")
 
 
+#: Where a reply goes: on the channel's reply stream, to whoever waits for the outcome, or as a
+#: result to the session that has started this one.
+Deliver = Literal["channel", "caller", "parent"]
+#: Who wrote an entry: somebody in a chat, another session's agent, the clock, or a session that was
+#: started for a task, as its result.
+Origin = Literal["chat", "session", "cron", "result"]
+
+
+class Provenance(BaseModel):
+    """Where an entry comes from that another session has written."""
+
+    # A newer RemoteClaw may say more.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    by: str
+    """The key of that session."""
+    via: tuple[str, ...] = ()
+    """The ids of the sessions whose turns have led here, oldest first: each waits for this turn, or
+    gets its result."""
+    hops: int = 0
+    """How many turns there were since a person, or the clock, wrote something."""
+    run: str | None = None
+    """Of a result: the name of what has ended, as it was given when it began."""
+    status: str | None = None
+    """Of a result: how it ended, as outcomes say it."""
+    label: str | None = None
+    """Of a result: the label of its session, if that has one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of a session's inbound stream: something that makes the session take a turn."""
@@ -323,15 +364,26 @@ class Entry:
     id: str
     """The stream id, "milliseconds-sequence" of Redis' clock."""
     message: ChannelMessage
-    deliver: Literal["channel", "caller"] = "channel"
-    """Where the reply goes: on the channel's reply stream, or to whoever waits for the outcome."""
-    origin: Literal["chat", "session", "cron"] = "chat"
-    """Who wrote it: somebody in a chat, another session's agent, or the clock."""
+    deliver: Deliver = "channel"
+    origin: Origin = "chat"
+    provenance: Provenance | None = None
+    """None for what a person or the clock has written."""
 
     @property
     def at_ms(self) -> int:
         """When it was accepted, on Redis' clock."""
         return int(self.id.partition("-")[0])
+
+
+def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the ids of the sessions that wait for the turn of these entries, or get its result."""
+    known = (entry.provenance.via for entry in entries if entry.provenance)
+    return tuple(dict.fromkeys(sid for via in known for sid in via))
+
+
+def hops_of(entries: Iterable[Entry]) -> int:
+    """Return how many turns led to these entries since a person, or the clock, wrote something."""
+    return min((entry.provenance.hops if entry.provenance else 0 for entry in entries), default=0)
 
 
 @dataclass(frozen=True, slots=True)

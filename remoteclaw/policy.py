@@ -26,9 +26,6 @@ _T = TypeVar("_T")
 #: Where the person at the terminal is the owner: whoever can write there has Redis itself.
 CONSOLE = "console"
 
-#: The depth at which sessions spawn no more sessions, unless the caller says otherwise.
-MAX_DEPTH = 1
-
 #: What each profile has.
 PROFILES: Mapping[Profile, tuple[str, ...]] = {
     "full": ("*",),
@@ -78,7 +75,7 @@ class Subject:
     """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
 
 
-def subject_of(session: SessionKey, entries: Iterable[Entry]) -> Subject:
+def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0) -> Subject:
     """Return for whom, and where, a turn uses tools that answers these entries.
 
     What another session or the clock has written is nobody's. A chat counts as a group unless it is
@@ -93,17 +90,24 @@ def subject_of(session: SessionKey, entries: Iterable[Entry]) -> Subject:
         is_group=people != {session.channel_id},
         senders=senders,
         user=session.user,
+        depth=depth,
     )
 
 
-def may_see(config: Config, own: SessionKey, other: SessionKey) -> bool:
+def may_see(
+    config: Config, own: SessionKey, other: SessionKey, *, above: Sequence[SessionKey] = ()
+) -> bool:
     """Whether a session's agent may look at, and write to, another session.
 
-    Raises `ConfigError` if there is no such agent.
+    `above` are the sessions that the other one was started by. Each way of seeing includes those
+    that see less. Raises `ConfigError` if there is no such agent.
     """
     _, settings = config.agent(own.agent)
     sees = settings.sees_sessions
-    return other == own or sees == "all" or (sees == "agent" and other.agent == own.agent)
+    if other == own or sees == "all":
+        return True
+    is_below = own in above and sees != "self"
+    return is_below or (sees == "agent" and other.agent == own.agent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +120,24 @@ class Ruling:
     """What decided, in the words of the configuration: `tools.profile = "messaging"`."""
 
 
-def rule(
-    config: Config, subject: Subject, tools: Iterable[ToolFacts], *, max_depth: int = MAX_DEPTH
-) -> tuple[Ruling, ...]:
+def rule(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> tuple[Ruling, ...]:
     """Return a ruling for each tool, in their order.
 
-    For several senders, a tool is allowed that is allowed for each of them alone. `max_depth` is
-    the depth at which sessions can't spawn any more.
+    For several senders, a tool is allowed that is allowed for each of them alone.
     Raises `ConfigError` if there is no such agent.
     """
     people = sorted({sender for sender in subject.senders if sender is not None})
-    steps = [_steps(config, subject, sender, max_depth) for sender in people]
+    steps = [_steps(config, subject, sender) for sender in people]
     if not people or None in subject.senders:
-        steps.append(_steps(config, subject, None, max_depth))
+        steps.append(_steps(config, subject, None))
         if subject.user is not None:
-            steps.append(_steps(config, subject, subject.user, max_depth, may_own=False))
+            steps.append(_steps(config, subject, subject.user, may_own=False))
     return tuple(_strictest([_pass(tool, one) for one in steps]) for tool in tools)
 
 
-def allowed(
-    config: Config, subject: Subject, tools: Iterable[ToolFacts], *, max_depth: int = MAX_DEPTH
-) -> frozenset[str]:
+def allowed(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> frozenset[str]:
     """Return the names of the tools that `rule()` allows."""
-    rulings = rule(config, subject, tools, max_depth=max_depth)
+    rulings = rule(config, subject, tools)
     return frozenset(ruling.tool for ruling in rulings if ruling.allowed)
 
 
@@ -231,7 +230,7 @@ def _strictest(rulings: Sequence[Ruling]) -> Ruling:
 
 
 def _steps(
-    config: Config, subject: Subject, sender: str | None, max_depth: int, *, may_own: bool = True
+    config: Config, subject: Subject, sender: str | None, *, may_own: bool = True
 ) -> list[_Step]:
     """Return the steps for one sender, in their order."""
     agent, settings = config.agent(subject.agent)
@@ -240,8 +239,9 @@ def _steps(
     steps += [everybody.by_lists, own.by_lists]
     for table in _channel_tables(config.channel(subject.channel), subject, sender):
         steps += [table.by_profile, table.by_lists]
+    is_leaf = subject.depth >= config.sessions.max_depth
     if subject.depth > 0:
-        steps.append(partial(_for_subagent, is_leaf=subject.depth >= max_depth, agent=own))
+        steps.append(partial(_for_subagent, is_leaf=is_leaf, agent=own))
     ownership = _ownership(config, subject.channel, sender) if may_own else None
     steps.append(partial(_for_owner, ownership=ownership))
     return steps

@@ -55,7 +55,8 @@ class Steering:
             except (ValueError, NewerEntry):
                 self._is_over = True
                 break
-            if entry.deliver == "caller":  # its reply is not for the chat
+            # Its reply is not for the chat, or no person has sent it.
+            if entry.deliver != "channel" or entry.origin != "chat":
                 self._is_over = True
                 break
             entries.append(entry)

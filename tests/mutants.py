@@ -23,6 +23,7 @@ LEASE = "tests/fleet/test_lease.py"
 FAILPOINT = "tests/test_failpoints.py"
 DOORS = "tests/gateway"
 SESSIONS = "tests/gateway/test_sessions.py"
+SUBAGENTS = "tests/gateway/test_subagents.py"
 CRON = "tests/fleet/test_cron.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
@@ -216,13 +217,13 @@ MUTANTS = (
     Mutant(
         "finish split in two",
         "remoteclaw/fleet/lease.py",
-        '        left, hints, now, queue = await self._run(\n            "finish",',
+        '        left, hints, now, queue, hint = await self._run(\n            "finish",',
         "        for payload in payloads:\n"
         "            await self._scripts.client.xadd(\n"
         "                self._reply_stream, {'reply': orjson.dumps(payload)}\n"
         "            )\n"
         "        payloads = ()\n"
-        '        left, hints, now, queue = await self._run(\n            "finish",',
+        '        left, hints, now, queue, hint = await self._run(\n            "finish",',
         f"{FAILPOINT}::test_a_worker_at[finish-before-kill]",
     ),
     Mutant(
@@ -734,6 +735,98 @@ MUTANTS = (
         "tests/test_holder.py::test_strays_of_another_namespace_are_left_alone",
     ),
     Mutant(
+        "a result that is written beside the end of its turn",
+        "remoteclaw/fleet/lease.py",
+        """        sid = owed.to.sid if owed else keys.NOBODY
+""",
+        """        sid = owed.to.sid if owed else keys.NOBODY
+        if owed:
+            await self._scripts.client.xadd(keys.inbound(sid), {"entry": owed.entry})
+            await self._scripts.client.zadd(keys.ACTIVE, {sid: 0})
+            await self._scripts.client.hset(keys.state(sid), "state", "scheduled")
+            await self._scripts.client.hset(keys.state(sid), "key", str(owed.to))
+            owed = None
+""",
+        f"{FAILPOINT}::test_a_worker_with_a_task_of_another_session_at[finish-before-kill]",
+    ),
+    Mutant(
+        "a task that is started again by the next attempt",
+        f"{LUA}/effect.lua",
+        "  if before[number] then",
+        "  if false then",
+        f"{SUBAGENTS}::test_an_attempt_that_begins_anew_gets_the_sessions_of_the_one_before",
+    ),
+    Mutant(
+        "any number of unfinished tasks",
+        f"{LUA}/effect.lua",
+        "  if busy >= tonumber(ARGV[14]) then",
+        "  if false then",
+        f"{SUBAGENTS}::test_how_many_may_be_unfinished",
+    ),
+    Mutant(
+        "a cancelled task that has a result",
+        f"{LUA}/stop.lua",
+        "  if is_unwanted then redis",
+        "  if false then redis",
+        f"{SUBAGENTS}::test_a_cancelled_task_and_all_below_it_end_without_a_result",
+    ),
+    Mutant(
+        "a stop that spares what the session has started",
+        f"{LUA}/stop.lua",
+        "ipairs(descendants(ARGV[1]))",
+        "ipairs({})",
+        f"{SUBAGENTS}::test_who_stops_a_session_stops_what_it_has_started",
+    ),
+    Mutant(
+        "a label that two sessions have",
+        f"{LUA}/_prelude.lua",
+        "  if owner and owner ~= sid and",
+        "  if false and",
+        f"{SUBAGENTS}::test_a_label_is_an_agents_own_and_finds_its_session",
+    ),
+    Mutant(
+        "a message to a session that waits for this one",
+        "remoteclaw/gateway/methods/sessions.py",
+        "    if target == call.caller.parent or target.sid in call.turn.via:",
+        "    if target == call.caller.parent:",
+        f"{SUBAGENTS}::test_nobody_writes_to_who_waits_for_it",
+    ),
+    Mutant(
+        "any number of turns that wait",
+        f"{LUA}/wait.lua",
+        " then return 0 end",
+        " then return 1 end",
+        f"{SUBAGENTS}::test_no_turn_waits_when_no_worker_would_be_left",
+    ),
+    Mutant(
+        "sessions that set each other going for ever",
+        "remoteclaw/answer.py",
+        "hops=hops_of(self.turn.entries) + 1,",
+        "hops=0,",
+        f"{SUBAGENTS}::test_sessions_dont_set_each_other_going_for_ever",
+    ),
+    Mutant(
+        "a spawned session with all rights",
+        "remoteclaw/gateway/dispatch.py",
+        ", depth=caller.depth)",
+        ")",
+        f"{SUBAGENTS}::test_a_task_may_no_more_than_its_depth",
+    ),
+    Mutant(
+        "a result that interrupts a turn",
+        f"{LUA}/finish.lua",
+        "ARGV[24], 'background', '')",
+        "ARGV[24], 'background', 'rc:bell:{' .. ARGV[21] .. '}')",
+        "tests/test_queue.py::test_a_result_waits_for_the_running_turn[interrupt]",
+    ),
+    Mutant(
+        "a result that is dropped",
+        "remoteclaw/conversation/batching.py",
+        ' if entry.origin == "chat"]',
+        "]",
+        "tests/test_queue.py::test_a_result_is_never_dropped[old]",
+    ),
+    Mutant(
         "a due time that two schedulers take",
         f"{LUA}/fire.lua",
         "if not is_current then return {'changed', '', ''} end\n",
@@ -828,8 +921,8 @@ MUTANTS = (
     Mutant(
         "a token of an agent before that still counts",
         "remoteclaw/gateway/dispatch.py",
-        "if caller is None or grant is None or not is_same(grant.digest, principal.digest):",
-        "if caller is None or grant is None:",
+        "caller.grant is None or not is_same(caller.grant.digest, agent.digest):",
+        "caller.grant is None:",
         f"{SESSIONS}::test_the_token_of_an_agent_before_is_worth_nothing",
     ),
     Mutant(
@@ -849,8 +942,8 @@ MUTANTS = (
     Mutant(
         "rights that forget who joined the turn",
         f"{LUA}/caller.lua",
-        "ipairs({found[7] or '', found[8] or ''})",
-        "ipairs({found[7] or ''})",
+        "ipairs({found[9] or '', found[10] or ''})",
+        "ipairs({found[9] or ''})",
         f"{SESSIONS}::test_a_message_that_joins_narrows_the_rights_of_the_turn",
     ),
     Mutant(
@@ -863,8 +956,8 @@ MUTANTS = (
     Mutant(
         "sessions that an agent may not see",
         "remoteclaw/policy.py",
-        'return other == own or sees == "all"',
-        'return True or sees == "all"',
+        'if other == own or sees == "all":',
+        "if True:",
         f"{SESSIONS}::test_an_agent_sees_its_own_session_alone",
     ),
     Mutant(

@@ -354,6 +354,7 @@ async def test_a_message_whose_file_is_gone_is_refused_and_not_stored(reader: St
 
 async def test_a_full_server_takes_no_file(reader: Stack) -> None:
     client = reader.fleet.scripts.client
+    await reader.append("words")  # which loads what that needs
     used = (await client.info("memory"))["used_memory"]
     await client.config_set("maxmemory", int(used / 0.7))
 

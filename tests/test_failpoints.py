@@ -14,8 +14,10 @@ import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 import pytest_asyncio
 
@@ -24,11 +26,12 @@ from remoteclaw.drain import SECOND_TRY
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
 from remoteclaw.home import Home
+from remoteclaw.messages import Provenance, SessionKey
 from tests.support.agents import ROOT
 from tests.support.bridges import script
 from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.processes import is_alive
-from tests.support.stack import Stack
+from tests.support.stack import Stack, message
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -294,6 +297,51 @@ async def test_a_worker_that_leaves_at_its_release(
 
     await lab.see_the_promise_held(first, second)
     assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["begin", "mark", "finish", "close"])
+async def test_a_worker_with_a_task_of_another_session_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    """Whatever happens, the session that has started it gets the result once."""
+    word = uuid.uuid4().hex
+    parent = SessionKey("main", "test", "default", "chat-1", word)
+    task = message(f"first{word}", from_=word)
+    failpoint = lab.proxy.arm(step, side)
+    child, entry_id = await lab.stack.fleet.effects.spawn(
+        None,
+        word,
+        replace(parent, task="t1"),
+        task,
+        note=None,
+        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1),
+        parent=parent,
+        depth=1,
+        label=None,
+        most=5,
+    )
+    await failpoint.wait()
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    outcome = await lab.stack.outcome(Accepted(child, entry_id, False))
+    assert outcome.status == "done"
+    await lab.stack.until_idle(Accepted(child, entry_id, False))
+
+    async def is_told() -> bool:
+        view = await lab.stack.fleet.sessions.view(parent.sid)
+        return view is not None and view.state == "idle" and bool(view.last_entry)
+
+    await eventually(is_told, within_s=30)
+    recorded = (await lab.stack.fleet.sessions.record(parent.sid)).splitlines()
+    asked = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
+    (result,) = asked
+    assert result.endswith(f"first{word} ends")
+    assert [reply.is_final for reply in await lab.replies(parent.sid)].count(True) == 1
+    assert await lab.replies(child.sid) == []
+    if what_happens is not kill:
+        assert lab.asked(f"first{word}") == 1
 
 
 @contextlib.asynccontextmanager

@@ -37,7 +37,9 @@ def test_a_thread_that_is_called_underscore_is_a_thread() -> None:
     assert str(SessionKey("a", "p", "x", "c", "u")).endswith(":_")
 
 
-@pytest.mark.parametrize("text", ["", "a", "a/b/c", "a/b/c/d", "a/b/c/d:e", "a/b/c/d:e:f:g"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "a/b/c", "a/b/c/d", "a/b/c/d:e", "a/b/c/d:e:f:", "a/b/c/d:e:f:g:h"]
+)
 def test_what_is_no_session_key(text: str) -> None:
     with pytest.raises(ValueError, match="unpack"):
         SessionKey.parse(text)

@@ -195,10 +195,10 @@ NO_LEAF = NO_SUBAGENT | {"sessions_list", "sessions_history", "sessions_spawn", 
 def test_what_subagents_may_not(
     profile: Profile, depth: int, max_depth: int, denied: set[str]
 ) -> None:
-    config = configured(at("tools", profile=profile))
+    config = configured(at("tools", profile=profile) + at("sessions", max_depth=max_depth))
     subject = replace(OWNER, depth=depth)
 
-    assert allowed(config, subject, TOOLS, max_depth=max_depth) == PROFILES[profile] - denied
+    assert allowed(config, subject, TOOLS) == PROFILES[profile] - denied
 
 
 def test_an_agents_own_table_gives_back_what_subagents_are_denied() -> None:

@@ -1,6 +1,7 @@
 """What becomes of messages that arrive while their session is busy: each mode, and each crash."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,12 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.config import QueueOverride, load_config
 from remoteclaw.drain import Drain
 from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.messages import Provenance
 from tests.support.bridges import script
 from tests.support.stack import Stack, message, said
+from tests.support.waiting import eventually
 
 #: An agent that says which texts it was asked, and waits first where the text asks for it.
 ECHO = """
@@ -196,6 +200,70 @@ async def test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal(
     await task
 
     assert await statuses(echo, first, second) == ["interrupted", "done"]
+
+
+# -- what no person has sent ----------------------------------------------------------------------
+
+
+async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
+    """Have a session that another one has started do its task; return the result's entry."""
+    key = parent.session
+    child, entry_id = await stack.fleet.effects.spawn(
+        None,
+        task,
+        replace(key, task=task),
+        message(task),
+        note=None,
+        provenance=Provenance(by=str(key), via=(key.sid,), hops=1),
+        parent=key,
+        depth=1,
+        label=None,
+        most=5,
+    )
+    await drain(stack, Accepted(child, entry_id, False))
+    view = await stack.fleet.sessions.view(key.sid)
+    assert view is not None
+    return Accepted(key, str(view.last_entry), False)
+
+
+async def renewals(stack: Stack, accepted: Accepted) -> None:
+    """Wait until a session's lease was renewed twice."""
+    client, seen = stack.fleet.scripts.client, set()
+
+    async def count() -> bool:
+        seen.add(await client.hget(keys.state(accepted.session.sid), "expires"))
+        return len(seen) > 2
+
+    await eventually(count)
+
+
+@pytest.mark.parametrize("mode", ["interrupt", "steer"])
+async def test_a_result_waits_for_the_running_turn(
+    echo: Stack, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
+    configure(echo, mode=mode)
+    first, task = await busy(echo)
+    came = await result(echo, first, "hi")
+    await renewals(echo, first)
+    go(echo)
+    await task
+
+    assert await statuses(echo, first, came) == ["done", "done"]
+    assert await replies(echo, first, came) == ["heard wait", "heard heard hi"]
+
+
+@pytest.mark.parametrize("drop", ["old", "new", "summarize"])
+async def test_a_result_is_never_dropped(echo: Stack, drop: str) -> None:
+    configure(echo, mode="followup", cap=1, drop=drop)
+    first, task = await busy(echo)
+    results = [await result(echo, first, f"t{number}") for number in range(3)]
+    said_later = await append(echo, "two")
+    go(echo)
+    await task
+
+    assert await statuses(echo, *results, *said_later) == ["done"] * 4
+    assert await replies(echo, *results) == [f"heard heard t{number}" for number in range(3)]
 
 
 # -- overrides ------------------------------------------------------------------------------------

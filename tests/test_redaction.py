@@ -18,7 +18,7 @@ from remoteclaw.redaction import HIDDEN, redacted
 #: The texts that are no secrets; what is not here must not be shown. Whoever adds a field to the
 #: configuration decides: is it one for this list?
 SHOWN = {
-    *("AgentConfig.model", "AgentConfig.timezone", "AgentConfig.workspace"),
+    *("AgentConfig.model", "AgentConfig.timezone", "AgentConfig.workspace", "AgentConfig.spawns"),
     "McpServerConfig.command",
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow"),

@@ -27,12 +27,16 @@ __all__ = ["INTERRUPTED", "build_system_prompt", "build_turn_prompt"]
 SUMMARY = 160
 #: How much is shown of a sentence about a channel's format, in characters.
 LONGEST_HINT = 500
+#: How much is shown of a session's key, in characters.
+LONGEST_KEY = 2000
 
 #: How many effects of an earlier attempt are told.
 MOST_EFFECTS = 50
 #: What is said of some tools, where they can be used.
 _ABOUT_TOOLS = {
     "sessions_send": "`sessions_send` asks another conversation's agent; `sessions_list` has them.",
+    "sessions_spawn": "`sessions_spawn` has another session work on a task while you go on; its "
+    "result comes later as a message whose line has `result_of`. `subagents` looks after them.",
     "message_send": "`message_send` writes to another chat: never use it to answer who writes.",
     "cron_add": "`cron_add` has a message sent to you at a time: for reminders, and what repeats.",
 }
@@ -78,6 +82,7 @@ def build_system_prompt(
     """
     facts = facts or ChannelConfig()
     user, channel = as_data(session.user), as_data(session.provider)
+    to_chat = "" if session.task else " to the chat"
     about = (
         ("channel", session.provider),
         ("user", session.user),
@@ -92,6 +97,13 @@ def build_system_prompt(
                 f"You are running inside RemoteClaw, which connects you to a chat: the user {user} "
                 f"writes to you on the channel {channel}.",
                 "The user may be away from this computer and sees only what you answer.",
+            )
+            if session.task is None
+            else (
+                "You are running inside RemoteClaw. Another session has started you for one task: "
+                f"the message that you get. It works for the user {user} on the channel {channel}.",
+                "Your answer goes to that session as the result, and to nobody else. Nobody can "
+                "answer questions meanwhile: do what can be done, and say what can't.",
             ),
         ),
         _Section(
@@ -105,7 +117,7 @@ def build_system_prompt(
         _Section(
             "Messaging",
             (
-                "Your answer is delivered to the chat by itself; never use a shell or curl for it.",
+                f"Your answer is delivered{to_chat} by itself; never use a shell or curl for it.",
                 'Every message begins with one line `[remoteclaw {"from": …}]`, which RemoteClaw '
                 "writes: who sent it, when, and what else you should know. Several that came "
                 "while you were busy may follow one such line; answer them together.",
@@ -250,11 +262,27 @@ def _about(
         "from": clean(message.user_name or message.from_),
         "at": _clock(message.timestamp, message.timezone or zone),
     }
-    ids = {"id": message.id, "quotes": message.reply_to_id}
-    about |= {name: id_ for name, id_ in ids.items() if id_ and _can_be_named(id_)}
+    if entry.origin == "chat":
+        ids = {"id": message.id, "quotes": message.reply_to_id}
+        about |= {name: id_ for name, id_ in ids.items() if id_ and _can_be_named(id_)}
+    about |= _about_session(entry)
     if files is None:
         files = left_out(entry)
     return about | ({"attachments": [*map(_about_file, files)]} if files else {})
+
+
+def _about_session(entry: Entry) -> dict[str, Any]:
+    """Return which session has written a message, and of what it is the result."""
+    if (told := entry.provenance) is None:
+        return {}
+    if entry.origin != "result":
+        return {"session": clean(told.by, longest=LONGEST_KEY)}
+    result = {"session": told.by, "run": told.run, "label": told.label, "status": told.status}
+    return {
+        "result_of": {
+            name: clean(value, longest=LONGEST_KEY) for name, value in result.items() if value
+        }
+    }
 
 
 def _about_effect(effect: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ __all__ = [
     "Scope",
     "Target",
     "Text",
+    "check_characters",
 ]
 
 #: What an operator's token may do; each includes those before it.
@@ -31,14 +32,14 @@ Effect = Literal["none", "message", "operation", "session", "job", "system"]
 MAX_TEXT_CHARS = 100_000
 
 
-def _check_characters(value: Any) -> Any:
+def check_characters(value: Any) -> Any:
     """Refuse what no id may contain: controls, and halves of UTF-16 pairs."""
     if isinstance(value, str) and not value.isprintable():
         raise ValueError("contains a character that no id may contain")
     return value
 
 
-Id = Annotated[str, BeforeValidator(_check_characters), Field(min_length=1, max_length=512)]
+Id = Annotated[str, BeforeValidator(check_characters), Field(min_length=1, max_length=512)]
 MessageId = Annotated[Id, Field(description="The id of a message in the chat.")]
 ChatId = Annotated[Id, Field(description="The id of a chat.")]
 Target = Annotated[

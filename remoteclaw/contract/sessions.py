@@ -1,16 +1,30 @@
 """Methods about sessions: conversations of people with agents."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from remoteclaw.contract.base import Id, Limit, Method, NoParams, Params, Result, Text
+from remoteclaw.contract.base import (
+    Id,
+    Limit,
+    Method,
+    NoParams,
+    Params,
+    Result,
+    Text,
+    check_characters,
+)
 
 __all__ = ["METHODS"]
 
 SessionKeyText = Annotated[
     Id, Field(description="A session's key, as sessions_list gives it, or the start of its id.")
+]
+Label = Annotated[
+    str,
+    BeforeValidator(check_characters),
+    Field(min_length=1, max_length=64, description="A session's label."),
 ]
 #: How long a call may wait for another session's answer, in seconds.
 MAX_WAIT_S = 110.0
@@ -37,6 +51,9 @@ class SessionSummary(Result):
     """When it got its last message, in milliseconds since 1970."""
     is_self: bool
     """Whether it is the session of this call."""
+    label: str | None = None
+    parent: str | None = None
+    """The key of the session that has started it."""
 
 
 class SessionsResult(Result):
@@ -73,8 +90,8 @@ class SendParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"timeoutSeconds": "timeout"}
 
     session_key: SessionKeyText | None = None
-    label: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """A session's label, in place of its key."""
+    label: Label | None = None
+    """A session's label, in place of its key: one of the same agent's."""
     message: Text
     """What to say to the session's agent."""
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
@@ -89,22 +106,30 @@ class SendResult(Result):
     """Names the message; the trace of it is under this name."""
     reply: str | None = None
     error: str | None = None
+    note: str | None = None
+    """Why there is no answer yet, if it was not waited for as long as was asked."""
 
 
 class SpawnParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"task": "prompt"}
 
     prompt: Text
-    """What the new session's agent is to do."""
+    """What the new session's agent is to do. It knows nothing of this conversation."""
     agent_id: Id | None = None
+    """The agent that does it; else the same as this one."""
     channel: Id | None = None
-    label: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """The chat that its messages are about, as CHANNEL:CHAT; else this one. Only for owners."""
+    label: Label | None = None
+    """A name for it, which no other session of the agent has."""
 
 
 class SpawnResult(Result):
     status: Literal["accepted"]
+    """It has begun, or will; its result comes as a message of its own, however long it takes."""
     run_id: str
+    """Names the task: subagents shows and cancels it."""
     child_session_key: str
+    label: str | None = None
 
 
 class StatusParams(Params):
@@ -137,17 +162,44 @@ class AgentsResult(Result):
     agents: tuple[AgentSummary, ...]
 
 
+class SubagentsTarget(Params):
+    run_id: Id | None = None
+    """One of those that this session has started, as sessions_spawn names it."""
+    session_key: SessionKeyText | None = None
+    """The same, by its session."""
+    label: Label | None = None
+    """The same, by its label."""
+
+
 class SubagentsParams(Params):
     action: Literal["list", "status", "cancel"] = "list"
-    params: dict[str, Any] = Field(default_factory=dict)
-    """runId for status and cancel; reason for cancel."""
+    """`cancel` ends a session's task and those of all that it has started; there is no result."""
+    params: SubagentsTarget = Field(default_factory=SubagentsTarget)
+    """Which one: for status one of the three, for cancel one or, without any, all of them."""
+
+
+class Subagent(Result):
+    run_id: str
+    session_key: str
+    agent: str
+    state: str
+    """How its task ended (done, failed, stopped, dead), else running or accepted; unknown after
+    a week."""
+    started_ms: int
+    """When it was started, in milliseconds since 1970."""
+    label: str | None = None
+    parent: str | None = None
+    """The session that has started it, where that is not this one."""
+    result: str | None = None
+    """What it answered; only in `status`."""
 
 
 class SubagentsResult(Result):
-    status: Literal["ok"]
     action: str
-    runs: tuple[dict[str, Any], ...] = ()
-    terminated: int = 0
+    runs: tuple[Subagent, ...] = ()
+    """Oldest first, each before those that it has started."""
+    cancelled: int = 0
+    """How many entries of them are stopped."""
 
 
 METHODS = (
@@ -184,12 +236,12 @@ METHODS = (
         name="sessions.spawn",
         tool="sessions_spawn",
         title="Start a session",
-        description="Start a session of its own for a task.",
+        description="Have another session work on a task while this one goes on. It returns at "
+        "once; the result comes to this session as a message, whatever restarts meanwhile.",
         params=SpawnParams,
         result=SpawnResult,
         scope="write",
         effect="session",
-        is_listed=False,
     ),
     Method(
         name="sessions.status",
@@ -218,6 +270,5 @@ METHODS = (
         result=SubagentsResult,
         scope="write",
         effect="session",
-        is_listed=False,
     ),
 )

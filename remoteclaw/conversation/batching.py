@@ -26,13 +26,15 @@ def next_batch(waiting: Sequence[Entry], queue: QueueConfig, *, busy_since_ms: i
     """Return what comes next of the entries that wait, of which there is one at least.
 
     The cap applies to what came since the session is busy (`busy_since_ms`, None when it was idle).
-    A message whose sender waits for the reply itself (`send`) is never left out and has a turn of
-    its own; in `collect` and `interrupt` all others share one, up to the next such message.
+    A message whose reply doesn't go to the channel is never left out and has a turn of its own; in
+    `collect` and `interrupt` all others share one, up to the next such message. What no person has
+    sent is never left out either.
     """
-    if waiting[0].deliver == "caller":
+    if waiting[0].deliver != "channel":
         return Plan((waiting[0].id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
-    late = [e for e in from_chat if busy_since_ms is not None and e.at_ms >= busy_since_ms]
+    said = [entry for entry in from_chat if entry.origin == "chat"]
+    late = [e for e in said if busy_since_ms is not None and e.at_ms >= busy_since_ms]
     excess = len(late) - queue.cap if queue.cap else 0
     left_out: tuple[str, ...] = ()
     if excess > 0:

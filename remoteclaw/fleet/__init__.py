@@ -21,6 +21,7 @@ from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
 from remoteclaw.fleet.tokens import Tokens
+from remoteclaw.fleet.waits import Waits
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
 
@@ -47,6 +48,7 @@ class Fleet:
     sessions: Sessions
     sweeper: Sweeper
     tokens: Tokens
+    waits: Waits
     workers: Workers
 
     @classmethod
@@ -71,6 +73,7 @@ class Fleet:
             sessions=Sessions(scripts),
             sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
             tokens=Tokens(scripts),
+            waits=Waits(scripts, workers),
             workers=workers,
         )
 

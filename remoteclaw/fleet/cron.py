@@ -310,7 +310,7 @@ class Scheduler:
             names += [keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS]
             names.append(keys.dedupe(session, message.id))
             arguments += [encode_entry(message, "channel", "cron"), sid, GRACE_MS, DEDUPE_MS]
-            arguments += [keys.outcome_prefix(sid), str(session), "background", keys.bell(sid)]
+            arguments += [keys.outcome_prefix(sid), str(session), "background", ""]
             arguments.append(FULL_AT)
         reply = await self._scripts.run("fire", names, arguments, deadline=boottime() + READ_S)
         status, entry_id, queue = (part.decode() for part in reply)

@@ -20,9 +20,9 @@ from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS, NewerEntry, decode_entry, encode_entry
 from remoteclaw.fleet.keys import Lane
-from remoteclaw.fleet.lease import OUTCOME_MS, RawEntry
+from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import ChannelMessage, Entry, SessionKey
+from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey, hops_of, via_of
 
 __all__ = ["CALL_MS", "Caller", "Effects", "Grant", "RunningTurn", "call_name"]
 
@@ -55,6 +55,16 @@ class RunningTurn:
     is_whole: bool
     """Whether every entry could be read."""
 
+    @property
+    def via(self) -> tuple[str, ...]:
+        """The ids of the sessions that wait for this turn, or get its result."""
+        return via_of(self.entries)
+
+    @property
+    def hops(self) -> int:
+        """How many turns there were since a person, or the clock, wrote something."""
+        return hops_of(self.entries)
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -64,6 +74,10 @@ class Caller:
     grant: Grant | None
     turn: RunningTurn | None
     """None between turns."""
+    parent: SessionKey | None = None
+    """The session that has started it; None for one that people talk with."""
+    depth: int = 0
+    """How many sessions are above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +100,7 @@ class Effects:
 
     async def caller(self, sid: str) -> Caller | None:
         """Return who a session's agent speaks for at this moment; None if there is no session."""
-        key, state, turn, epoch, attempt, tools, entries = await self._scripts.run(
+        key, state, turn, epoch, attempt, tools, depth, parent, entries = await self._scripts.run(
             "caller", [keys.state(sid), keys.inbound(sid)], [], deadline=boottime() + CALL_S
         )
         if not key:
@@ -101,7 +115,13 @@ class Effects:
                 entries=decoded,
                 is_whole=len(decoded) == len(entries) > 0,
             )
-        return Caller(SessionKey.parse(key.decode()), _grant(tools), running)
+        return Caller(
+            SessionKey.parse(key.decode()),
+            _grant(tools),
+            running,
+            SessionKey.parse(parent.decode()) if parent else None,
+            int(depth or 0),
+        )
 
     async def made(self, caller: Caller | None, call: str) -> list[str] | None:
         """Return what came of a call; None if nothing was done for it yet."""
@@ -149,28 +169,77 @@ class Effects:
         message: ChannelMessage,
         *,
         note: Mapping[str, Any] | None,
-        origin: Literal["chat", "session", "cron"],
-        deliver: Literal["channel", "caller"] = "caller",
-        lane: Lane = "agents",
+        provenance: Provenance | None,
     ) -> str:
-        """Put an entry on a session's stream; return its id, also if it was put there before."""
-        sid = target.sid
-        _, made = await self._run(
+        """Put an entry on a session's stream; return its id, also if it was put there before.
+
+        Its reply is for whoever waits for the outcome.
+        """
+        entry = encode_entry(message, "caller", "session", provenance)
+        _, (entry_id, queue) = await self._run(
+            caller, call, note, *_entry("entry", target, entry, "agents")
+        )
+        await self._hint(target, queue)
+        return entry_id
+
+    async def spawn(
+        self,
+        caller: Caller | None,
+        call: str,
+        child: SessionKey,
+        message: ChannelMessage,
+        *,
+        note: Mapping[str, Any] | None,
+        provenance: Provenance,
+        parent: SessionKey,
+        depth: int,
+        label: str | None,
+        most: int,
+    ) -> tuple[SessionKey, str]:
+        """Start a session for a task; return its key and the id of its first entry.
+
+        An attempt that begins a turn anew, and asks for the same again, gets the session that the
+        attempt before has started. `most` is how many unfinished ones the `parent` may have.
+        Raises `CallRefused` if there are as many, or another session has the label.
+        """
+        asked = orjson.dumps([child.agent, child.provider, child.channel_id, message.text, label])
+        digest = hashlib.sha256(asked).hexdigest()[:32]
+        names, arguments = _entry(
+            "spawn", child, encode_entry(message, "parent", "session", provenance), "background"
+        )
+        turn = caller.turn.id if caller and caller.turn else ""
+        status, made = await self._run(
             caller,
             call,
             note,
-            [keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS],
             [
-                *("entry", sid, encode_entry(message, deliver, origin), GRACE_MS),
-                *(keys.outcome_prefix(sid), str(target), lane, keys.bell(sid)),
+                *names,
+                keys.children(parent.sid),
+                keys.labels(child.agent),
+                keys.spawned(caller.session.sid, turn) if caller else keys.NOBODY,
             ],
+            [*arguments, str(parent), most, depth, label or "", STATE_MS, digest],
         )
-        entry_id, queue = made
+        if status == "full":
+            raise CallRefused(
+                "UNAVAILABLE",
+                f"{made[0]} of the sessions that this one has started have not ended yet, which is "
+                "the most: wait for their results, or cancel one with subagents.",
+            )
+        if status == "labelled":
+            raise CallRefused(
+                "INVALID_REQUEST", f"The label {label!r} is taken by {made[0]}: choose another one."
+            )
+        key, entry_id, queue = made
+        started = SessionKey.parse(key)
+        await self._hint(started, queue)
+        return started, entry_id
+
+    async def _hint(self, session: SessionKey, queue: str) -> None:
         if queue:
-            # It is safe by now: without this hint, the sweeper's comes.
+            # Its entry is safe by now: without this hint, the sweeper's comes.
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, str(target), queue=queue)
-        return entry_id
+                await self._waker.hint(session.sid, str(session), queue=queue)
 
     async def job(
         self,
@@ -233,6 +302,15 @@ class Effects:
                 f"{error} Whether it was done is unknown: look before you repeat it.",
             ) from None
         return status.decode(), made.decode().split("\n")
+
+
+def _entry(
+    kind: str, target: SessionKey, entry: bytes, lane: Lane
+) -> tuple[list[str], list[str | bytes | int]]:
+    """Return what the script needs to put an entry on a session's stream: keys and arguments."""
+    sid = target.sid
+    names = [keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS]
+    return names, [kind, sid, entry, GRACE_MS, keys.outcome_prefix(sid), str(target), lane]
 
 
 def call_name(caller: Caller | None, call: str) -> str:

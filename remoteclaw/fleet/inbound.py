@@ -13,7 +13,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import ChannelMessage, Entry, SessionKey
+from remoteclaw.messages import ChannelMessage, Deliver, Entry, Origin, Provenance, SessionKey
 
 __all__ = ["Accepted", "Inbound", "NewerEntry", "decode_entry", "encode_entry"]
 
@@ -35,7 +35,7 @@ INCOMPLETE = (
     "and send it within an hour."
 )
 #: The newest form in which entries are written. Readers refuse a higher number than they know.
-ENTRY_VERSION = 2
+ENTRY_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,20 +110,27 @@ class Inbound:
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
 
-def encode_entry(message: ChannelMessage, deliver: str, origin: str = "chat") -> bytes:
+def encode_entry(
+    message: ChannelMessage,
+    deliver: Deliver,
+    origin: Origin = "chat",
+    provenance: Provenance | None = None,
+) -> bytes:
     """Return a message as it stands on its session's stream."""
     fields = message.model_dump(by_alias=True, exclude_none=True)
     if not message.attachments:
         del fields["attachments"]
-    return orjson.dumps(
-        {
-            # A worker that knows no attachments would take it for damaged: it is to wait.
-            "v": 2 if message.attachments else 1,
-            "deliver": deliver,
-            "origin": origin,
-            "message": fields,
-        }
-    )
+    # A worker that doesn't know the one or the other would misunderstand it: it is to wait.
+    is_for_task = deliver == "parent" or origin == "result"
+    data = {
+        "v": 3 if is_for_task else 2 if message.attachments else 1,
+        "deliver": deliver,
+        "origin": origin,
+        "message": fields,
+    }
+    if provenance:
+        data["provenance"] = provenance.model_dump(exclude_none=True)
+    return orjson.dumps(data)
 
 
 def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> Entry:
@@ -138,8 +145,10 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         if data["v"] > ENTRY_VERSION:
             raise NewerEntry(f"entry version {data['v']} is newer than {ENTRY_VERSION}")
         message = ChannelMessage.model_validate(data["message"])
-        deliver = cast(Literal["channel", "caller"], data["deliver"])
-        origin = cast(Literal["chat", "session", "cron"], data.get("origin", "chat"))
+        deliver = cast(Deliver, data["deliver"])
+        origin = cast(Origin, data.get("origin", "chat"))
+        told = data.get("provenance")
+        provenance = Provenance.model_validate(told) if told is not None else None
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
-    return Entry(id=entry_id.decode(), message=message, deliver=deliver, origin=origin)
+    return Entry(entry_id.decode(), message, deliver, origin, provenance)

@@ -2,7 +2,8 @@
 
 Keys of one session share the hash tag `{sid}`.
 Scripts build none of them but are given all they touch, except where the name is known only inside:
-an entry's outcome and a swept session's state (they get the prefix), and the queue of a host.
+an entry's outcome and a swept session's state (they get the prefix), the queue of a host, and what
+belongs to the sessions that a session has started.
 """
 
 import hashlib
@@ -33,6 +34,8 @@ STATE_PREFIX = "rc:st:"
 CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
 #: List: what became of the last due times of all cron jobs, newest first.
 CRON_RUNS = "rc:cron:runs"
+#: Sorted set: turns that wait for another session's, scored with when they stop to, at last (ms).
+WAITS = "rc:waits"
 #: String that exists while a scheduler looks for cron jobs that are due.
 CRON_SCHEDULER = "rc:cron:scheduler"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets only as digests.
@@ -111,6 +114,21 @@ def outcome_prefix(sid: str) -> str:
     return f"rc:oc:{{{sid}}}:"
 
 
+def children(sid: str) -> str:
+    """Sorted set: the sessions that it has started, scored with when (ms)."""
+    return f"rc:kids:{{{sid}}}"
+
+
+def spawned(sid: str, turn: str) -> str:
+    """Hash: what a turn has started, by what was asked for; and how often each attempt did."""
+    return f"rc:spawned:{{{sid}}}:{turn}"
+
+
+def labels(agent: str) -> str:
+    """Hash: the sessions of an agent that have a label, by it."""
+    return f"rc:labels:{agent}"
+
+
 def session_map(sid: str) -> str:
     """Hash: runtime and workspace → the CLI's own session id."""
     return f"rc:map:{{{sid}}}"
@@ -166,9 +184,13 @@ def answers(name: str) -> str:
     return f"rc:answer:{name}"
 
 
+#: With a session's hash tag behind it, its bell.
+BELL_PREFIX = "rc:bell:"
+
+
 def bell(sid: str) -> str:
-    """Channel: tells a running turn of a new entry, and of a stop."""
-    return f"rc:bell:{{{sid}}}"
+    """Channel: tells a running turn of what a person has sent, and of a stop."""
+    return f"{BELL_PREFIX}{{{sid}}}"
 
 
 def outcome_channel(sid: str) -> str:

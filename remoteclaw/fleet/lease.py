@@ -18,7 +18,7 @@ from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
 from remoteclaw.config import QueueOverride
-from remoteclaw.errors import LeaseLost, RedisUnavailable
+from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
 from remoteclaw.fleet.inbound import GRACE_MS
@@ -26,7 +26,7 @@ from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
-__all__ = ["Batch", "Finished", "Lease", "Leases", "Phase", "Record"]
+__all__ = ["Batch", "Finished", "Lease", "Leases", "Owed", "Phase", "Record"]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
 #: The owner must have stopped before the agent's holder acts, both before anybody can take over.
@@ -94,6 +94,15 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
+class Owed:
+    """A turn's result, for the session that has started this one."""
+
+    to: SessionKey
+    entry: bytes
+    """It, as it is to stand on that session's stream."""
+
+
+@dataclass(frozen=True, slots=True)
 class Finished:
     """What a session's owner learns with the end of a turn."""
 
@@ -145,6 +154,17 @@ class Lease:
     def lane(self) -> Lane:
         """The queue that the session waits in when it waits."""
         return "background" if self.state.get("lane") == "background" else "agents"
+
+    @property
+    def parent(self) -> SessionKey | None:
+        """The session that has started this one; None for one that people talk with."""
+        text = self.state.get("parent")
+        return SessionKey.parse(text) if text else None
+
+    @property
+    def depth(self) -> int:
+        """How many sessions are above this one."""
+        return int(self.state.get("depth", 0))
 
     @property
     def queue(self) -> QueueOverride | None:
@@ -296,6 +316,7 @@ class Lease:
         answered: Sequence[str] = (),
         blobs: Sequence[str] = (),
         record: Record | None = None,
+        owed: Owed | None = None,
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
 
@@ -304,10 +325,11 @@ class Lease:
         `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
-        with them, are removed.
+        with them, are removed. What is `owed` to another session gets there in the same step.
         """
+        sid = owed.to.sid if owed else keys.NOBODY
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
-        left, hints, now, queue = await self._run(
+        left, hints, now, queue, hint = await self._run(
             "finish",
             [
                 keys.state(self.sid),
@@ -316,6 +338,7 @@ class Lease:
                 keys.DEAD_LETTERS,
                 keys.record(self.sid),
                 keys.effects(self.sid),
+                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
                 *keys.competing(self.lane, self.host),
             ],
             [
@@ -335,6 +358,8 @@ class Lease:
                 *((record.lines, record.most_bytes, record.keep_ms) if record else ("", 0, -1)),
                 keys.blob_prefix(self.sid),
                 ",".join(blobs),
+                *(owed.entry if owed else b"", sid, GRACE_MS, keys.outcome_prefix(sid)),
+                str(owed.to) if owed else "",
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )
@@ -342,6 +367,10 @@ class Lease:
         self._take_queue(queue)
         self.waiting = [entry for entry in self.waiting if entry[0] not in done]
         self._is_stale = int(left) != len(self.waiting)
+        if owed and hint:
+            # It is safe by now: without this hint, the sweeper's comes.
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._waker.hint(sid, str(owed.to), queue=hint.decode())
         return Finished(left=int(left), hints=int(hints), at_ms=int(now))
 
     async def show(self, payload: dict[str, Any]) -> None:
@@ -411,7 +440,7 @@ class Lease:
             async for text in news:
                 if text is None:
                     with contextlib.suppress(RedisError, OSError):
-                        found: Any = await client.hmget(keys.state(self.sid), "stop", "last")
+                        found: Any = await client.hmget(keys.state(self.sid), "stop", "said")
                         told(*((value or b"").decode() for value in found))
                 else:
                     what, _, entry_id = text.decode().partition(" ")

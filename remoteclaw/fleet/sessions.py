@@ -49,6 +49,13 @@ class SessionView:
     """agents or background."""
     agent_path: str | None
     """Where its agent's holder listens, on that host: in the agent's run directory."""
+    label: str | None
+    parent: SessionKey | None
+    """The session that has started it; None for one that people talk with."""
+    depth: int
+    """How many sessions are above it."""
+    task_entry: str | None
+    """The entry with the task that it was started for."""
 
 
 class Sessions:
@@ -113,7 +120,51 @@ class Sessions:
             agent_path=orjson.loads(state["agent_process"])["path"]
             if "agent_process" in state
             else None,
+            label=state.get("label"),
+            parent=SessionKey.parse(state["parent"]) if "parent" in state else None,
+            depth=int(state.get("depth", 0)),
+            task_entry=state.get("spawned"),
         )
+
+    async def above(self, view: SessionView) -> Sequence[SessionKey]:
+        """Return the sessions that a session was started by, the nearest first."""
+        found = []
+        current: SessionView | None = view
+        while current and current.parent and current.parent not in found:
+            found.append(current.parent)
+            current = await self.view(current.parent.sid)
+        return found
+
+    async def children(self, sid: str) -> Sequence[SessionView]:
+        """Return the sessions that a session has started, oldest first."""
+        client = self._scripts.client
+        read = functools.partial(client.zrange, keys.children(sid), 0, -1)
+        known = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        views = [await self.view(child.decode()) for child in known]
+        return [view for view in views if view is not None]
+
+    async def labelled(self, agent: str, label: str) -> str | None:
+        """Return the id of an agent's session that has a label."""
+        client = self._scripts.client
+        read = functools.partial(client.hget, keys.labels(agent), label)
+        sid = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        return sid.decode() if sid else None
+
+    async def label(self, view: SessionView, label: str | None) -> None:
+        """Give a session a label, or take it away.
+
+        Raises `UnknownSession` if another session of the agent has it.
+        """
+        owner = await self._scripts.run(
+            "label",
+            [keys.state(view.sid), keys.labels(view.key.agent)],
+            [view.sid, label or ""],
+            deadline=boottime() + LOOK_S,
+        )
+        if owner:
+            raise UnknownSession(
+                f"{owner.decode()!r} is called {label!r} already: choose another name."
+            )
 
     async def record(self, sid: str) -> bytes:
         """Return what is recorded of the conversation, as lines of JSON (`conversation.record`)."""
@@ -190,9 +241,11 @@ class Sessions:
         )
         await self._scripts.call(change, deadline=boottime() + LOOK_S)
 
-    async def stop(self, sid: str, *, call: str | None = None) -> int:
+    async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
         """Stop all that the session has accepted so far; return how many entries that concerns.
 
+        So does all that it has started, and those sessions in turn; whoever started them gets no
+        result, and neither does its own parent unless that `wants_result`.
         It is durable: a worker that takes the session later stops them too.
         0 means that there was nothing to stop, or that it finished first. With the same `call`
         of an operator again, what came since is not stopped.
@@ -202,7 +255,7 @@ class Sessions:
             await self._scripts.run(
                 "stop",
                 [keys.state(sid), keys.inbound(sid), *asked],
-                [keys.bell(sid), CALL_MS],
+                [sid, keys.BELL_PREFIX, int(not wants_result), CALL_MS],
                 deadline=boottime() + LOOK_S,
             )
         )

@@ -223,7 +223,7 @@ class Dispatcher:
         if caller.grant is None or tool not in caller.grant.tools:
             return False
         assert caller.turn is not None, "only a turn has senders"
-        subject = policy.subject_of(caller.session, caller.turn.entries)
+        subject = policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
         facts = [fact for fact in FACTS if fact.name == tool]
         try:
             may = tool in policy.allowed(self._config(), subject, facts)

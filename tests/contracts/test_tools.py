@@ -119,6 +119,12 @@ async def sessions(here: World) -> None:
     recorded = (await here.stack.fleet.sessions.record(here.bob.sid)).decode()
     assert '"SAY:pong"' in recorded
     assert '"running"' in await here.use("session_status")
+    started = await here.use("sessions_spawn", prompt="SAY:child-done", label="child")
+    assert '"accepted"' in started
+    # Its result makes this session take a turn, whose answer goes to the chat.
+    chat = here.platform.chat
+    await eventually(lambda: [post for post in chat("chat-1") if "result_of" in post.text])
+    assert '"state":"done"' in (await here.use("subagents")).replace(" ", "")
     assert '"main"' in await here.use("agents_list")
 
 

@@ -145,11 +145,13 @@ async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:
         await lease.keep(lambda _stop, _newest: None)
 
 
-async def test_renewing_holds_the_lease_and_brings_news(fleet: Fleet) -> None:
+async def test_renewing_holds_the_lease_and_brings_news(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
     await fleet.sessions.stop(accepted.session.sid)
-    lease.lease_s = 0.06
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.001)
     newer = await append(fleet)
     told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 

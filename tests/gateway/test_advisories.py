@@ -92,7 +92,7 @@ async def test_ghsa_4jpw_hj22_2xmc_no_token_makes_another_one(stack: Stack) -> N
 
 async def test_ghsa_943q_mwmv_hhvh_http_has_no_rules_of_its_own(stack: Stack) -> None:
     """What was denied to agents could be called over HTTP."""
-    stack.configure(channels={"test": {"tools": {"deny": ["sessions_send", "group:messaging"]}}})
+    stack.configure(channels={"test": {"tools": {"deny": ["group:sessions", "group:messaging"]}}})
     async with (
         opened(stack) as door,
         calling(stack) as agent,

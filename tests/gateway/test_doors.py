@@ -122,7 +122,6 @@ async def test_a_tool_is_called(stack: Stack) -> None:
         (b'{"tool":"nothing"}', 404, "There is no tool 'nothing'."),
         (b'{"tool":"sessions.list"}', 404, "There is no tool"),
         (b'{"tool":"agent","args":{}}', 404, "There is no tool"),
-        (b'{"tool":"sessions_spawn","args":{"prompt":"x"}}', 404, "There is no method"),
         (b'{"tool":"sessions_list","sessionKey":"nobody"}', 404, "'nobody' is no session"),
     ],
 )

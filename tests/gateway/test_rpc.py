@@ -201,7 +201,7 @@ async def test_a_frame_that_makes_no_sense_is_refused(
 
 async def test_what_is_unknown_is_refused_and_the_connection_stays(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        for method in ("nothing", "connect", "__class__", "sessions.spawn"):
+        for method in ("nothing", "connect", "__class__", "sessions.spoon"):
             with pytest.raises(Refused, match="NOT_FOUND"):
                 await client.call(method)
         with pytest.raises(Refused, match="x is no parameter"):

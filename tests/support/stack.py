@@ -87,6 +87,7 @@ class Stack:
         channels: dict[str, Any] | None = None,
         record: dict[str, Any] | None = None,
         gateway: dict[str, Any] | None = None,
+        sessions: dict[str, Any] | None = None,
         **fleet: Any,
     ) -> None:
         """Write the configuration; workers that are started later read it.
@@ -99,6 +100,7 @@ class Stack:
             "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
             "channels": channels or {},
             "record": record or {},
+            "sessions": sessions or {},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},
             "agents": {"main": agent or self.agent},
         }

@@ -71,7 +71,8 @@ local function queue_of(state)
   return lane
 end
 
--- Store an entry, note the time, and schedule an idle session.
+-- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told:
+-- what no person has sent has none, and interrupts nothing.
 -- keys: inbound, state, active, sessions → entry id, queue if a hint is due, else nothing
 local function accept(keys, entry, sid, grace, outcomes, key, lane, bell)
   local now = now_ms()
@@ -82,7 +83,10 @@ local function accept(keys, entry, sid, grace, outcomes, key, lane, bell)
   redis.call('PERSIST', keys.state)
   redis.call('PERSIST', keys.inbound)
   redis.call('ZADD', keys.sessions, now, sid)
-  if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', bell, 'entry ' .. id) end
+  if bell ~= '' then
+    redis.call('HSET', keys.state, 'said', id)
+    if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', bell, 'entry ' .. id) end
+  end
   local state, lane_now = unpack(redis.call('HMGET', keys.state, 'state', 'lane'))
   if state then
     if lane_now == lane or lane ~= 'agents' then return id, '' end
@@ -93,4 +97,40 @@ local function accept(keys, entry, sid, grace, outcomes, key, lane, bell)
   redis.call('HSET', keys.state, 'state', 'scheduled', 'lane', lane)
   redis.call('ZADD', keys.active, now + grace, sid)
   return id, queue_of(keys.state)
+end
+
+-- The sessions that a session has started, and those that they have, each behind whoever started it.
+-- Their keys can't be given to a script: who they are is known inside only.
+local function descendants(sid)
+  local found, position = {}, 1
+  local parent = sid
+  while parent do
+    for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. parent .. '}', 0, -1)) do
+      found[#found + 1] = child
+    end
+    parent, position = found[position], position + 1
+  end
+  return found
+end
+
+-- How many entries a session has that are not finished.
+local function unfinished(sid)
+  return redis.call('XLEN', 'rc:in:{' .. sid .. '}')
+end
+
+-- Give a session the one label of its kind; of an agent's sessions that are known, no two have the
+-- same. labels: the agent's, → the id of the session that has it, if that is another one
+local function name_it(labels, label, sid, state)
+  local owner = redis.call('HGET', labels, label)
+  if owner and owner ~= sid and redis.call('EXISTS', 'rc:st:{' .. owner .. '}') == 1 then return owner end
+  local before = redis.call('HGET', state, 'label')
+  if before and before ~= label then redis.call('HDEL', labels, before) end
+  redis.call('HSET', labels, label, sid)
+  redis.call('HSET', state, 'label', label)
+  -- Sessions that are forgotten leave theirs behind: two are looked at whenever one is added.
+  for _, other in ipairs(redis.call('HRANDFIELD', labels, 2)) do
+    local whose = redis.call('HGET', labels, other)
+    if redis.call('EXISTS', 'rc:st:{' .. whose .. '}') == 0 then redis.call('HDEL', labels, other) end
+  end
+  return nil
 end

@@ -2,15 +2,19 @@
 -- KEYS caller's state, call, effects of the turn, the rest by kind
 --   messages: reply stream …, blob …
 --   entry:    inbound, state, active, sessions
+--   spawn:    inbound, state, active, sessions, children, labels, what this turn has started
 --   job:      jobs, due times
 --   note:     nothing: only the record says something
 -- ARGV epoch (nothing: no turn asks), turn, how long a call is remembered ms, what the turn's record
 --      says of it (JSON, or nothing), how long that is kept ms, kind, the rest by kind
 --   messages: number of messages, how long blobs are kept ms, payload …
---   entry:    sid, entry, grace ms, outcome prefix, session key, lane, bell
+--   entry:    sid, entry, grace ms, outcome prefix, session key, lane
+--   spawn:    the same, then the session that starts it: key and how many unfinished ones it may have;
+--             depth, label (nothing: none), how long it is known ms, what is asked for (a digest)
 --   job:      id, job as it was (nothing: there was none), job (nothing: there is to be none),
 --             when it is due ms (nothing: never), how many jobs there may be
 -- → done|again, what came of it: ids, one a line
+--   spawn also: full, how many are unfinished; labelled, the key of the session that has the label
 if ARGV[1] ~= '' then
   local fence = fenced(KEYS[1], ARGV[1])
   if fence then return fence end
@@ -37,8 +41,42 @@ if kind == 'messages' then
   end
 elseif kind == 'entry' then
   local keys = {inbound = KEYS[4], state = KEYS[5], active = KEYS[6], sessions = KEYS[7]}
-  local id, queue = accept(keys, ARGV[8], ARGV[7], ARGV[9], ARGV[10], ARGV[11], ARGV[12], ARGV[13])
+  local id, queue = accept(keys, ARGV[8], ARGV[7], ARGV[9], ARGV[10], ARGV[11], ARGV[12], '')
   made = {id, queue}
+elseif kind == 'spawn' then
+  local keys = {inbound = KEYS[4], state = KEYS[5], active = KEYS[6], sessions = KEYS[7]}
+  -- An attempt that begins the turn anew asks for the same again: it gets what the one before made.
+  local attempt = redis.call('HGET', KEYS[1], 'attempt') or ''
+  local before = split(redis.call('HGET', KEYS[10], ARGV[18]) or '')
+  local number = ARGV[1] == '' and 0 or redis.call('HINCRBY', KEYS[10], ARGV[18] .. attempt, 1)
+  redis.call('PEXPIRE', KEYS[10], ARGV[3])
+  if before[number] then
+    local result = string.gsub(before[number], ' ', '\n')
+    redis.call('SET', KEYS[2], result, 'PX', ARGV[3])
+    return {'again', result}
+  end
+  local idle, busy = {}, 0
+  for _, child in ipairs(redis.call('ZRANGE', KEYS[8], 0, -1)) do
+    if unfinished(child) > 0 then busy = busy + 1 else idle[#idle + 1] = child end
+  end
+  if busy >= tonumber(ARGV[14]) then
+    redis.call('HINCRBY', KEYS[10], ARGV[18] .. attempt, -1)
+    return {'full', tostring(busy)}
+  end
+  local owner = ARGV[16] ~= '' and name_it(KEYS[9], ARGV[16], ARGV[7], KEYS[5])
+  if owner then
+    redis.call('HINCRBY', KEYS[10], ARGV[18] .. attempt, -1)
+    return {'labelled', redis.call('HGET', 'rc:st:{' .. owner .. '}', 'key') or ''}
+  end
+  redis.call('HSET', KEYS[5], 'parent', ARGV[13], 'depth', ARGV[15])
+  local id, queue = accept(keys, ARGV[8], ARGV[7], ARGV[9], ARGV[10], ARGV[11], ARGV[12], '')
+  redis.call('HSET', KEYS[5], 'spawned', id)
+  redis.call('ZADD', KEYS[8], now_ms(), ARGV[7])
+  for position = 1, #idle - 50 do redis.call('ZREM', KEYS[8], idle[position]) end
+  redis.call('PEXPIRE', KEYS[8], ARGV[17])
+  before[#before + 1] = ARGV[11] .. ' ' .. id .. ' '
+  if ARGV[1] ~= '' then redis.call('HSET', KEYS[10], ARGV[18], table.concat(before, ',')) end
+  made = {ARGV[11], id, queue}
 elseif kind == 'job' then
   local job = redis.call('HGET', KEYS[4], ARGV[7]) or ''
   if job ~= ARGV[8] then return {'changed', ''} end

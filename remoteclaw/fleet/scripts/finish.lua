@@ -1,19 +1,24 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
--- KEYS state, inbound, reply stream, dead letters, record, effects of the turn, RQ queue …
+-- KEYS state, inbound, reply stream, dead letters, record, effects of the turn, then of the session that
+--      gets the result: inbound, state; active, sessions, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
 --      those that were answered before a failure, lines for the record, its size at most, how long
---      it is kept ms (0: no record), prefix of blobs, blobs of those entries, payload …
--- → entries left, hints that wait, the time, the session's own queue settings
+--      it is kept ms (0: no record), prefix of blobs, blobs of those entries, result as an entry
+--      (nothing: none is owed), sid that gets it, its grace ms, outcome prefix, session key, payload …
+-- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
+--   for the session that gets the result, else nothing
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'finished', 'mentioned',
   'key', 'steered', 'lane', 'queue')
 local turn, batch, published, finished, mentioned, key, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
-for position = 7, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
+for position = 11, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
-  if finished == ARGV[2] then return {redis.call('XLEN', KEYS[2]), waiting, now, queue or ''} end  -- said before
+  if finished == ARGV[2] then  -- said before
+    return {redis.call('XLEN', KEYS[2]), waiting, now, queue or '', ''}
+  end
   return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
 end
 local status = {}
@@ -51,9 +56,15 @@ for _, id in ipairs(ending) do
   redis.call('PEXPIRE', outcome, ARGV[5])
   redis.call('PUBLISH', ARGV[7], id)
 end
+local hint = ''
+if ARGV[20] ~= '' and not id_at_most(turn, redis.call('HGET', KEYS[1], 'unwanted')) then
+  local keys = {inbound = KEYS[7], state = KEYS[8], active = KEYS[9], sessions = KEYS[10]}
+  local _, due = accept(keys, ARGV[20], ARGV[21], ARGV[22], ARGV[23], ARGV[24], 'background', '')
+  hint = due
+end
 local first = tonumber(ARGV[12])
-for position = 20, #ARGV do
-  if first + position - 20 >= tonumber(published) then
+for position = 25, #ARGV do
+  if first + position - 25 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
@@ -78,4 +89,4 @@ if ARGV[10] == '' then
 else
   redis.call('HSET', KEYS[1], 'agent_process', ARGV[10])
 end
-return {redis.call('XLEN', KEYS[2]), waiting, now, queue or ''}
+return {redis.call('XLEN', KEYS[2]), waiting, now, queue or '', hint}

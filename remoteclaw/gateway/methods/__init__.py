@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 
 from remoteclaw.gateway.dispatch import Handler
-from remoteclaw.gateway.methods import chats, cron, operators, sessions, system
+from remoteclaw.gateway.methods import chats, cron, operators, sessions, subagents, system
 
 __all__ = ["HANDLERS"]
 
 #: The handler of every method, by the method's name.
 HANDLERS: Mapping[str, Handler] = {
     **sessions.HANDLERS,
+    **subagents.HANDLERS,
     **chats.HANDLERS,
     **cron.HANDLERS,
     **system.HANDLERS,

@@ -13,14 +13,18 @@ from remoteclaw.errors import CallRefused, UnknownSession
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.dispatch import Call, Handler
-from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
 
-__all__ = ["HANDLERS", "answered", "find"]
+__all__ = ["HANDLERS", "answered", "check_hops", "find", "message_to", "now_ms", "provenance_of"]
 
 #: How many sessions are looked at for a list at most.
 MOST_LOOKED_AT = 1000
 #: How much of one item of a history is told, in characters.
 MOST_CHARS = 8000
+NO_WORKER = (
+    "It was not waited for: as many turns wait already as there are workers, but one, so nobody "
+    "would be left to answer. sessions_history has its answer later."
+)
 
 
 async def find(call: Call, named: str) -> SessionView:
@@ -31,13 +35,17 @@ async def find(call: Call, named: str) -> SessionView:
     except UnknownSession:
         if call.caller is None:
             raise
-    if view is None or not _may_see(call, view.key):
+    if view is None or not await _may_see(call, view):
         raise CallRefused("NOT_FOUND", f"There is no session {named!r} that this agent may see.")
     return view
 
 
-def _may_see(call: Call, key: SessionKey) -> bool:
-    return call.caller is None or policy.may_see(call.config, call.caller.session, key)
+async def _may_see(call: Call, view: SessionView) -> bool:
+    if call.caller is None:
+        return True
+    own = call.caller.session
+    above = await call.fleet.sessions.above(view) if view.parent else ()
+    return policy.may_see(call.config, own, view.key, above=above)
 
 
 async def _own(call: Call, named: str | None) -> SessionView:
@@ -51,7 +59,8 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
     wanted = (params.filter or "").casefold()
     found: list[SessionView] = []
     for view in await call.fleet.sessions.list(limit=MOST_LOOKED_AT):
-        if wanted in str(view.key).casefold() and _may_see(call, view.key):
+        names = f"{view.key} {view.label or ''}".casefold()
+        if wanted in names and await _may_see(call, view):
             found.append(view)
             if len(found) > params.limit:
                 break
@@ -65,6 +74,8 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
             waiting=view.waiting,
             last_message_ms=view.last_message_ms,
             is_self=view.key == call.session,
+            label=view.label,
+            parent=str(view.parent) if view.parent else None,
         )
         for view in found[: params.limit]
     )
@@ -121,15 +132,10 @@ async def _agents(call: Call, params: NoParams) -> contract.AgentsResult:
 
 
 async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
-    if params.label is not None:
-        raise CallRefused("NOT_FOUND", f"There is no session labelled {params.label!r}.")
-    if params.session_key is None:
-        raise CallRefused("INVALID_REQUEST", "sessions_send: say which session: give sessionKey.")
-    target = (await find(call, params.session_key)).key
-    if call.caller and target == call.caller.session:
-        raise CallRefused(
-            "INVALID_REQUEST", "That is this session itself: it would wait for its own turn."
-        )
+    target = (await _target(call, params)).key
+    check_hops(call)
+    if call.caller:
+        _check_direction(call, target)
     note = {
         "type": "message_sent",
         "tool": "sessions_send",
@@ -137,18 +143,84 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
         "to": str(target),
         "text": params.message,
         "mediaUrl": None,
-        "ts": _now_ms(),
+        "ts": now_ms(),
     }
+    message = message_to(call, target, params.message)
     entry_id = await call.fleet.effects.entry(
-        call.caller, call.id, target, _message(call, target, params.message), origin="session",
-        note=note,
-    )  # fmt: skip
+        call.caller, call.id, target, message, note=note, provenance=provenance_of(call)
+    )
     call.effects.append({**note, "callId": call.id})
     run_id = f"{target.sid}-{entry_id}"
+    accepted = contract.SendResult(status="accepted", session_key=str(target), run_id=run_id)
     if params.timeout == 0:
-        return contract.SendResult(status="accepted", session_key=str(target), run_id=run_id)
-    outcome = await call.fleet.outcomes.wait(target.sid, entry_id, timeout_s=params.timeout)
+        return accepted
+    if call.caller is None:  # it holds no worker
+        outcome = await call.fleet.outcomes.wait(target.sid, entry_id, timeout_s=params.timeout)
+        return answered(outcome, session_key=str(target), run_id=run_id)
+    async with call.fleet.waits.one(call.id, timeout_s=params.timeout) as may_wait:
+        if not may_wait:
+            return accepted.model_copy(update={"note": NO_WORKER})
+        outcome = await call.fleet.outcomes.wait(target.sid, entry_id, timeout_s=params.timeout)
     return answered(outcome, session_key=str(target), run_id=run_id)
+
+
+async def _target(call: Call, params: contract.SendParams) -> SessionView:
+    """Return the session that a message is for: by its key, or by its label."""
+    if (params.session_key is None) == (params.label is None):
+        raise CallRefused(
+            "INVALID_REQUEST", "sessions_send: say which session: give sessionKey or label."
+        )
+    if params.session_key is not None:
+        return await find(call, params.session_key)
+    assert params.label is not None, "one of the two is there"
+    agents = [call.session.agent] if call.session else [*call.config.agents]
+    sids = [await call.fleet.sessions.labelled(agent, params.label) for agent in agents]
+    views = [await call.fleet.sessions.view(sid) for sid in sids if sid]
+    seen = [view for view in views if view and await _may_see(call, view)]
+    if len(seen) > 1:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"Several agents have a session called {params.label!r}: give sessionKey.",
+        )
+    if not seen:
+        raise CallRefused(
+            "NOT_FOUND", f"There is no session called {params.label!r} that this agent may see."
+        )
+    return seen[0]
+
+
+def _check_direction(call: Call, target: SessionKey) -> None:
+    """Refuse a message to oneself, and to a session that waits for this one, at whatever remove."""
+    assert call.caller is not None, "operators have no turn"
+    if target == call.caller.session:
+        raise CallRefused(
+            "INVALID_REQUEST", "That is this session itself: it would wait for its own turn."
+        )
+    if target == call.caller.parent or target.sid in call.turn.via:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"The session {target} waits for what comes of this turn, or gets it: what you answer "
+            "goes there by itself.",
+        )
+
+
+def check_hops(call: Call) -> None:
+    """Refuse to set another turn going, if too many in a row were set going by the one before."""
+    if call.caller and call.turn.hops >= call.config.sessions.max_hops:
+        raise CallRefused(
+            "FORBIDDEN",
+            f"Sessions have set each other going {call.turn.hops} times in a row: a person has to "
+            "write something first (max_hops in [sessions]).",
+        )
+
+
+def provenance_of(call: Call) -> Provenance | None:
+    """Return where an entry comes from that a call puts on a session's stream."""
+    if call.caller is None:
+        return None
+    own = call.caller.session
+    via = (*call.turn.via, own.sid)
+    return Provenance(by=str(own), via=tuple(dict.fromkeys(via)), hops=call.turn.hops + 1)
 
 
 def answered(outcome: Outcome | None, *, session_key: str, run_id: str) -> contract.SendResult:
@@ -166,7 +238,7 @@ def answered(outcome: Outcome | None, *, session_key: str, run_id: str) -> contr
     )
 
 
-def _message(call: Call, target: SessionKey, text: str) -> ChannelMessage:
+def message_to(call: Call, target: SessionKey, text: str) -> ChannelMessage:
     """Return a message of another session's agent, as it stands on the target's stream."""
     sender = call.caller.session if call.caller else None
     return ChannelMessage.checked(
@@ -178,11 +250,12 @@ def _message(call: Call, target: SessionKey, text: str) -> ChannelMessage:
         provider=target.provider,
         account=target.account,
         thread_id=target.thread,
-        timestamp=_now_ms(),
+        timestamp=now_ms(),
     )
 
 
-def _now_ms() -> int:
+def now_ms() -> int:
+    """Return the time in milliseconds since 1970."""
     return int(time.time() * 1000)
 
 

@@ -1,0 +1,188 @@
+"""Sessions that a session starts for tasks: starting them, looking at them, cancelling them.
+
+The result of a task comes to the session that has started it with the end of its turn
+(`Lease.finish()`), as an entry of its own: nobody waits for it, and no restart loses it.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+
+from remoteclaw import policy
+from remoteclaw.contract import sessions as contract
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.effects import call_name
+from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.methods.sessions import (
+    answered,
+    check_hops,
+    find,
+    message_to,
+    now_ms,
+    provenance_of,
+)
+from remoteclaw.gateway.places import place_of
+from remoteclaw.messages import Provenance, SessionKey
+
+__all__ = ["HANDLERS"]
+
+#: How many digits of a call's name are the name of the task that it starts.
+TASK_DIGITS = 16
+
+
+async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
+    parent = await _own(call)
+    check_hops(call)
+    if parent.depth >= call.config.sessions.max_depth:
+        raise CallRefused(
+            "FORBIDDEN",
+            "A session this far down can't start another one (max_depth in [sessions]).",
+        )
+    task = call_name(call.caller, call.id).rpartition(":")[2][:TASK_DIGITS]
+    child = replace(
+        parent.key, agent=_agent(call, params.agent_id, parent.key), task=task
+    )  # its place is its parent's
+    if params.channel is not None:
+        child = await _at(call, child, params.channel)
+    note = {
+        "type": "session_spawned",
+        "tool": "sessions_spawn",
+        "to": params.label or str(child),
+        "text": params.prompt,
+        "ts": now_ms(),
+    }
+    started, entry_id = await call.fleet.effects.spawn(
+        call.caller,
+        call.id,
+        child,
+        message_to(call, child, params.prompt),
+        note=note,
+        provenance=provenance_of(call) or Provenance(by=str(parent.key), via=(parent.sid,), hops=1),
+        parent=parent.key,
+        depth=parent.depth + 1,
+        label=params.label,
+        most=call.config.sessions.max_children,
+    )
+    call.effects.append({**note, "callId": call.id})
+    return contract.SpawnResult(
+        status="accepted",
+        run_id=f"{started.sid}-{entry_id}",
+        child_session_key=str(started),
+        label=params.label,
+    )
+
+
+async def _own(call: Call) -> SessionView:
+    """Return the session that a call is about."""
+    if call.session is None:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"{call.method.name} is about a session: say by sessionKey, beside the parameters, "
+            "which one it is.",
+        )
+    return await find(call, str(call.session))
+
+
+def _agent(call: Call, wanted: str | None, parent: SessionKey) -> str:
+    """Return the agent of a new session. Raises `CallRefused` for one that it may not start."""
+    if wanted is None or wanted == parent.agent:
+        return parent.agent
+    call.config.agent(wanted)  # raises, if there is none
+    _, settings = call.config.agent(parent.agent)
+    if call.caller and not {wanted, "*"}.intersection(settings.spawns):
+        raise CallRefused(
+            "FORBIDDEN",
+            f"The agent {parent.agent!r} may start sessions of its own alone: spawns in its table "
+            f"says of which others.",
+        )
+    return wanted
+
+
+async def _at(call: Call, child: SessionKey, channel: str) -> SessionKey:
+    """Return a session's key with another place. Another channel has other rules: owners only."""
+    place = place_of(call, await call.fleet.replies.readers(), channel)
+    moved = replace(
+        child, provider=place.provider, account=place.account, channel_id=place.chat, thread=None
+    )
+    here = (child.provider, child.account, child.channel_id)
+    if (moved.provider, moved.account, moved.channel_id) == here:
+        return child
+    if call.caller:
+        subject = policy.subject_of(call.caller.session, call.turn.entries)
+        if not policy.is_owner(call.config, subject):
+            raise CallRefused(
+                "FORBIDDEN", "Only for an owner, a session can be started for another chat."
+            )
+    return moved
+
+
+async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.SubagentsResult:
+    own = await _own(call)
+    runs = [view async for view in _below(call, own)]
+    target = params.params
+    is_named = any((target.run_id, target.session_key, target.label))
+    if is_named:
+        runs = [view for view in runs if _is_named(view, target)]
+        if len(runs) != 1:
+            raise CallRefused(
+                "NOT_FOUND",
+                "This session has started no such session: action list has those that there are.",
+            )
+    elif params.action == "status":
+        raise CallRefused("INVALID_REQUEST", "subagents: status needs runId, sessionKey or label.")
+    cancelled = 0
+    if params.action == "cancel":
+        tops = runs if is_named else [view for view in runs if view.parent == own.key]
+        for view in tops:
+            cancelled += await call.fleet.sessions.stop(view.sid, wants_result=False)
+    return contract.SubagentsResult(
+        action=params.action,
+        runs=tuple([await _told(call, view, params.action == "status", own.key) for view in runs]),
+        cancelled=cancelled,
+    )
+
+
+async def _below(call: Call, view: SessionView) -> AsyncIterator[SessionView]:
+    """Yield the sessions that a session has started, and those that they have."""
+    for child in await call.fleet.sessions.children(view.sid):
+        yield child
+        async for other in _below(call, child):
+            yield other
+
+
+def _is_named(view: SessionView, target: contract.SubagentsTarget) -> bool:
+    """Whether a session is the one that is meant: by all that is said of it."""
+    meant = (
+        (target.run_id, f"{view.sid}-{view.task_entry}"),
+        (target.session_key, str(view.key)),
+        (target.label, view.label),
+    )
+    return all(wanted in (None, is_) for wanted, is_ in meant)
+
+
+async def _told(
+    call: Call, view: SessionView, has_result: bool, own: SessionKey
+) -> contract.Subagent:
+    entry_id = view.task_entry or "0-0"
+    outcome = await call.fleet.outcomes.read(view.sid, entry_id)
+    run_id = f"{view.sid}-{entry_id}"
+    result = None
+    if has_result and outcome and outcome.is_final:
+        told = answered(outcome, session_key=str(view.key), run_id=run_id)
+        result = told.reply or told.error
+    return contract.Subagent(
+        run_id=run_id,
+        session_key=str(view.key),
+        agent=view.key.agent,
+        state=outcome.status if outcome else "unknown",
+        started_ms=int(entry_id.partition("-")[0]),
+        label=view.label,
+        parent=str(view.parent) if view.parent != own else None,
+        result=result,
+    )
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "sessions.spawn": _spawn,
+    "sessions.subagents": _subagents,
+}

@@ -1,0 +1,489 @@
+"""Sessions that start others for tasks: by what stands on whose stream afterwards."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config import load_config
+from remoteclaw.contract.sessions import SpawnResult
+from remoteclaw.drain import Drain
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.gateway.methods import sessions, subagents
+from remoteclaw.gateway.principals import Agent, Operator
+from remoteclaw.messages import Entry, SessionKey
+from tests.support.stack import Stack
+from tests.support.turns import DIGEST, Turn, begin_turn, gateway, operator
+from tests.support.waiting import eventually
+
+HANDLERS = {**sessions.HANDLERS, **subagents.HANDLERS}
+ADMIN = operator()
+
+
+@pytest.fixture
+async def parent(stack: Stack) -> Turn:
+    """A turn that somebody in a chat has begun."""
+    return await begin_turn(stack, HANDLERS)
+
+
+async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
+    principal = caller.agent if isinstance(caller, Turn) else caller
+    options = {name: params.pop(name) for name in ("call_id", "session_key") if name in params}
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+    return (await door.call(principal, tool, params, **options))[0]
+
+
+async def refused(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> str:
+    with pytest.raises(CallRefused) as refusal:
+        await call(stack, caller, tool, **params)
+    return str(refusal.value)
+
+
+async def entries(stack: Stack, session: SessionKey | str) -> list[Entry]:
+    """Return what stands on a session's stream."""
+    sid = SessionKey.parse(session).sid if isinstance(session, str) else session.sid
+    found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(sid))
+    return [decode_entry(*entry) for entry in found]
+
+
+async def work(stack: Stack, session: str) -> None:
+    """Have a session's task done, as a work-horse would."""
+    config = load_config(stack.home.config_file, {})
+    await Drain(stack.fleet, config, stack.home, Hooks()).run(SessionKey.parse(session).sid)
+
+
+async def take_up(stack: Stack, session: SessionKey | str) -> Turn:
+    """Have a session's oldest entry taken up by a turn of the test's own."""
+    key = SessionKey.parse(session) if isinstance(session, str) else session
+    first = (await entries(stack, key))[0]
+    lease = await stack.fleet.leases.acquire(key.sid, worker="test", host=stack.home.host_id)
+    assert lease is not None
+    assert await lease.begin([first.id])
+    await lease.grant(DIGEST, {"sessions_send", "sessions_spawn", "sessions_list", "subagents"})
+    return Turn(first.id, lease, Agent(key.sid, DIGEST), gateway(stack.fleet, stack.home, HANDLERS))
+
+
+def may(stack: Stack, **sections: Any) -> None:
+    """Let spawned sessions do what they are denied by default."""
+    agent = {
+        "runtime": "demo",
+        "warm_s": 0,
+        "sees_sessions": "all",
+        "tools": {"also_allow": ["group:sessions"]},
+    }
+    stack.configure(agent, **sections)
+
+
+# -- starting one ----------------------------------------------------------------------------------
+
+
+async def test_a_task_has_a_session_of_its_own(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="count the files", label="files")
+    child = SessionKey.parse(started.child_session_key)
+    (entry,) = await entries(stack, child)
+    view = await stack.fleet.sessions.view(child.sid)
+
+    own = parent.lease.session
+    assert child.task
+    assert (child.agent, child.provider, child.channel_id) == ("main", "test", own.channel_id)
+    assert started.run_id == f"{child.sid}-{entry.id}"
+    assert (entry.message.text, entry.deliver, entry.origin) == (
+        *("count the files", "parent"),
+        "session",
+    )
+    assert entry.provenance is not None
+    assert (entry.provenance.by, entry.provenance.via, entry.provenance.hops) == (
+        *(str(own), (own.sid,)),
+        1,
+    )
+    assert view is not None
+    assert (view.parent, view.depth, view.label, view.lane) == (own, 1, "files", "background")
+    assert [(note["tool"], note["text"]) for note in await parent.lease.effects()] == [
+        ("sessions_spawn", "count the files")
+    ]
+
+
+async def test_its_result_comes_back_as_an_entry(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="hello", label="greeter")
+    await work(stack, started.child_session_key)
+    await work(stack, started.child_session_key)  # there is nothing more to do
+    _, result = await entries(stack, parent.lease.session)
+
+    assert "RemoteClaw's demo agent" in result.message.text
+    assert (result.deliver, result.origin) == ("channel", "result")
+    assert result.provenance is not None
+    told = result.provenance
+    assert (told.by, told.run) == (started.child_session_key, started.run_id)
+    assert (told.status, told.label, told.via, told.hops) == ("done", "greeter", (), 2)
+
+
+async def test_a_task_that_fails_says_so(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="fail")
+    await work(stack, started.child_session_key)
+    _, result = await entries(stack, parent.lease.session)
+
+    assert result.provenance is not None
+    assert result.provenance.status == "failed"
+    assert result.message.text
+
+
+async def test_the_same_call_again_starts_nothing(stack: Stack, parent: Turn) -> None:
+    first = await call(stack, parent, "sessions_spawn", prompt="once", call_id="c1")
+    again = await call(stack, parent, "sessions_spawn", prompt="once", call_id="c1")
+
+    assert again == first
+    assert len(await entries(stack, first.child_session_key)) == 1
+
+
+async def test_an_attempt_that_begins_anew_gets_the_sessions_of_the_one_before(
+    stack: Stack, parent: Turn
+) -> None:
+    async def spawn(turn: Turn, call_id: str, prompt: str = "dice") -> SpawnResult:
+        result: SpawnResult = await call(
+            stack, turn, "sessions_spawn", prompt=prompt, call_id=call_id
+        )
+        return result
+
+    first = [await spawn(parent, name) for name in ("a", "b")]
+    # Its worker is killed: another one begins the same turn again, with a new agent.
+    lease = await _take_over(stack, parent)
+    again = [await spawn(lease, name) for name in ("c", "d", "e")]
+    other = await spawn(lease, "f", "other dice")
+
+    assert [one.run_id for one in again[:2]] == [one.run_id for one in first]
+    assert len({one.run_id for one in (*again, other)}) == 4
+    notes = await lease.lease.effects()
+    assert [note["text"] for note in notes] == ["dice", "dice", "dice", "other dice"]
+
+
+async def _take_over(stack: Stack, turn: Turn) -> Turn:
+    """Have another worker begin a turn anew."""
+    client: Any = stack.fleet.scripts.client
+    await client.hset(keys.state(turn.lease.sid), "expires", 0)
+    lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="two", host=stack.home.host_id)
+    assert lease is not None
+    batch = await lease.begin([turn.id])
+    assert batch is not None
+    assert batch.attempt == 2
+    await lease.grant(DIGEST, {"sessions_spawn"})
+    return Turn(turn.id, lease, turn.agent, turn.gateway)
+
+
+async def test_how_many_may_be_unfinished(stack: Stack) -> None:
+    may(stack, sessions={"max_children": 2})
+    parent = await begin_turn(stack, HANDLERS)
+    for number in range(2):
+        await call(stack, parent, "sessions_spawn", prompt=f"task {number}")
+    why = await refused(stack, parent, "sessions_spawn", prompt="one more")
+    children = await stack.fleet.sessions.children(parent.lease.sid)
+    await work(stack, str(children[0].key))
+
+    assert why.startswith("2 of the sessions that this one has started have not ended yet")
+    assert await call(stack, parent, "sessions_spawn", prompt="one more")
+
+
+async def test_how_deep_they_may_go(stack: Stack) -> None:
+    may(stack, sessions={"max_depth": 2})
+    parent = await begin_turn(stack, HANDLERS)
+    first = await call(stack, parent, "sessions_spawn", prompt="one")
+    child = await take_up(stack, first.child_session_key)
+    second = await call(stack, child, "sessions_spawn", prompt="two")
+    grandchild = await take_up(stack, second.child_session_key)
+    why = await refused(stack, grandchild, "sessions_spawn", prompt="three")
+
+    assert "can't start another one" in why
+
+
+async def test_a_grandchilds_result_goes_to_its_parent_and_then_on(stack: Stack) -> None:
+    may(stack, sessions={"max_depth": 2})
+    parent = await begin_turn(stack, HANDLERS)
+    first = await call(stack, parent, "sessions_spawn", prompt="one")
+    child = await take_up(stack, first.child_session_key)
+    second = await call(stack, child, "sessions_spawn", prompt="hello")
+    await work(stack, second.child_session_key)
+    _, result = await entries(stack, first.child_session_key)
+
+    assert (result.deliver, result.origin) == ("parent", "result")
+    assert result.provenance is not None
+    assert result.provenance.via == (parent.lease.sid,)
+    assert len(await entries(stack, parent.lease.session)) == 1
+
+
+async def test_a_task_may_no_more_than_its_depth(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="x")
+    child = await take_up(stack, started.child_session_key)
+
+    for tool in ("sessions_spawn", "sessions_send", "sessions_list", "subagents"):
+        params = {"prompt": "x"} if tool == "sessions_spawn" else {}
+        why = await refused(stack, child, tool, **params)
+        assert why == f"The policy doesn't allow {tool} here."
+
+
+async def test_agents_start_others_only_where_that_is_configured(stack: Stack) -> None:
+    stack.configure({"runtime": "demo"})
+    text = stack.home.config_file.read_text()
+    stack.home.config_file.write_text(text + '\n[agents.other]\nruntime = "demo"\n')
+    parent = await begin_turn(stack, HANDLERS)
+    why = await refused(stack, parent, "sessions_spawn", prompt="x", agentId="other")
+    unknown = await refused(stack, parent, "sessions_spawn", prompt="x", agentId="nobody")
+    stack.home.config_file.write_text(
+        text.replace('runtime = "demo"', 'runtime = "demo"\nspawns = ["other"]')
+        + '\n[agents.other]\nruntime = "demo"\n'
+    )
+    started = await call(stack, parent, "sessions_spawn", prompt="x", agentId="other")
+
+    assert "may start sessions of its own alone" in why
+    assert "There is no agent 'nobody'" in unknown
+    assert SessionKey.parse(started.child_session_key).agent == "other"
+
+
+async def test_another_chat_is_for_owners(stack: Stack) -> None:
+    channels = {"test": {"owners": ["olga"]}}
+    stack.configure({"runtime": "demo"}, channels=channels)
+    alice = await begin_turn(stack, HANDLERS)
+    olga = await begin_turn(stack, HANDLERS, from_="olga")
+    why = await refused(stack, alice, "sessions_spawn", prompt="x", channel="test:chat-9")
+    own = await call(stack, alice, "sessions_spawn", prompt="x", channel="test:chat-1")
+    started = await call(stack, olga, "sessions_spawn", prompt="x", channel="test:chat-9")
+
+    assert why == "Only for an owner, a session can be started for another chat."
+    assert SessionKey.parse(own.child_session_key).channel_id == "chat-1"
+    assert SessionKey.parse(started.child_session_key).channel_id == "chat-9"
+
+
+async def test_an_operator_starts_one_for_a_session(stack: Stack) -> None:
+    alice = await stack.append("hello")
+    key = str(alice.session)
+    why = await refused(stack, ADMIN, "sessions_spawn", prompt="x")
+    started = await call(stack, ADMIN, "sessions_spawn", prompt="hello", session_key=key)
+    await work(stack, started.child_session_key)
+
+    assert "say by sessionKey" in why
+    assert [entry.origin for entry in await entries(stack, key)] == ["chat", "result"]
+
+
+# -- labels ----------------------------------------------------------------------------------------
+
+
+async def test_a_label_is_an_agents_own_and_finds_its_session(stack: Stack) -> None:
+    may(stack)
+    parent = await begin_turn(stack, HANDLERS)
+    started = await call(stack, parent, "sessions_spawn", prompt="x", label="plan")
+    why = await refused(stack, parent, "sessions_spawn", prompt="y", label="plan")
+    sent = await call(stack, parent, "sessions_send", label="plan", message="and?", timeout=0)
+    unknown = await refused(stack, parent, "sessions_send", label="plans", message="and?")
+    neither = await refused(stack, parent, "sessions_send", message="and?")
+    listed = await call(stack, parent, "sessions_list", filter="PLAN")
+
+    assert why == f"The label 'plan' is taken by {started.child_session_key}: choose another one."
+    assert sent.session_key == started.child_session_key
+    assert "no session called 'plans'" in unknown
+    assert "give sessionKey or label" in neither
+    assert [(one.label, one.parent) for one in listed.sessions] == [
+        ("plan", str(parent.lease.session))
+    ]
+
+
+async def test_a_label_of_a_session_that_is_forgotten_is_free(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="x", label="plan")
+    sid = SessionKey.parse(started.child_session_key).sid
+    await stack.fleet.scripts.client.delete(keys.state(sid))
+
+    again = await call(stack, parent, "sessions_spawn", prompt="y", label="plan")
+    assert again.child_session_key != started.child_session_key
+
+
+async def test_labels_of_forgotten_sessions_go(stack: Stack) -> None:
+    client: Any = stack.fleet.scripts.client
+    alice = await stack.append("hello")
+    view = await stack.fleet.sessions.view(alice.session.sid)
+    assert view is not None
+    await client.hset(keys.labels("main"), mapping={f"old {n}": f"{n:032x}" for n in range(50)})
+    for number in range(200):
+        await stack.fleet.sessions.label(view, f"name {number}")
+
+    assert await client.hkeys(keys.labels("main")) == [b"name 199"]
+
+
+# -- who may write to whom -------------------------------------------------------------------------
+
+
+async def test_nobody_writes_to_who_waits_for_it(stack: Stack) -> None:
+    """A asks B, whose agent asks A; and so does a session that B has started."""
+    may(stack, sessions={"max_depth": 2})
+    a = await begin_turn(stack, HANDLERS)
+    b = await stack.append("hello", from_="bob")
+    await work(stack, str(b.session))
+    await call(stack, a, "sessions_send", sessionKey=str(b.session), message="ask A", timeout=0)
+    in_b = await take_up(stack, b.session)
+    a_key = str(a.lease.session)
+    why = await refused(stack, in_b, "sessions_send", sessionKey=a_key, message="well?")
+    own = await refused(stack, in_b, "sessions_send", sessionKey=str(b.session), message="well?")
+    started = await call(stack, in_b, "sessions_spawn", prompt="ask A")
+    in_c = await take_up(stack, started.child_session_key)
+    above = await refused(stack, in_c, "sessions_send", sessionKey=a_key, message="well?")
+    parent = await refused(stack, in_c, "sessions_send", sessionKey=str(b.session), message="?")
+
+    assert why == above
+    assert why == (
+        f"The session {a_key} waits for what comes of this turn, or gets it: what you answer goes "
+        "there by itself."
+    )
+    assert "waits for what comes of this turn" in parent
+    assert "would wait for its own turn" in own
+
+
+async def test_no_turn_waits_when_no_worker_would_be_left(stack: Stack) -> None:
+    """With two workers, one may wait: its answer needs the other one."""
+    may(stack)
+    for _ in range(2):
+        await stack.start_worker()
+    others = [await stack.append("hello", from_=name) for name in ("bob", "carol")]
+    for other in others:
+        await stack.outcome(other)
+    # The workers' own sessions are idle; two turns, of no worker, ask for the first two's answers.
+    alice = await begin_turn(stack, HANDLERS)
+    dora = await begin_turn(stack, HANDLERS, from_="dora")
+    slow = asyncio.create_task(
+        call(stack, alice, "sessions_send", sessionKey=str(others[0].session), message="slow")
+    )
+    client: Any = stack.fleet.scripts.client
+    await eventually(lambda: client.zcard(keys.WAITS))
+    told = await call(
+        stack, dora, "sessions_send", sessionKey=str(others[1].session), message="hello"
+    )
+    await stack.fleet.sessions.stop(others[0].session.sid)
+
+    assert (told.status, told.reply) == ("accepted", None)
+    assert "nobody would be left to answer" in told.note
+    assert (await slow).status == "failed"
+    assert not await client.zcard(keys.WAITS)
+
+
+async def test_a_wait_that_nobody_ended_is_over_in_time(stack: Stack) -> None:
+    client: Any = stack.fleet.scripts.client
+    may(stack)
+    for _ in range(2):
+        await stack.start_worker()
+    bob = await stack.append("hello", from_="bob")
+    await stack.outcome(bob)
+    await client.zadd(keys.WAITS, {"of a gateway that was killed": 1})
+    alice = await begin_turn(stack, HANDLERS)
+    told = await call(stack, alice, "sessions_send", sessionKey=str(bob.session), message="hello")
+
+    assert told.status == "answered"
+
+
+async def test_sessions_dont_set_each_other_going_for_ever(stack: Stack) -> None:
+    may(stack, sessions={"max_hops": 2})
+    turn = await begin_turn(stack, HANDLERS)
+    bob = await stack.append("hello", from_="bob")
+    await work(stack, str(bob.session))
+    await call(stack, turn, "sessions_send", sessionKey=str(bob.session), message="1", timeout=0)
+    in_bob = await take_up(stack, bob.session)
+    started = await call(stack, in_bob, "sessions_spawn", prompt="hello")
+    await work(stack, started.child_session_key)
+    await in_bob.finish()
+    (result,) = await entries(stack, bob.session)
+    assert await in_bob.lease.begin([result.id])
+    with_result = in_bob
+    why = await refused(stack, with_result, "sessions_spawn", prompt="more")
+
+    assert why.startswith("Sessions have set each other going 3 times in a row")
+
+
+# -- looking after them ----------------------------------------------------------------------------
+
+
+async def test_a_session_sees_its_own_tree(stack: Stack) -> None:
+    parent = await begin_turn(stack, HANDLERS)
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    other = await begin_turn(stack, HANDLERS, from_="bob")
+    foreign = await call(stack, other, "sessions_spawn", prompt="hello")
+    listed = await call(stack, parent, "sessions_list")
+    await call(stack, parent, "sessions_history", sessionKey=started.child_session_key)
+    why = await refused(stack, parent, "sessions_history", sessionKey=foreign.child_session_key)
+
+    assert {one.key for one in listed.sessions} == {
+        str(parent.lease.session),
+        started.child_session_key,
+    }
+    assert "There is no session" in why
+
+
+async def test_what_became_of_a_task(stack: Stack, parent: Turn) -> None:
+    done = await call(stack, parent, "sessions_spawn", prompt="hello", label="one")
+    waiting = await call(stack, parent, "sessions_spawn", prompt="hello", label="two")
+    await work(stack, done.child_session_key)
+    listed = await call(stack, parent, "subagents")
+    status = await call(stack, parent, "subagents", action="status", params={"runId": done.run_id})
+    by_label = await call(stack, parent, "subagents", action="status", params={"label": "two"})
+    unclear = await refused(stack, parent, "subagents", action="status")
+    foreign = await refused(
+        stack,
+        await begin_turn(stack, HANDLERS, from_="bob"),
+        "subagents",
+        action="cancel",
+        params={"runId": done.run_id},
+    )
+
+    assert [(run.label, run.state, run.result) for run in listed.runs] == [
+        ("one", "done", None),
+        ("two", "accepted", None),
+    ]
+    assert "demo agent" in status.runs[0].result
+    assert by_label.runs[0].run_id == waiting.run_id
+    assert "needs runId, sessionKey or label" in unclear
+    assert "has started no such session" in foreign
+
+
+async def test_a_cancelled_task_and_all_below_it_end_without_a_result(stack: Stack) -> None:
+    may(stack, sessions={"max_depth": 3})
+    parent = await begin_turn(stack, HANDLERS)
+    first = await call(stack, parent, "sessions_spawn", prompt="one")
+    kept = await call(stack, parent, "sessions_spawn", prompt="hello")
+    third = await call(stack, parent, "sessions_spawn", prompt="hello", label="third")
+    child = await take_up(stack, first.child_session_key)
+    second = await call(stack, child, "sessions_spawn", prompt="two")
+    cancelled = await call(
+        stack, parent, "subagents", action="cancel", params={"runId": first.run_id}
+    )
+    again = await call(stack, parent, "subagents", action="cancel", params={"runId": first.run_id})
+    await call(stack, parent, "subagents", action="cancel", params={"label": "third"})
+    for run in (second, third, kept):
+        await work(stack, run.child_session_key)
+    outcome = await stack.fleet.outcomes.read(*second.run_id.split("-", 1))
+    at_child = await entries(stack, first.child_session_key)
+    results = [entry for entry in await entries(stack, parent.lease.session) if entry.provenance]
+
+    assert [entry.origin for entry in at_child] == ["session"]
+    assert (cancelled.cancelled, again.cancelled) == (2, 2)
+    assert outcome is not None
+    assert outcome.status == "stopped"
+    assert [entry.provenance.run for entry in results if entry.provenance] == [kept.run_id]
+
+
+async def test_who_stops_a_session_stops_what_it_has_started(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    await parent.finish()
+    stopped = await stack.fleet.sessions.stop(parent.lease.sid)
+    await work(stack, started.child_session_key)
+    outcome = await stack.fleet.outcomes.read(*started.run_id.split("-", 1))
+
+    assert stopped == 1
+    assert outcome is not None
+    assert outcome.status == "stopped"
+    assert await entries(stack, parent.lease.session) == []
+
+
+async def test_who_stops_a_task_has_its_session_told(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    await stack.fleet.sessions.stop(SessionKey.parse(started.child_session_key).sid)
+    await work(stack, started.child_session_key)
+    _, result = await entries(stack, parent.lease.session)
+
+    assert result.provenance is not None
+    assert result.provenance.status == "stopped"
