@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -20,6 +21,7 @@ from remoteclaw.cli.sending import queue_of_session
 from remoteclaw.config import DropPolicy, QueueMode
 from remoteclaw.fleet.embedded import server_command
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.messages import Provenance
 from remoteclaw.supervisor import worker_command
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, message
@@ -224,6 +226,41 @@ for line in sys.stdin:
     say(type="text", text={HOSTILE + " a" + chr(10) + chr(9) + "b"!r})
     say(type="done", error={HOSTILE!r})
 """
+
+
+async def test_a_session_has_a_label(stack: Stack) -> None:
+    alice = (await stack.append("hello")).session
+    bob = (await stack.append("hello", from_="bob")).session
+
+    assert run(stack, "sessions", "label", alice.sid[:8], "plan").returncode == 0
+    refused(run(stack, "sessions", "label", bob.sid, "plan"), "is called 'plan' already: choose")
+    assert f"{alice}  (plan)" in run(stack, "sessions", "list").stdout
+    assert "label         plan" in run(stack, "sessions", "show", str(alice)).stdout
+    assert run(stack, "sessions", "label", alice.sid, "--remove").returncode == 0
+    assert run(stack, "sessions", "label", bob.sid, "plan").returncode == 0
+    assert "label's NAME or --remove" in run(stack, "sessions", "label", bob.sid).stderr
+    assert "1 to 64 characters" in run(stack, "sessions", "label", bob.sid, "a\nb").stderr
+
+
+async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
+    alice = (await stack.append("hello")).session
+    child = replace(alice, task="t1")
+    await stack.fleet.effects.spawn(
+        None,
+        "call",
+        child,
+        message("look"),
+        note=None,
+        provenance=Provenance(by=str(alice), via=(alice.sid,), hops=1),
+        parent=alice,
+        depth=1,
+        label=None,
+        most=5,
+    )
+
+    above, below = (run(stack, "sessions", "show", key.sid).stdout for key in (alice, child))
+    assert f"has started   {child.sid[:8]} (scheduled)" in above
+    assert f"started by    {alice}" in below
 
 
 async def test_an_emoji_for_a_sender_is_fine(stack: Stack) -> None:

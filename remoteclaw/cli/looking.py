@@ -20,6 +20,8 @@ __all__ = ["agents", "config", "doctor", "find_message", "sessions", "status"]
 
 #: How many busy sessions `status` shows.
 MOST_SHOWN = 50
+#: The longest label, in characters.
+MOST_LABEL = 64
 
 
 @click.command()
@@ -76,7 +78,9 @@ def list_sessions(limit: int) -> None:
         click.echo(f"{'SESSION':<8}  {'STATE':<9}  WAITING  {'LAST MESSAGE':<19}  KEY")
         for view in await fleet.sessions.list(limit=limit):
             last = clock(view.last_message_ms)
-            click.echo(f"{view.sid[:8]}  {view.state:<9}  {view.waiting:>7}  {last}  {view.key}")
+            label = f"  ({one_line(view.label)})" if view.label else ""
+            row = f"{view.sid[:8]}  {view.state:<9}  {view.waiting:>7}  {last}  {view.key}"
+            click.echo(row + label)
 
     on_fleet(run)
 
@@ -91,9 +95,13 @@ def show_session(session: str) -> None:
         if view is None:
             raise UnknownSession(f"Nothing is known of {session!r} any more.")
         messages = "message" if view.waiting == 1 else "messages"
+        started = await fleet.sessions.children(view.sid)
         rows = {
             "key": str(view.key),
             "id": view.sid,
+            "label": view.label,
+            "started by": str(view.parent) if view.parent else None,
+            "has started": ", ".join(f"{child.sid[:8]} ({child.state})" for child in started),
             "state": view.state,
             "waiting": f"{view.waiting} {messages} without an outcome",
             "last message": clock(view.last_message_ms),
@@ -189,12 +197,37 @@ def fork_session(session: str, thread: str | None, user: str | None) -> None:
         view = await fleet.sessions.view(await fleet.sessions.find(session))
         if view is None:
             raise UnknownSession(f"Nothing is known of {session!r} any more.")
-        target = replace(view.key, user=user or view.key.user, thread=thread or view.key.thread)
+        target = replace(  # one that people talk with, whatever the other one is
+            view.key, user=user or view.key.user, thread=thread or view.key.thread, task=None
+        )
         if target == view.key:
             raise click.UsageError("Say what is new: another --thread, or another --from.")
         names = [name for name in view.session_ids if can_fork(name)]
         await fleet.sessions.fork(view, target, names)
         click.echo(str(target))
+
+    on_fleet(run)
+
+
+@sessions.command("label")
+@click.argument("session")
+@click.argument("name", required=False)
+@click.option("--remove", is_flag=True, help="Take its label away.")
+def label_session(session: str, name: str | None, remove: bool) -> None:
+    """Give a session a label, under which agents can write to it.
+
+    No two sessions of an agent have the same. SESSION is its key or the start of its id.
+    """
+    if (name is None) != remove:
+        raise click.UsageError("Say either the label's NAME or --remove.")
+    if name is not None and not (name.isprintable() and 0 < len(name) <= MOST_LABEL):
+        raise click.UsageError(f"A label has 1 to {MOST_LABEL} characters, and no controls.")
+
+    async def run(fleet: "Fleet") -> None:
+        view = await fleet.sessions.view(await fleet.sessions.find(session))
+        if view is None:
+            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        await fleet.sessions.label(view, name)
 
     on_fleet(run)
 
