@@ -26,6 +26,7 @@ from pydantic import (
 
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
+from remoteclaw.setting import BY_AGENTS, BY_PEOPLE, by_people
 
 __all__ = [
     "AgentConfig",
@@ -44,10 +45,19 @@ __all__ = [
     "is_loopback",
     "load_config",
     "overrides",
+    "parse_config",
+    "parse_toml",
     "redis_address",
 ]
 
 _T = TypeVar("_T")
+
+# What a process reads once, at its start; all else is read anew before the next call or turn.
+AT_START = by_people(restart="everything: `remoteclaw up`, or each worker, gateway and sweeper")
+WITH_UP = by_people(restart="`remoteclaw up`")
+WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
+WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors take it at once")
+WITH_WORKERS = by_people(restart="the workers, and `remoteclaw up` where it has a console")
 
 #: What differs for channels where the file says nothing: a terminal has no limit, but memory has.
 _CHANNELS: dict[str, dict[str, Any]] = {
@@ -106,10 +116,10 @@ class _Section(BaseModel):
 class RedisConfig(_Section):
     """Where Redis is."""
 
-    url: str | None = None
+    url: Annotated[str | None, AT_START] = None
     """Address of your own Redis or Valkey (redis://, rediss:// or unix://).
     Without it, RemoteClaw runs one itself in its state directory."""
-    appendfsync: Literal["everysec", "always"] = "everysec"
+    appendfsync: Annotated[Literal["everysec", "always"], AT_START] = "everysec"
     """How often that one has its file written to the disk. `always` loses nothing even in a power
     failure, and makes each step wait for the disk; `everysec` can lose the last second, or two."""
 
@@ -124,18 +134,18 @@ class RedisConfig(_Section):
 class GatewayConfig(_Section):
     """Where the gateway listens, and whom it answers."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, WITH_SOCKET] = "127.0.0.1"
     """The address it listens on, or `localhost`. Others than this computer's own are refused
     without `allow_remote`."""
-    port: int = Field(default=18789, ge=0, le=65535)
+    port: Annotated[int, WITH_SOCKET] = Field(default=18789, ge=0, le=65535)
     """The port; 0 for any that is free."""
-    allow_remote: bool = False
+    allow_remote: Annotated[bool, WITH_SOCKET] = False
     """Whether `host` may be an address that other computers reach. It speaks plain HTTP, so only
     with something in front of it that encrypts."""
-    hosts: tuple[str, ...] = Field(default=(), max_length=50)
+    hosts: Annotated[tuple[str, ...], WITH_GATEWAY] = Field(default=(), max_length=50)
     """More names under which it may be asked, as they stand in the header Host: `claw.example.org`,
     or with a port. Its own address and this computer's are among them anyway."""
-    origins: tuple[str, ...] = Field(default=(), max_length=50)
+    origins: Annotated[tuple[str, ...], WITH_GATEWAY] = Field(default=(), max_length=50)
     """Web pages that may use it, by their origin: `https://claw.example.org`. Without any, no page
     may."""
 
@@ -188,17 +198,17 @@ def is_loopback(address: str) -> bool:
 class FleetConfig(_Section):
     """How turns are run."""
 
-    lease_s: float = Field(default=30, ge=1, le=600)
+    lease_s: Annotated[float, AT_START] = Field(default=30, ge=1, le=600)
     """Seconds for which a worker holds a session; after a crash it is taken over so much later."""
-    workers: int = Field(default=4, ge=1, le=64)
+    workers: Annotated[int, WITH_UP] = Field(default=4, ge=1, le=64)
     """How many `rq worker` processes `remoteclaw up` starts: the number of turns at once."""
-    linger_s: float = Field(default=2, ge=0, le=30)
+    linger_s: Annotated[float, BY_PEOPLE] = Field(default=2, ge=0, le=30)
     """Seconds for which a worker waits for the next message of a session after a turn.
     It leaves at once when another session waits for a worker."""
-    max_agents: int = Field(default=12, ge=1)
+    max_agents: Annotated[int, BY_PEOPLE] = Field(default=12, ge=1)
     """How many agent processes a host keeps, at work and warm. For one more, the one that has
     waited longest is ended; those at work never are."""
-    reserve_mb: int = Field(default=512, ge=0, le=1_000_000_000)
+    reserve_mb: Annotated[int, BY_PEOPLE] = Field(default=512, ge=0, le=1_000_000_000)
     """Megabytes of the host's memory that stay free: below, warm agents are ended likewise."""
 
 
@@ -208,13 +218,13 @@ class ToolsConfig(_Section):
     A list has names of tools, groups such as `group:cron`, and `*` for any letters: `message_*`.
     """
 
-    profile: Profile = "full"
+    profile: Annotated[Profile, BY_PEOPLE] = "full"
     """What there is to choose from: `full` is everything, `minimal` the session's status alone."""
-    allow: tuple[str, ...] = ()
+    allow: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """Nothing but these, if there is one; else everything that the profile has."""
-    deny: tuple[str, ...] = ()
+    deny: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """None of these, whatever else is said."""
-    also_allow: tuple[str, ...] = ()
+    also_allow: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """These besides the profile. What another table takes away stays away, but what subagents are
     denied anyway, an agent's own table gives back."""
 
@@ -230,51 +240,61 @@ class ToolsConfig(_Section):
 class AgentConfig(_Section):
     """One agent: which CLI, where, and what it may do."""
 
-    runtime: Literal["claude", "codex", "gemini", "opencode", "acp", "demo"] | None = None
+    runtime: Annotated[
+        Literal["claude", "codex", "gemini", "opencode", "acp", "demo"] | None, BY_PEOPLE
+    ] = None
     """The CLI that runs it. Without it, the first one that is installed; the demo if none is.
     `acp` is any other agent that speaks the Agent Client Protocol: name its `command`."""
-    command: tuple[str, ...] | None = Field(default=None, min_length=1)
+    command: Annotated[tuple[str, ...] | None, BY_PEOPLE] = Field(default=None, min_length=1)
     """The program to run and its first arguments, if it isn't found on PATH by its usual name."""
-    workspace: Path | None = None
+    workspace: Annotated[Path | None, BY_PEOPLE] = None
     """The directory in which the agent works: absolute, or beginning with ~.
     Without it, one of its own in the state directory."""
-    model: str | None = None
+    model: Annotated[str | None, BY_AGENTS] = None
     """The model to ask for; without it, the CLI's own choice."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
     """Variables added to the agent's environment, which otherwise gets little of RemoteClaw's."""
-    timezone: str | None = None
+    timezone: Annotated[str | None, BY_AGENTS] = None
     """The IANA time zone of the times that the agent is told, such as Europe/Berlin, where a
     channel doesn't know its user's. Without it, this computer's."""
-    permissions: Literal["ask", "auto", "deny"] = "ask"
+    permissions: Annotated[Literal["ask", "auto", "deny"], BY_PEOPLE] = "ask"
     """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all.
     `ask` refuses them too and says so, as long as there is nobody who can be asked."""
-    trust_workspace: bool = False
+    trust_workspace: Annotated[bool, BY_PEOPLE] = False
     """Whether what the CLI finds in the workspace tells it what to do: its CLAUDE.md, its settings,
     and hooks and MCP servers, which run as you. Whoever can write there could then do that too."""
-    inherit_mcp: bool = True
+    inherit_mcp: Annotated[bool, BY_PEOPLE] = True
     """Whether the MCP servers of the CLI's own configuration stay available."""
-    mcp_servers: dict[str, McpServerConfig] = Field(default_factory=dict)
+    mcp_servers: Annotated[dict[str, McpServerConfig], BY_PEOPLE] = Field(default_factory=dict)
     """More MCP servers for this agent, by name. Their tools need no permission, because you chose
     them, except under `permissions = "deny"`."""
-    sees_sessions: Literal["self", "tree", "agent", "all"] = "tree"
+    sees_sessions: Annotated[Literal["self", "tree", "agent", "all"], BY_PEOPLE] = "tree"
     """Which conversations its tools can look at, and write to: its own alone, also the sessions
     that it has started (`tree`), all those of this agent, or those of every agent."""
-    spawns: tuple[str, ...] = ()
+    spawns: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """The agents, besides itself, that it may start sessions of, by name; `*` is every agent."""
-    mcp_transport: Literal["http", "stdio"] = "http"
+    mcp_transport: Annotated[Literal["http", "stdio"], BY_PEOPLE] = "http"
     """How it gets RemoteClaw's tools: `stdio` starts a small connector with it, for an agent that
     speaks only that."""
-    start_s: float = Field(default=90, ge=1, allow_inf_nan=False)
+    start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, allow_inf_nan=False)
     """Seconds that it may take to start, MCP servers included."""
-    stall_s: float = Field(default=300, ge=1, allow_inf_nan=False)
+    stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, allow_inf_nan=False)
     """Seconds for which it may give no sign of life in a turn. While it uses a tool, or waits for a
     permission, it may take its time."""
-    turn_s: float = Field(default=21_600, ge=1, allow_inf_nan=False)
+    turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, allow_inf_nan=False)
     """Seconds that one turn may take in all."""
-    warm_s: float = Field(default=600, ge=0, allow_inf_nan=False)
+    warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, allow_inf_nan=False)
     """Seconds for which an idle agent process is kept warm for the next message."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools it may use."""
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, value: str | None) -> str | None:
+        # Some CLIs get it as an argument, and agents may change it.
+        if value is not None and not re.fullmatch(r"[^\s-][\x21-\x7e]{0,199}", value, re.ASCII):
+            raise ValueError("must be a model's name: no space, no - at its beginning")
+        return value
 
     @field_validator("workspace")
     @classmethod
@@ -320,7 +340,7 @@ class GroupConfig(_Section):
 
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which tools the agent may use there."""
-    senders: dict[str, SenderConfig] = Field(default_factory=dict)
+    senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """What differs for senders there."""
 
     @field_validator("senders")
@@ -333,31 +353,31 @@ class GroupConfig(_Section):
 class ChannelConfig(_Section):
     """One channel."""
 
-    instructions: str | None = Field(default=None, max_length=16_000)
+    instructions: Annotated[str | None, BY_PEOPLE] = Field(default=None, max_length=16_000)
     """What the agent is told of this channel, in its system prompt."""
-    formatting: tuple[str, ...] = Field(default=(), max_length=20)
+    formatting: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=20)
     """How the channel shows messages, a sentence each, for the agent."""
-    authorized_senders: tuple[str, ...] = Field(default=(), max_length=100)
+    authorized_senders: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
     """Who may write there, for the agent to know; it lets nobody in and keeps nobody out."""
-    owners: tuple[str, ...] | None = None
+    owners: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
     """The ids of those for whom agents may use the tools for owners: cron and the gateway's.
     Without it, that is whoever writes on the console, and nobody elsewhere."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which tools agents may use there."""
-    senders: dict[str, SenderConfig] = Field(default_factory=dict)
+    senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
     """What differs for senders."""
-    groups: dict[str, GroupConfig] = Field(default_factory=dict)
+    groups: Annotated[dict[str, GroupConfig], BY_PEOPLE] = Field(default_factory=dict)
     """What differs in group chats."""
-    reactions: Literal["minimal", "extensive"] | None = None
+    reactions: Annotated[Literal["minimal", "extensive"] | None, BY_AGENTS] = None
     """How often the agent should react to a message with an emoji."""
-    chunk_limit: int = Field(default=4000, ge=80)
+    chunk_limit: Annotated[int, BY_AGENTS] = Field(default=4000, ge=80)
     """How long one message of an answer may be; a longer answer comes in several."""
-    chunk_unit: Literal["characters", "utf16", "bytes"] = "characters"
+    chunk_unit: Annotated[Literal["characters", "utf16", "bytes"], BY_AGENTS] = "characters"
     """What `chunk_limit` counts: characters (code points), units of UTF-16 as Telegram does, or
     bytes of UTF-8."""
-    attachment_mb: int = Field(default=20, ge=0, le=20)
+    attachment_mb: Annotated[int, BY_PEOPLE] = Field(default=20, ge=0, le=20)
     """How large a file may be that somebody or an agent sends there, in megabytes; 0 for none."""
-    attachment_types: tuple[str, ...] = Field(default=("*",), max_length=50)
+    attachment_types: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=("*",), max_length=50)
     """Which files may be sent there, by their MIME types: `image/*`, `application/pdf`."""
 
     @field_validator("attachment_types")
@@ -394,10 +414,10 @@ class ChannelConfig(_Section):
 class QueueOverride(_Section):
     """What differs for one channel, or one session, from `[queue]`; absent keys don't."""
 
-    mode: QueueMode | None = None
-    debounce_ms: DebounceMs | None = None
-    cap: Cap | None = None
-    drop: DropPolicy | None = None
+    mode: Annotated[QueueMode | None, BY_AGENTS] = None
+    debounce_ms: Annotated[DebounceMs | None, BY_AGENTS] = None
+    cap: Annotated[Cap | None, BY_AGENTS] = None
+    drop: Annotated[DropPolicy | None, BY_AGENTS] = None
 
 
 class QueueConfig(_Section):
@@ -406,19 +426,19 @@ class QueueConfig(_Section):
     An idle session starts at once, whatever is configured here.
     """
 
-    mode: QueueMode = "collect"
+    mode: Annotated[QueueMode, BY_AGENTS] = "collect"
     """`collect` answers all that waits in one turn, `followup` each message in its own.
     `steer` gives the new message to the agent while it works, and `interrupt` stops the running
     turn for it."""
-    debounce_ms: DebounceMs = 1000
+    debounce_ms: Annotated[DebounceMs, BY_AGENTS] = 1000
     """How long it must have been quiet before the messages that waited are answered, in
     milliseconds: the person may still be typing."""
-    cap: Cap = 20
+    cap: Annotated[Cap, BY_AGENTS] = 20
     """How many messages a busy session keeps waiting; 0 for any number."""
-    drop: DropPolicy = "summarize"
+    drop: Annotated[DropPolicy, BY_AGENTS] = "summarize"
     """What goes beyond the cap: the `old` or the `new` messages, whose sender is told;
     `summarize` leaves out the old ones, but shows the agent how each of them began."""
-    channels: dict[str, QueueOverride] = Field(default_factory=dict)
+    channels: Annotated[dict[str, QueueOverride], BY_AGENTS] = Field(default_factory=dict)
     """What differs for a channel, by its name."""
 
     def of(self, channel: str, session: QueueOverride | None = None) -> "QueueConfig":
@@ -432,9 +452,9 @@ class QueueConfig(_Section):
 class RecordConfig(_Section):
     """RemoteClaw's own record of each conversation: an agent that has lost its goes on from it."""
 
-    keep_days: int = Field(default=30, ge=0, le=3650)
+    keep_days: Annotated[int, BY_PEOPLE] = Field(default=30, ge=0, le=3650)
     """Days for which it is kept after the last message; 0 for no record."""
-    max_kb: int = Field(default=256, ge=8, le=16_384)
+    max_kb: Annotated[int, BY_PEOPLE] = Field(default=256, ge=8, le=16_384)
     """Kilobytes that one conversation's record may have: beyond that its beginning goes."""
 
     @property
@@ -446,32 +466,32 @@ class RecordConfig(_Section):
 class HooksConfig(_Section):
     """Python functions, as "module:function", to call at moments of a turn."""
 
-    message_received: tuple[str, ...] = ()
+    message_received: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """An agent is about to be given a message."""
-    before_runtime_spawn: tuple[str, ...] = ()
+    before_runtime_spawn: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """Before each turn; may return another working directory and more environment."""
-    session_resumed: tuple[str, ...] = ()
+    session_resumed: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """A new agent process goes on with a conversation of an earlier one."""
-    after_runtime_exit: tuple[str, ...] = ()
+    after_runtime_exit: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """After each turn, with its bounded output and side effects."""
-    agent_end: tuple[str, ...] = ()
+    agent_end: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """After each turn, with its id, success and duration."""
-    message_sending: tuple[str, ...] = ()
+    message_sending: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """Before a message is delivered to a chat; may change or cancel it. While there is such a hook,
     answers are not shown before they are complete."""
-    message_sent: tuple[str, ...] = ()
+    message_sent: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """After a message was delivered to a chat, or could not be."""
 
 
 class SessionsConfig(_Section):
     """What sessions may set going among themselves."""
 
-    max_depth: int = Field(default=1, ge=1, le=5)
+    max_depth: Annotated[int, BY_PEOPLE] = Field(default=1, ge=1, le=5)
     """How deep sessions may start sessions: with 1, those that people talk with may, and the ones
     that they start may not."""
-    max_children: int = Field(default=5, ge=1, le=20)
+    max_children: Annotated[int, BY_PEOPLE] = Field(default=5, ge=1, le=20)
     """How many unfinished sessions one session may have started."""
-    max_hops: int = Field(default=30, ge=1, le=1000)
+    max_hops: Annotated[int, BY_PEOPLE] = Field(default=30, ge=1, le=1000)
     """After how many turns in a row, each set going by the one before, agents can't set another one
     going: until a person, or the clock, writes something."""
 
@@ -482,9 +502,11 @@ class Config(_Section):
     redis: RedisConfig = RedisConfig()
     gateway: GatewayConfig = GatewayConfig()
     fleet: FleetConfig = FleetConfig()
-    agents: dict[str, AgentConfig] = Field(default_factory=lambda: {"main": AgentConfig()})
+    agents: Annotated[dict[str, AgentConfig], BY_PEOPLE] = Field(
+        default_factory=lambda: {"main": AgentConfig()}
+    )
     """The agents by name. Messages go to `main`, else to the only one there is."""
-    channels: dict[str, ChannelConfig] = Field(default_factory=dict)
+    channels: Annotated[dict[str, ChannelConfig], BY_AGENTS] = Field(default_factory=dict)
     """The channels by name, such as `console`."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools every agent may use."""
@@ -590,20 +612,32 @@ def _check_options(scheme: str, query: str) -> None:
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Read the file and the overrides; raises `ConfigError` in one line on the first mistake."""
     try:
-        tree = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = file.read_bytes()
     except FileNotFoundError:
         if environment.get("REMOTECLAW_CONFIG"):
             raise ConfigError(f"REMOTECLAW_CONFIG names {file}, which does not exist.") from None
-        tree = {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}.") from None
+        content = b""
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.") from None
+    return parse_config(content, file, environment)
+
+
+def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> Config:
+    """Return what a file's content means with the overrides; raises as `load_config()` does."""
+    tree = parse_toml(content, file)
     sources = _override(tree, environment)
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_explain(error, str(file), sources)) from None
+
+
+def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
+    """Return a file's content as a tree; raises `ConfigError` if it is no TOML."""
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}.") from None
 
 
 def overrides(environment: Mapping[str, str] = os.environ) -> list[str]:

@@ -8,7 +8,7 @@ import hashlib
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -22,6 +22,7 @@ from pydantic import (
 )
 
 from remoteclaw.errors import ErrorCategory, MessageRefused
+from remoteclaw.setting import BY_PEOPLE
 
 __all__ = [
     "OWN_SERVER",
@@ -679,15 +680,15 @@ class McpServerConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    command: str | None = None
+    command: Annotated[str | None, BY_PEOPLE] = None
     """The program to start."""
-    args: tuple[str, ...] = ()
+    args: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """Its arguments. Everybody on the machine can read them: no secrets here."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
     """Variables added to its environment."""
-    url: str | None = None
+    url: Annotated[str | None, BY_PEOPLE] = None
     """The address of a server that runs already."""
-    headers: dict[str, str] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
     """Headers sent with every request, such as a token."""
 
     @field_validator("url")
