@@ -3,6 +3,7 @@
 What a field is called decides, and in doubt it is hidden: whoever may read everything has the file.
 """
 
+import difflib
 import re
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,15 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from remoteclaw.config import redis_address
+from remoteclaw.errors import ConfigError
 
-__all__ = ["HIDDEN", "redacted"]
+__all__ = ["HIDDEN", "part", "redacted"]
 
 #: What stands in place of a secret.
 HIDDEN = "***"
+
+#: How many keys an error names.
+MOST_NAMED = 12
 
 #: Tables and lists whose texts are all hidden, and words that make a field's text one. Programs are
 #: given keys as arguments, although everybody on the machine can read those.
@@ -30,6 +35,36 @@ def redacted(config: BaseModel) -> dict[str, Any]:
     Names of tables (agents, channels, variables) are shown.
     """
     return {name: _shown(getattr(config, name), name) for name in type(config).model_fields}
+
+
+def part(tree: Any, key: str) -> Any:
+    """Return the part that a dotted key names; names of tables may have dots in them.
+
+    Raises `ConfigError` if there is none, with the nearest that there is.
+    """
+    rest = key
+    while rest:
+        names = list(tree) if isinstance(tree, dict) else []
+        fitting = [name for name in names if f"{rest}.".startswith(f"{name}.")]
+        if not fitting:
+            before = key.removesuffix(rest).rstrip(".")
+            raise ConfigError(_no_such_key(rest, names, before))
+        name = max(fitting, key=len)
+        tree, rest = tree[name], rest[len(name) + 1 :]
+    return tree
+
+
+def _no_such_key(wanted: str, names: list[str], where: str) -> str:
+    place = f"{where!r} in the configuration" if where else "The configuration"
+    if not names:
+        return f"{place} has no keys: it is a value."
+    near = difflib.get_close_matches(wanted.partition(".")[0], names, n=3)
+    if near:
+        hint = f"did you mean {' or '.join(map(repr, near))}?"
+    else:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        hint = f"it has {', '.join(map(repr, names[:MOST_NAMED]))}{more}."
+    return f"{place} has no key {wanted!r}; {hint}"
 
 
 def _shown(value: Any, field: str) -> Any:

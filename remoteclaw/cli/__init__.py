@@ -6,11 +6,12 @@ Each command imports what it needs when it runs: `--help` answers without loadin
 import click
 
 from remoteclaw import __version__
+from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.gateway import gateway, token
-from remoteclaw.cli.looking import agents, config, doctor, sessions, status
+from remoteclaw.cli.looking import agents, doctor, sessions, status
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.running import dashboard, mcp, sweep, up, worker
 from remoteclaw.cli.sending import send, stop

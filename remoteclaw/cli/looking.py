@@ -1,4 +1,4 @@
-"""The commands that only look: `status`, `sessions`, `doctor`, `config`."""
+"""The commands that only look: `status`, `sessions`, `doctor`."""
 
 import asyncio
 import sys
@@ -8,14 +8,14 @@ import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain
-from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
+from remoteclaw.errors import RemoteClawError, UnknownSession
 from remoteclaw.terminal import one_line, printable
 
 if TYPE_CHECKING:
     from remoteclaw.config import QueueOverride
     from remoteclaw.fleet import Fleet
 
-__all__ = ["agents", "config", "doctor", "find_message", "sessions", "status"]
+__all__ = ["agents", "doctor", "find_message", "sessions", "status"]
 
 
 #: How many busy sessions `status` shows.
@@ -321,33 +321,3 @@ def doctor() -> None:
         return is_well
 
     sys.exit(0 if asyncio.run(run()) else 1)
-
-
-@click.group()
-def config() -> None:
-    """Look at the configuration."""
-
-
-@config.command()
-def validate() -> None:
-    """Check the configuration file, the overrides and the hooks."""
-    from remoteclaw.config import overrides
-    from remoteclaw.doctor import hooks_problem
-
-    home, settings = load()
-    if problem := hooks_problem(settings.hooks):
-        raise ConfigError(problem)
-    file = home.config_file
-    click.echo(f"{file} is valid." if file.exists() else f"{file} is absent: all defaults.")
-    if names := overrides():
-        click.echo(f"Overridden by {', '.join(names)}.")
-
-
-@config.command()
-def schema() -> None:
-    """Print the JSON schema of the configuration."""
-    import json
-
-    from remoteclaw.config import Config
-
-    click.echo(json.dumps(Config.model_json_schema(), indent=2))

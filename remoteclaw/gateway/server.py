@@ -15,11 +15,12 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from remoteclaw.config import Config
+from remoteclaw.config_file import ConfigFile
+from remoteclaw.current import CurrentConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.gateway.app import create_app
-from remoteclaw.gateway.current import CurrentConfig
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import names_of
 from remoteclaw.gateway.methods import HANDLERS
@@ -63,7 +64,8 @@ async def serve(
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s)
     try:
         await check_fitness(fleet.scripts.client, url)
-        gateway = Gateway(fleet, home, CurrentConfig(home, config), HANDLERS)
+        keep = ConfigFile(home.config_file).keep
+        gateway = Gateway(fleet, home, CurrentConfig(home, config, keep=keep), HANDLERS)
         here = fleet.gateways.announced(home.host_id, url_of(listening))
         async with served(gateway, listening, announced=here):
             said(url_of(listening))

@@ -16,10 +16,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from remoteclaw.config import load_config
 from remoteclaw.contract import METHODS, TOOLS, Method
 from remoteclaw.credentials import digest, new_agent_token
+from remoteclaw.current import CurrentConfig
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.address import listen, url_of
-from remoteclaw.gateway.current import CurrentConfig
 from remoteclaw.gateway.dispatch import Handler
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS

@@ -1,9 +1,11 @@
 """The configuration of now, for a process that lives longer than a file stays as it is."""
 
 import logging
+import os
+from collections.abc import Callable
 
 from remoteclaw import policy
-from remoteclaw.config import Config, load_config
+from remoteclaw.config import Config, load_config, parse_config
 from remoteclaw.errors import ConfigError
 from remoteclaw.home import Home
 from remoteclaw.tools import TOOLS
@@ -20,13 +22,23 @@ class CurrentConfig:
     nothing that it forbids must be allowed. Without a file, RemoteClaw has to be started anew.
     """
 
-    def __init__(self, home: Home, config: Config) -> None:
-        """`config` is what the file has now."""
+    def __init__(
+        self, home: Home, config: Config, *, keep: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`config` is what the file has now.
+
+        `keep` is given what the file had while it was good, once it has something else; it may
+        raise OSError.
+        """
         self._home = home
         self._config = config
+        self._keep = keep
         seen = self._look()
         self._seen: tuple[int, ...] | None = seen
         self._had_content = _has_content(seen)
+        self._content = self._good_content() if keep else b""
+        self.problem: str | None = None
+        """What is wrong with the file, if it is not what holds."""
 
     def __call__(self) -> Config:
         """Return the configuration; asking costs a look at the file."""
@@ -34,9 +46,12 @@ class CurrentConfig:
         if seen != self._seen:
             self._seen = seen
             if self._had_content and not _has_content(seen):
+                self.problem = f"{self._home.config_file} is gone, or empty."
                 log.warning("the configuration stays as it was: its file is gone, or empty")
             else:
                 self._read(seen)
+            if self._keep and self._seen is not None:
+                self._keep_before(self._keep)
         return self._config
 
     def _read(self, seen: tuple[int, ...]) -> None:
@@ -44,6 +59,7 @@ class CurrentConfig:
             config = load_config(self._home.config_file)
             policy.check(config, TOOLS)
         except ConfigError as error:
+            self.problem = str(error)
             log.error("the configuration stays as it was: %s", error)
             return
         if self._look() != seen:
@@ -51,6 +67,27 @@ class CurrentConfig:
             return
         self._config = config
         self._had_content = _has_content(seen)
+        self.problem = None
+
+    def _keep_before(self, keep: Callable[[bytes], None]) -> None:
+        """Keep what the file had, if that was good, now that it has something else."""
+        before = self._content
+        if self.problem is None:
+            self._content = self._good_content()
+        if before and (before != self._content or self.problem is not None):
+            try:
+                keep(before)
+            except OSError as error:
+                log.warning("the configuration before is not kept: %s", error.strerror)
+
+    def _good_content(self) -> bytes:
+        """Return what the file has, if that can be used."""
+        try:
+            content = self._home.config_file.read_bytes()
+            parse_config(content, self._home.config_file, os.environ)
+        except (OSError, ConfigError):
+            return b""
+        return content
 
     def _look(self) -> tuple[int, ...]:
         """Return what changes with the file, its size first; nothing if there is none."""

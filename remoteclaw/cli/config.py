@@ -1,0 +1,178 @@
+"""The commands about the configuration: `config`."""
+
+import asyncio
+import json
+import tomllib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remoteclaw.cli.access import load
+from remoteclaw.cli.edge import complain
+from remoteclaw.errors import ConfigError
+from remoteclaw.terminal import printable
+
+if TYPE_CHECKING:
+    from remoteclaw.config import Config
+    from remoteclaw.config_file import ConfigFile, Plan
+
+__all__ = ["config"]
+
+
+@click.group()
+def config() -> None:
+    """Look at the configuration, and change it."""
+
+
+@config.command()
+def validate() -> None:
+    """Check the configuration file, the overrides and the hooks."""
+    from remoteclaw.config import overrides
+
+    home, settings = load()
+    _check_hooks(settings)
+    file = home.config_file
+    click.echo(f"{file} is valid." if file.exists() else f"{file} is absent: all defaults.")
+    if names := overrides():
+        click.echo(f"Overridden by {', '.join(names)}.")
+
+
+@config.command()
+def schema() -> None:
+    """Print the JSON schema of the configuration."""
+    from remoteclaw.config import Config
+
+    click.echo(json.dumps(Config.model_json_schema(), indent=2))
+
+
+@config.command()
+@click.argument("key", required=False)
+def get(key: str | None) -> None:
+    """Print what holds, as JSON and without what is secret.
+
+    KEY is a part of it, such as agents.main.model.
+    """
+    from remoteclaw.redaction import part, redacted
+
+    shown: Any = redacted(load()[1])
+    if key is not None:
+        shown = part(shown, key)
+    text = shown if isinstance(shown, str) else json.dumps(shown, indent=2, ensure_ascii=False)
+    click.echo(printable(text))
+
+
+@config.command("set")
+@click.argument("key")
+@click.argument("value")
+def set_value(key: str, value: str) -> None:
+    """Set KEY in the file, which keeps its comments, to VALUE.
+
+    VALUE is written as in TOML: 3, true, '["a", "b"]'. What isn't TOML is a text.
+    """
+    path = _path(key)
+    plan = _changed(lambda file: _set(file, path, value))
+    click.echo(f"{key} is set." if plan.paths else f"{key} is that already.")
+    _tell(plan)
+
+
+@config.command()
+@click.argument("key")
+def unset(key: str) -> None:
+    """Take KEY, a value or a whole table, out of the file: then its default holds."""
+    path = _path(key)
+    plan = _changed(lambda file: file.patched(file.read(), _nested(path, None)))
+    click.echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
+    _tell(plan)
+
+
+@config.command()
+def restore() -> None:
+    """Put back what the file had before its last change.
+
+    Also where it can't be used at all any more. What it has now is kept: a second `restore` brings
+    it back, and a broken one is beside it with the ending `.broken`.
+    """
+
+    async def run() -> "Plan":
+        file = _file()
+        async with file.locked():
+            return await file.restore()
+
+    plan = asyncio.run(run())
+    click.echo(f"{_file().file} is as it was before its last change.")
+    _tell(plan)
+
+
+def _file() -> "ConfigFile":
+    from remoteclaw.config_file import ConfigFile
+    from remoteclaw.home import Home
+
+    return ConfigFile(Home.default().check().config_file, check=_check_hooks)
+
+
+def _check_hooks(settings: "Config") -> None:
+    from remoteclaw.doctor import hooks_problem
+
+    if problem := hooks_problem(settings.hooks):
+        raise ConfigError(problem)
+
+
+def _changed(planned: "Callable[[ConfigFile], Plan]") -> "Plan":
+    """Change the file, if it is changed; return what was."""
+
+    async def run() -> "Plan":
+        file = _file()
+        async with file.locked():
+            plan = planned(file)
+            if plan.paths:
+                await file.write(plan)
+            for name in file.overriding(plan):
+                complain(f"The variable {name} hides it here.")
+            return plan
+
+    return asyncio.run(run())
+
+
+def _set(file: "ConfigFile", path: list[str], text: str) -> "Plan":
+    """Return the change to a value, as TOML where that is one that fits, else as a text."""
+    version = file.read()
+    try:
+        value: Any = tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return file.patched(version, _nested(path, text))
+    try:
+        return file.patched(version, _nested(path, value))
+    except ConfigError as error:
+        try:
+            return file.patched(version, _nested(path, text))
+        except ConfigError:
+            raise error from None
+
+
+def _path(key: str) -> list[str]:
+    """Return the parts of a key as TOML has it: `channels.telegram.groups."-100".tools`."""
+    path = []
+    try:
+        tree: Any = tomllib.loads(f"{key} = 0")
+        while isinstance(tree, dict):
+            ((name, tree),) = tree.items()
+            path.append(name)
+    except ValueError:  # no key, or more than one
+        raise click.BadParameter(
+            "write it as in the file: queue.mode, or channels.irc.groups.'#a.b'.tools",
+            param_hint="KEY",
+        ) from None
+    return path
+
+
+def _nested(path: list[str], value: Any) -> dict[str, Any]:
+    for name in reversed(path):
+        value = {name: value}
+    return dict(value)
+
+
+def _tell(plan: "Plan") -> None:
+    """Say what has to be started anew."""
+    for line in plan.needs_restart:
+        click.echo(f"It holds after a restart: {line}.")

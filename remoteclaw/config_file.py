@@ -1,0 +1,334 @@
+"""The configuration file as something that is changed: by people's commands, operators and agents.
+
+A change is checked before anything is written, and takes the file's place in one step: whoever
+reads it, and whenever this is killed, there is the old file or the new one. The version before is
+kept beside it, as `remoteclaw.toml.last-good`.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import os
+import stat
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remoteclaw import policy
+from remoteclaw.clock import boottime
+from remoteclaw.config import Config, overrides, parse_config, parse_toml
+from remoteclaw.errors import ConfigError
+from remoteclaw.patch import check_patch, edited, replacing, without_hidden
+from remoteclaw.redaction import redacted
+from remoteclaw.setting import Difference, differences
+from remoteclaw.tools import TOOLS
+
+__all__ = ["ConfigFile", "FileChanged", "Plan", "Version"]
+
+#: How large the file may become, in bytes: everything reads it, again and again.
+MOST_BYTES = 1024 * 1024
+#: How long it is waited while somebody else changes the file, in seconds: that takes milliseconds.
+LOCK_S = 5.0
+
+
+class FileChanged(ConfigError):
+    """Raised when the file is not any more what a change was made for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What the file has at a time."""
+
+    content: bytes
+    """Nothing where there is no file."""
+
+    @property
+    def hash(self) -> str:
+        """Names the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A change that was checked, and not made yet."""
+
+    before: Version
+    after: Version
+    config: Config
+    """What holds with it, overrides included."""
+    differences: tuple[Difference, ...]
+    is_good_before: bool
+    """Whether the file could be used as it was."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What it changes."""
+        return tuple(dict.fromkeys(one.name for one in self.differences))
+
+    @property
+    def needs_restart(self) -> tuple[str, ...]:
+        """What it changes that holds after a restart, each with what has to be started anew."""
+        found = (
+            (one.name, one.setting.restart)
+            for one in self.differences
+            if one.setting and one.setting.restart
+        )
+        return tuple(dict.fromkeys(f"{name}: restart {what}" for name, what in found))
+
+    @property
+    def not_for_agents(self) -> tuple[str, ...]:
+        """What it changes that agents may not."""
+        found = (
+            one.name for one in self.differences if not (one.setting and one.setting.agents_may)
+        )
+        return tuple(dict.fromkeys(found))
+
+
+class ConfigFile:
+    """One configuration file."""
+
+    def __init__(
+        self,
+        file: Path,
+        environment: Mapping[str, str] = os.environ,
+        *,
+        check: Callable[[Config], None] = lambda _: None,
+    ) -> None:
+        """`check` looks at hooks that a change brings; it raises `ConfigError`."""
+        self.file = file
+        self._environment = environment
+        self._check = check
+        #: A link stays one: what changes is the file that it leads to.
+        self._target = Path(os.path.realpath(file))
+        self.last_good = self._target.with_name(f"{self._target.name}.last-good")
+        self.broken = self._target.with_name(f"{self._target.name}.broken")
+
+    @contextlib.asynccontextmanager
+    async def locked(self) -> AsyncIterator[None]:
+        """Be the only one that changes the file; editors take no part in this."""
+        try:
+            descriptor = self._open_lock()
+        except OSError as error:
+            raise self._unwritable(error) from None
+        try:
+            until = boottime() + LOCK_S
+            while not _lock(descriptor):
+                if boottime() > until:
+                    raise ConfigError(f"{self.file} is being changed by somebody else: try again.")
+                await asyncio.sleep(0.01)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self) -> int:
+        path = self._target.with_name(f".{self._target.name}.lock")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+
+    def read(self) -> Version:
+        """Return what the file has now."""
+        try:
+            found = self._target.stat()
+            if not stat.S_ISREG(found.st_mode):
+                raise ConfigError(f"{self.file} is no regular file, so it can't be changed here.")
+            return Version(self._target.read_bytes())
+        except FileNotFoundError:
+            return Version(b"")
+        except OSError as error:
+            raise ConfigError(f"{self.file} can't be read: {error.strerror}.") from None
+
+    # -- what a change would be ----------------------------------------------------------------
+
+    def patched(self, version: Version, patch: Mapping[str, Any]) -> Plan:
+        """Return the change that a patch makes; raises `ConfigError` if there can be none."""
+        check_patch(patch)
+        config, _ = self._usable(version)
+        if config:
+            patch = without_hidden(patch, redacted(config), config.model_dump(mode="json"))
+        return self._plan(version, patch)
+
+    def replaced(self, version: Version, wanted: Mapping[str, Any]) -> Plan:
+        """Return the change to a whole configuration, of which some is as it was shown."""
+        check_patch(wanted)
+        config, problem = self._usable(version)
+        if config is None:
+            raise ConfigError(problem)
+        shown = redacted(config)
+        patch = replacing(wanted, shown, parse_toml(version.content, self.file))
+        return self.patched(version, patch)
+
+    def _plan(self, version: Version, patch: Mapping[str, Any]) -> Plan:
+        parse_toml(version.content, self.file)
+        content = edited(version.content, patch)
+        if len(content) > MOST_BYTES:
+            raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
+        found = self._between(version.content, content)
+        return Plan(
+            before=version,
+            after=Version(content) if found else version,
+            config=self._checked(content, version),
+            differences=found,
+            is_good_before=self._usable(version)[0] is not None,
+        )
+
+    def _between(self, before: bytes, after: bytes) -> tuple[Difference, ...]:
+        trees = (parse_toml(before, self.file), parse_toml(after, self.file))
+        return tuple(differences(Config, *trees))
+
+    def _checked(self, content: bytes, before: Version) -> Config:
+        """Return what a new content means; raises `ConfigError` if it must not be there."""
+        config = parse_config(content, self.file, self._environment)
+        policy.check(config, TOOLS)
+        # What is overridden here is not elsewhere; but it may never have been right there.
+        if overrides(self._environment) and self._is_right_alone(before.content):
+            parse_config(content, self.file, {})
+        old, _ = self._usable(before)
+        if old is None or config.hooks != old.hooks:
+            self._check(config)
+        return config
+
+    def _is_right_alone(self, content: bytes) -> bool:
+        try:
+            parse_config(content, self.file, {})
+        except ConfigError:
+            return False
+        return True
+
+    def _usable(self, version: Version) -> tuple[Config | None, str]:
+        """Return the configuration that a version is, or what is wrong with it."""
+        try:
+            config = parse_config(version.content, self.file, self._environment)
+            policy.check(config, TOOLS)
+        except ConfigError as error:
+            return None, str(error)
+        return config, ""
+
+    def overriding(self, plan: Plan) -> tuple[str, ...]:
+        """Return the variables of this process that hide what a change changes."""
+        made = {tuple(name.lower().split("__")[1:]): name for name in overrides(self._environment)}
+        found = (
+            made[hidden]
+            for one in plan.differences
+            for hidden in made
+            if hidden == tuple(part.lower() for part in one.path)[: len(hidden)]
+        )
+        return tuple(dict.fromkeys(found))
+
+    # -- writing -------------------------------------------------------------------------------
+
+    async def write(self, plan: Plan) -> None:
+        """Make a change; raises `FileChanged` if the file is not any more what it was made for.
+
+        The caller has the lock.
+        """
+        writing = asyncio.create_task(asyncio.to_thread(self._write, plan))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait((writing,))  # or the lock would be gone before it is done
+            raise
+
+    def _write(self, plan: Plan) -> None:
+        try:
+            mode = self._target.stat().st_mode if self._target.exists() else 0o600
+            if plan.is_good_before and plan.before.content:
+                self._replace(self.last_good, plan.before.content, mode)
+            self._replace(self._target, plan.after.content, mode, before=plan.before)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    async def restore(self) -> Plan:
+        """Put the last good version in the file's place, which is kept; return the change.
+
+        The caller has the lock.
+        """
+        version = self.read()
+        try:
+            content = self.last_good.read_bytes()
+        except OSError:
+            raise ConfigError(
+                f"There is no earlier version of {self.file}: {self.last_good} is not there."
+            ) from None
+        config = self._checked(content, version)
+        is_good = self._usable(version)[0] is not None
+        if not is_good:
+            self._replace(self.broken, version.content, 0o600)
+        found = self._between(version.content, content) if is_good else ()
+        plan = Plan(version, Version(content), config, found, is_good)
+        await self.write(plan)
+        return plan
+
+    def keep(self, content: bytes) -> None:
+        """Keep a version that was good until somebody else changed the file. Raises OSError.
+
+        Not while it is being changed here: that keeps the same version.
+        """
+        descriptor = self._open_lock()
+        try:
+            is_kept = self.last_good.exists() and self.last_good.read_bytes() == content
+            if not is_kept and _lock(descriptor):
+                self._replace(self.last_good, content, 0o600)
+        finally:
+            os.close(descriptor)
+
+    def _replace(
+        self, path: Path, content: bytes, mode: int, *, before: Version | None = None
+    ) -> None:
+        """Write a file and put it in the place of another in one step. Raises OSError."""
+        draft = path.with_name(f".{path.name}.new")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft)  # of one that was killed
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(draft, flags, 0o600)
+        try:
+            _write_all(descriptor, content)
+            os.fchmod(descriptor, stat.S_IMODE(mode))
+            _keep_owner(descriptor, path)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if before is not None and self.read().content != before.content:
+            os.unlink(draft)
+            raise FileChanged(
+                f"{self.file} was changed by somebody else meanwhile: read it again, and change "
+                "what it is now."
+            )
+        os.rename(draft, path)
+        _sync_directory(path.parent)
+
+    def _unwritable(self, error: OSError) -> ConfigError:
+        return ConfigError(
+            f"{self._target} can't be changed ({error.strerror}): its directory must be one that "
+            "RemoteClaw can write to."
+        )
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _keep_owner(descriptor: int, path: Path) -> None:
+    """Leave a file to whom it belonged, where we may."""
+    with contextlib.suppress(FileNotFoundError, PermissionError):
+        found = path.stat()
+        if (found.st_uid, found.st_gid) != (os.getuid(), os.getgid()):
+            os.fchown(descriptor, found.st_uid, found.st_gid)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
