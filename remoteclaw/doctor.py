@@ -30,6 +30,7 @@ __all__ = [
     "agent_problem",
     "describe_configuration",
     "examine",
+    "goes_on",
     "hooks_problem",
     "installed_clis",
 ]
@@ -60,7 +61,7 @@ async def examine() -> AsyncIterator[Finding]:
         policy.check(config, TOOLS)
         yield Finding("configuration", True, describe_configuration(home))
     except RemoteClawError as error:
-        yield Finding("configuration", False, str(error))
+        yield Finding("configuration", False, f"{error}{goes_on(home)}")
         return
     if config.hooks != HooksConfig():
         problem = hooks_problem(config.hooks)
@@ -76,6 +77,13 @@ def describe_configuration(home: Home) -> str:
     there = str(home.config_file) if home.config_file.exists() else "no file, all defaults"
     names = overrides()
     return f"{there}; overridden by {', '.join(names)}" if names else there
+
+
+def goes_on(home: Home) -> str:
+    """Return what is to be said behind a mistake in the file; nothing if nothing runs."""
+    if running_pid(home) is None:
+        return ""
+    return " What runs goes on with what it had; `remoteclaw config restore` puts that back."
 
 
 def hooks_problem(hooks: HooksConfig) -> str | None:

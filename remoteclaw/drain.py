@@ -99,14 +99,25 @@ class Drain:
     """Runs sessions on this host; one object serves any number of them, one after another."""
 
     def __init__(
-        self, fleet: Fleet, config: Config, home: Home, hooks: Hooks, *, worker: str = ""
+        self,
+        fleet: Fleet,
+        config: Config,
+        home: Home,
+        hooks: Hooks,
+        *,
+        worker: str = "",
+        is_stale: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`worker` is RQ's name of the worker that this is a work-horse of, if it is one."""
+        """`worker` is RQ's name of the worker that this is a work-horse of, if it is one.
+
+        Once the configuration `is_stale`, the next turn is left to another drain.
+        """
         self._fleet = fleet
         self._config = config
         self._home = home
         self._hooks = hooks
         self._worker = worker
+        self._is_stale = is_stale
 
     async def run(self, sid: str) -> None:
         """Serve a session until it is idle, or until others have waited long enough.
@@ -139,6 +150,7 @@ class Drain:
                 shows_live=not self._hooks.has("message_sending"),
                 is_leaving=functools.partial(self._fleet.workers.is_leaving, self._worker),
                 has_tools=lease.gateway is not None or "tools" in lease.state,
+                is_stale=self._is_stale,
             ).run()
         except* (LeaseLost, RedisUnavailable) as lost:
             # Whoever takes the session next goes on from what is recorded.
@@ -161,6 +173,7 @@ class _SessionDrain:
         shows_live: bool,
         is_leaving: Callable[[], Awaitable[bool]],
         has_tools: bool,
+        is_stale: Callable[[], bool],
     ) -> None:
         """What a hook may change is not shown before (`shows_live`)."""
         self._lease = lease
@@ -177,6 +190,7 @@ class _SessionDrain:
         self._is_leaving = is_leaving
         self._has_tools = has_tools
         """Whether the agent may have done something through RemoteClaw's own tools."""
+        self._is_stale = is_stale
         self._unreadable: dict[str, str] = {}
         """Entries that nobody can read, each with the reason."""
         self._running: Turn | None = None
@@ -226,6 +240,10 @@ class _SessionDrain:
                     if await self._lease.close():
                         return
                     continue  # a message came meanwhile
+                if turns and self._is_stale():  # whoever takes it next reads the configuration
+                    await self._keeper.park()
+                    await self._lease.release()
+                    return
                 if finished:
                     waiting = await self._when_quiet(waiting, finished)
                 busy_since_ms = self._lease.busy_since_ms

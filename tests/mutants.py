@@ -33,6 +33,8 @@ RUNTIMES = "tests/contracts/test_runtimes.py"
 CHATS = "tests/gateway/test_chats.py"
 CHAT_MEDIA = "tests/gateway/test_chat_media.py"
 CHAT_OPERATIONS = "tests/gateway/test_chat_operations.py"
+CONFIG_FILE = "tests/test_config_file.py"
+RELOAD = "tests/test_reload.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -981,6 +983,57 @@ MUTANTS = (
         "            if call in seen:\n                continue\n",
         "",
         "tests/bridge/test_side_effects.py::test_what_is_noted_and_written_down_counts_once",
+    ),
+    Mutant(
+        "a worker that never reads its configuration again",
+        "workers/jobs.py",
+        "config = settings.current()",
+        "config = settings.config",
+        f"{RELOAD}::test_the_next_turn_has_it",
+    ),
+    Mutant(
+        "a drain that keeps a configuration that has changed",
+        "remoteclaw/drain.py",
+        "if turns and self._is_stale():",
+        "if False:",
+        f"{RELOAD}::test_a_session_is_left_once_the_configuration_is_stale",
+    ),
+    Mutant(
+        "a broken configuration that counts",
+        "remoteclaw/current.py",
+        "            policy.check(config, TOOLS)\n",
+        "",
+        f"{RELOAD}::test_a_broken_file_changes_nothing_and_is_said_once",
+    ),
+    Mutant(
+        "a configuration file that is there before its content",
+        "remoteclaw/config_file.py",
+        "            os.fsync(descriptor)\n        finally:\n            os.close(descriptor)\n"
+        "        if before",
+        "            pass\n        finally:\n            os.close(descriptor)\n        if before",
+        f"{CONFIG_FILE}::test_the_disk_has_the_content_before_the_name",
+    ),
+    Mutant(
+        "a configuration file that is written in place",
+        "remoteclaw/config_file.py",
+        "        os.rename(draft, path)\n",
+        "        with open(path, 'wb') as place:\n            place.write(b'')\n"
+        "        os.rename(draft, path)\n",
+        f"{CONFIG_FILE}::test_killed_at_any_step_there_is_the_old_file_or_the_new_one",
+    ),
+    Mutant(
+        "two who change the configuration at once",
+        "remoteclaw/config_file.py",
+        "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        "fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+        f"{CONFIG_FILE}::test_two_who_change_it_at_once_lose_nothing",
+    ),
+    Mutant(
+        "an editor's change that is overwritten",
+        "remoteclaw/config_file.py",
+        "if before is not None and self.read().content != before.content:",
+        "if False:",
+        f"{CONFIG_FILE}::test_what_an_editor_wrote_meanwhile_is_not_lost",
     ),
     Mutant(
         "a job class that allows everything",

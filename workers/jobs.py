@@ -89,6 +89,8 @@ class DrainJob(Job):
             self._refuse(f"it has {', '.join(extra)}")
         try:
             super().restore({**raw_data, b"timeout": b"-1"})
+            # In the worker, so that a file that has changed is read once, not by each work-horse.
+            settings.current()
         except Exception as error:  # noqa: BLE001 - whatever somebody wrote into the hash
             self._refuse(f"it can't be read: {type(error).__name__}")
         self.description = f"session {sid[:8]}"  # logged by RQ, so not what the hash says
@@ -131,9 +133,17 @@ def drain(sid: str, *, worker: str = "") -> None:
 
 
 async def _drain(sid: str, worker: str) -> None:
+    # All who watch over leases have to agree on their length: the one of the worker's start.
     fleet = Fleet.open(settings.REDIS_URL, lease_s=settings.config.fleet.lease_s)
     try:
-        served = Drain(fleet, settings.config, settings.home, settings.hooks, worker=worker)
-        await served.run(sid)
+        config = settings.current()
+        await Drain(
+            fleet,
+            config,
+            settings.home,
+            settings.hooks,
+            worker=worker,
+            is_stale=lambda: settings.current() is not config,
+        ).run(sid)
     finally:
         await fleet.aclose()

@@ -16,6 +16,7 @@ from remoteclaw import drain as _preloaded  # noqa: F401 - so that work-horses f
 from remoteclaw import policy
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
+from remoteclaw.current import CurrentConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import check_fitness, open_redis
@@ -24,7 +25,7 @@ from remoteclaw.home import Home
 from remoteclaw.telemetry import logging_config
 from remoteclaw.tools import TOOLS
 
-__all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "home", "hooks"]
+__all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "current", "home", "hooks"]
 
 COMMAND = "rq worker -c workers.settings -j workers.jobs.DrainJob --job-monitoring-interval 3600"
 STOCK_WORKER = "rq.Worker"
@@ -80,6 +81,7 @@ try:
     config = load_config(home.config_file)
     policy.check(config, TOOLS)
     hooks = Hooks.load(config.hooks)
+    current = CurrentConfig(home, config)
     REDIS_URL = home.redis_url(config)
     asyncio.run(_check_redis(REDIS_URL))
 except RemoteClawError as error:

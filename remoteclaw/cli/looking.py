@@ -8,7 +8,7 @@ import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain
-from remoteclaw.errors import RemoteClawError, UnknownSession
+from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
 from remoteclaw.terminal import one_line, printable
 
 if TYPE_CHECKING:
@@ -53,7 +53,14 @@ def status() -> None:
             click.echo(f"dead      {letters}: see `remoteclaw deadletters list`")
         return sum(view.is_ours for view in workers)
 
-    if not on_fleet(run):
+    try:
+        count = on_fleet(run)
+    except ConfigError as error:
+        from remoteclaw.doctor import goes_on
+        from remoteclaw.home import Home
+
+        raise ConfigError(f"{error}{goes_on(Home.default())}") from None
+    if not count:
         raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
 
 

@@ -60,6 +60,8 @@ class FleetStatus(Result):
     busy_sessions: int
     dead_letters: int
     has_sweeper: bool
+    config_problem: str | None
+    """What is wrong with this host's configuration file; what runs goes on with what it had."""
 
 
 class AgentParams(Params):

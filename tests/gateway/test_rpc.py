@@ -476,6 +476,7 @@ async def test_what_runs_is_told(stack: Stack) -> None:
             "busySessions": 1,
             "deadLetters": 0,
             "hasSweeper": False,
+            "configProblem": None,
         }
         tools = {tool["name"]: tool for tool in (await client.call("tools.catalog"))["tools"]}
         assert tools["cron_add"]["ownerOnly"]

@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from remoteclaw import __version__, policy
+from remoteclaw.config import load_config
 from remoteclaw.contract import TOOLS
 from remoteclaw.contract.base import NoParams
 from remoteclaw.contract.sessions import SendResult
@@ -19,7 +20,7 @@ from remoteclaw.contract.system import (
     ToolDescription,
     WaitParams,
 )
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.dispatch import Call, Handler, Subscriber
 from remoteclaw.gateway.methods.sessions import answered
@@ -45,7 +46,16 @@ async def status(call: Call, _params: NoParams) -> FleetStatus:
         busy_sessions=busy,
         dead_letters=await call.fleet.dead_letters.count(),
         has_sweeper=await call.fleet.workers.have_sweeper(),
+        config_problem=_config_problem(call),
     )
+
+
+def _config_problem(call: Call) -> str | None:
+    try:
+        policy.check(load_config(call.home.config_file), FACTS)
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 async def catalog(_call: Call, _params: NoParams) -> Catalog:
