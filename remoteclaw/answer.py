@@ -89,7 +89,7 @@ class Answer:
         steered: Sequence[str],
         answered: Sequence[str],
         blobs: Sequence[str],
-        record: Record,
+        record: Record | None,
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 

@@ -41,6 +41,7 @@ __all__ = [
     "QueueOverride",
     "RedisConfig",
     "SenderConfig",
+    "SessionsConfig",
     "ToolsConfig",
     "is_loopback",
     "load_config",
@@ -463,6 +464,37 @@ class RecordConfig(_Section):
         return self.keep_days * 24 * 3600 * 1000
 
 
+class SessionsConfig(_Section):
+    """What sessions may set going among themselves, when a conversation ends and a new one begins,
+    and what is kept of it."""
+
+    max_depth: Annotated[int, BY_PEOPLE] = Field(default=1, ge=1, le=5)
+    """How deep sessions may start sessions: with 1, those that people talk with may, and the ones
+    that they start may not."""
+    max_children: Annotated[int, BY_PEOPLE] = Field(default=5, ge=1, le=20)
+    """How many unfinished sessions one session may have started."""
+    max_hops: Annotated[int, BY_PEOPLE] = Field(default=30, ge=1, le=1000)
+    """After how many turns in a row, each set going by the one before, agents can't set another one
+    going: until a person, or the clock, writes something."""
+    reset_triggers: Annotated[tuple[str, ...], BY_PEOPLE] = Field(
+        default=("/new", "/reset"), max_length=20
+    )
+    """The words with which a person begins a new conversation, in any case: alone, or before the
+    first message of it. None if there is none."""
+    keep_archived: Annotated[int, BY_PEOPLE] = Field(default=10, ge=0, le=1000)
+    """How many ended conversations of a session are kept, each for as long as a record is; the
+    oldest go first."""
+
+    @field_validator("reset_triggers")
+    @classmethod
+    def _check_triggers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for trigger in value:
+            # A plain word would end conversations by chance.
+            if not re.fullmatch(r"[/!][^\W_][\w-]{0,30}", trigger):
+                raise ValueError(f"has {trigger!r}: write / or ! and one word, such as /new")
+        return value
+
+
 class HooksConfig(_Section):
     """Python functions, as "module:function", to call at moments of a turn."""
 
@@ -481,19 +513,6 @@ class HooksConfig(_Section):
     answers are not shown before they are complete."""
     message_sent: Annotated[tuple[str, ...], WITH_WORKERS] = ()
     """After a message was delivered to a chat, or could not be."""
-
-
-class SessionsConfig(_Section):
-    """What sessions may set going among themselves."""
-
-    max_depth: Annotated[int, BY_PEOPLE] = Field(default=1, ge=1, le=5)
-    """How deep sessions may start sessions: with 1, those that people talk with may, and the ones
-    that they start may not."""
-    max_children: Annotated[int, BY_PEOPLE] = Field(default=5, ge=1, le=20)
-    """How many unfinished sessions one session may have started."""
-    max_hops: Annotated[int, BY_PEOPLE] = Field(default=30, ge=1, le=1000)
-    """After how many turns in a row, each set going by the one before, agents can't set another one
-    going: until a person, or the clock, writes something."""
 
 
 class Config(_Section):

@@ -54,6 +54,7 @@ from remoteclaw.protocols import (
     Newcomers,
     conversation_name,
 )
+from remoteclaw.resetting import RESET, Resets
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.steering import Steering
 from remoteclaw.tools import TOOLS
@@ -144,6 +145,9 @@ class Drain:
                 bridge,
                 keeper,
                 conversation=conversation,
+                resets=Resets(
+                    lease, self._config.sessions, self._config.record, discard_agent=keeper.forget
+                ),
                 queue_of=functools.partial(self._config.queue.of, lease.session.provider),
                 record=self._config.record,
                 linger_s=self._config.fleet.linger_s,
@@ -167,6 +171,7 @@ class _SessionDrain:
         keeper: AgentKeeper,
         *,
         conversation: str | None,
+        resets: Resets,
         queue_of: Callable[[QueueOverride | None], QueueConfig],
         record: RecordConfig,
         linger_s: float,
@@ -181,6 +186,7 @@ class _SessionDrain:
         self._keeper = keeper
         self._conversation = conversation
         """Its name in the session map; None if there is no agent to have one with."""
+        self._resets = resets
         self._queue_of = queue_of
         self._queue_known: tuple[str | None, QueueConfig] | None = None
         """The session's own settings as text, and what they come to."""
@@ -247,8 +253,13 @@ class _SessionDrain:
                 if finished:
                     waiting = await self._when_quiet(waiting, finished)
                 busy_since_ms = self._lease.busy_since_ms
-                plan = next_batch(waiting, self._queue, busy_since_ms=busy_since_ms)
-                finished = await self._turn(plan)
+                plan = next_batch(
+                    waiting,
+                    self._queue,
+                    busy_since_ms=busy_since_ms,
+                    command_of=self._resets.command_of,
+                )
+                finished = await self._turn(plan, waiting)
             except NewerEntry as newer:
                 log.warning("session %s waits for a newer worker: %s", self._lease.sid[:8], newer)
                 await self._keeper.park()
@@ -298,15 +309,17 @@ class _SessionDrain:
     async def _when_quiet(self, waiting: list[Entry], finished: Finished) -> list[Entry]:
         """Wait until the person has stopped typing; return what waits then.
 
-        Not if there is as much as may wait, not for a message that interrupted a turn, and not for
-        ever.
+        Not if there is as much as may wait, not for a message that interrupted a turn, not if a
+        command waits, and not for ever.
         """
         debounce_s = self._queue.debounce_ms / 1000
         pause_s = debounce_s - (finished.at_ms - waiting[-1].at_ms) / 1000
         until = boottime() + MOST_PAUSES * debounce_s
         while pause_s > 0 and boottime() < until:
             is_full = len(waiting) >= (self._queue.cap or ALL)
-            is_urgent = self._queue.mode in ("interrupt", "steer")
+            is_urgent = self._queue.mode in ("interrupt", "steer") or any(
+                map(self._resets.command_of, waiting)
+            )
             if is_full or is_urgent or waiting[-1].deliver != "channel":
                 break
             if await self._lease.quiet(min(pause_s, debounce_s)):
@@ -317,9 +330,10 @@ class _SessionDrain:
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _turn(self, plan: Plan) -> Finished:
-        """Run the next batch to its outcome."""
-        ready = self._keeper.ready
+    async def _turn(self, plan: Plan, waiting: Sequence[Entry]) -> Finished:
+        """Run the next batch, of what waits, to its outcome."""
+        planned = [entry for entry in waiting if entry.id in plan.batch]
+        ready = None if self._resets.why(planned) else self._keeper.ready
         batch = await self._lease.begin(
             plan.batch,
             phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
@@ -347,7 +361,9 @@ class _SessionDrain:
             done = batch.entry_ids
             # Nothing overtakes what waits.
             if all(entry_id in done for entry_id, _ in self._lease.waiting):
-                self._steering = Steering(self._lease, self._newest)
+                self._steering = Steering(
+                    self._lease, self._newest, command_of=self._resets.command_of
+                )
         try:
             return await self._attempt(batch, Answer(self._lease, turn))
         finally:
@@ -364,6 +380,7 @@ class _SessionDrain:
     async def _attempt(self, batch: Batch, answer: Answer) -> Finished:
         turn = answer.turn
         if batch.is_dropped:
+            await self._begin_anew(batch, answer)
             words = TOO_MANY.format(count=len(turn.entries), cap=self._queue.cap)
             return await self._finish(answer, _said(words), status="dropped")
         if batch.is_stopped:
@@ -374,6 +391,8 @@ class _SessionDrain:
         if batch.failures >= MOST_ATTEMPTS:
             failure = _failure(turn, ErrorCategory.INTERRUPTED)
             return await self._finish(answer, failure, status="dead")
+        if await self._begin_anew(batch, answer):
+            return await self._finish(answer, _said(RESET), is_recorded=False)
         if turn.was_interrupted:
             await answer.say(SECOND_TRY)
         if self._conversation and self._lease.has_lost(self._conversation):
@@ -405,6 +424,14 @@ class _SessionDrain:
         if self._is_overtaken and result.error_category is ErrorCategory.ABORTED:
             result = _superseded(result, answer.turn)
         return await self._finish(answer, result)
+
+    async def _begin_anew(self, batch: Batch, answer: Answer) -> bool:
+        """End the conversation if the turn is to begin another; return whether that was all."""
+        entries = answer.turn.entries
+        if why := self._resets.why(entries):
+            await self._resets.end_conversation(batch.turn, why)
+        answer.turn = replace(answer.turn, entries=self._resets.in_new_conversation(entries))
+        return self._resets.is_alone(entries)
 
     @property
     def _has_dropped_conversation(self) -> bool:
@@ -441,7 +468,12 @@ class _SessionDrain:
                 showing.cancel()
 
     async def _finish(
-        self, answer: Answer, result: AgentDeliveryResult, *, status: str = ""
+        self,
+        answer: Answer,
+        result: AgentDeliveryResult,
+        *,
+        status: str = "",
+        is_recorded: bool = True,
     ) -> Finished:
         error = None
         status = status or STATUS.get(result.error_category, "failed")
@@ -464,7 +496,7 @@ class _SessionDrain:
             steered=result.steered,
             answered=result.answered,
             blobs=self._blobs_of(answer.turn, result.steered),
-            record=self._to_record(answer.turn, result),
+            record=self._to_record(answer.turn, result) if is_recorded else None,
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)
@@ -659,7 +691,10 @@ def _failure(
 def _said(words: str) -> AgentDeliveryResult:
     """Return the result of a turn in which nobody but us said something."""
     return AgentDeliveryResult(
-        payloads=(ReplyPayload(words, is_ours=True),), run=AgentRunResult(), mcp=McpSideEffects()
+        payloads=(ReplyPayload(words, is_ours=True),),
+        run=AgentRunResult(),
+        mcp=McpSideEffects(),
+        is_silent=True,
     )
 
 

@@ -158,6 +158,11 @@ class AgentKeeper:
         """Note the turn that the session has finished: an agent that is parked knows of it."""
         self.finished_turn = turn
 
+    async def forget(self) -> None:
+        """End the agent, and be as for a session that has finished no turn yet."""
+        await self.discard()
+        self.finished_turn = None
+
     async def park(self) -> None:
         """Leave the agent warm for the next worker, or end it if it can't be left."""
         if self._holder is None or self._agent is None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
+from remoteclaw.conversation.commands import CommandOf
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
@@ -16,8 +17,9 @@ MOST_STEERED = 20
 class Steering:
     """The newcomers of one turn: each is recorded as a part of it before the agent hears of it."""
 
-    def __init__(self, lease: Lease, newest: str) -> None:
+    def __init__(self, lease: Lease, newest: str, *, command_of: CommandOf) -> None:
         """`newest` is the last entry that is known; all before it belong to the turn."""
+        self._command_of = command_of
         self._lease = lease
         self._newest = newest
         self._taken: list[Entry] = []
@@ -55,8 +57,9 @@ class Steering:
             except (ValueError, NewerEntry):
                 self._is_over = True
                 break
-            # Its reply is not for the chat, or no person has sent it.
-            if entry.deliver != "channel" or entry.origin != "chat":
+            # Its reply is not for the chat, no person has sent it, or it is not for the agent.
+            is_said = entry.deliver == "channel" and entry.origin == "chat"
+            if not is_said or self._command_of(entry):
                 self._is_over = True
                 break
             entries.append(entry)

@@ -25,6 +25,7 @@ DOORS = "tests/gateway"
 SESSIONS = "tests/gateway/test_sessions.py"
 SUBAGENTS = "tests/gateway/test_subagents.py"
 CRON = "tests/fleet/test_cron.py"
+RESET = "tests/test_reset.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
 FETCHING = "tests/test_fetching.py"
@@ -60,13 +61,83 @@ def _unfenced(script: str) -> Mutant:
 
 
 MUTANTS = (
-    *map(_unfenced, "begin mark publish finish live remember close release renew".split()),
+    *map(_unfenced, "begin mark publish finish live remember reset close release renew".split()),
     Mutant(
         "steer without fencing",
         f"{LUA}/steer.lua",
         FENCE,
         "",
         f"{STEERING}::test_nothing_joins_a_turn_under_a_lost_lease",
+    ),
+    Mutant(
+        "a conversation that ends again when its reply was lost",
+        f"{LUA}/reset.lua",
+        "if done == ARGV[2] then return tonumber(found) end",
+        "",
+        "tests/fleet/test_lost_replies.py::test_reset",
+    ),
+    Mutant(
+        "an attempt that ends the conversation of the one before",
+        "remoteclaw/fleet/lease.py",
+        'if self.state.get("reset") == turn:',
+        "if False:",
+        f"{RESET}::test_another_attempt_does_not_end_the_conversation_that_the_first_one_began",
+    ),
+    Mutant(
+        "an agent that outlives its conversation",
+        "remoteclaw/resetting.py",
+        "        await self._discard_agent()\n",
+        "",
+        f"{RESET}::test_the_agent_of_the_old_conversation_ends",
+    ),
+    Mutant(
+        "a record that outlives its conversation",
+        f"{LUA}/reset.lua",
+        "redis.call('DEL', KEYS[2], KEYS[3])",
+        "redis.call('DEL', KEYS[2])",
+        f"{RESET}::test_there_need_be_no_archive",
+    ),
+    Mutant(
+        "an id that outlives its conversation",
+        f"{LUA}/reset.lua",
+        "redis.call('DEL', KEYS[2], KEYS[3])",
+        "redis.call('DEL', KEYS[3])",
+        f"{RESET}::test_settings_of_the_session_stay",
+    ),
+    Mutant(
+        "a command that another session's agent gives",
+        "remoteclaw/conversation/commands.py",
+        'if entry.origin != "chat":',
+        "if False:",
+        f"{RESET}::test_only_people_give_commands",
+    ),
+    Mutant(
+        "a command that joins a running turn",
+        "remoteclaw/steering.py",
+        'if entry.deliver == "caller" or self._command_of(entry):',
+        'if entry.deliver == "caller":',
+        f"{RESET}::test_it_never_joins_a_running_turn_and_nothing_overtakes_it",
+    ),
+    Mutant(
+        "a command that is answered with what came before it",
+        "remoteclaw/conversation/batching.py",
+        "itertools.takewhile(lambda entry: entry.id not in commands, from_chat)",
+        "from_chat[:]",
+        f"{RESET}::test_order_is_kept[collect]",
+    ),
+    Mutant(
+        "a command that is dropped",
+        "remoteclaw/conversation/batching.py",
+        "late[queue.cap :] if entry.id not in commands",
+        "late[queue.cap :]",
+        f"{RESET}::test_beyond_the_cap_only_the_message_behind_a_command_is_dropped",
+    ),
+    Mutant(
+        "a thread's past that outlives its conversation",
+        "remoteclaw/resetting.py",
+        "_with(entry, thread_context=None)",
+        "entry",
+        f"{RESET}::test_what_was_said_in_the_thread_before_is_not_told_any_more",
     ),
     Mutant(
         "effect without fencing",

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -27,6 +28,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply
 from remoteclaw.home import Home
 from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.resetting import RESET
 from tests.support.agents import ROOT
 from tests.support.bridges import script
 from tests.support.failpoints import Failpoint, Proxy, Side
@@ -342,6 +344,37 @@ async def test_a_worker_with_a_task_of_another_session_at(
     assert await lab.replies(child.sid) == []
     if what_happens is not kill:
         assert lab.asked(f"first{word}") == 1
+
+
+@pytest.mark.parametrize("step", ["acquire", "begin", "reset", "finish", "close"])
+async def test_a_worker_that_ends_a_conversation_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    """It ends once, it is said once, and what follows knows nothing of it."""
+    word = uuid.uuid4().hex
+    first = await lab.stack.append(f"first{word}", from_=word)
+    await lab.stack.outcome(first)
+    await lab.stack.until_idle(first)
+    sid, client = first.session.sid, lab.stack.fleet.scripts.client
+    before = await client.hvals(f"rc:map:{{{sid}}}")
+    failpoint = lab.proxy.arm(step, side)
+    command = await lab.stack.append("/new", from_=word)
+    await failpoint.wait()
+
+    second = await lab.stack.append(f"second{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    assert (await lab.stack.outcome(command)).status == "done"
+    await lab.stack.outcome(second)
+    await lab.stack.until_idle(first)
+    replies = await lab.replies(sid)
+    assert [reply.text for reply in replies if command.entry_id in reply.entries] == [RESET]
+    assert [reply.text for reply in replies].count(RESET) == 1
+    assert await client.llen(f"rc:old:{{{sid}}}") == 1
+    archived: Any = await client.get(f"rc:old:{{{sid}}}:{command.entry_id}")
+    assert f"first{word}".encode() in archived
+    assert b"first" not in await lab.stack.fleet.sessions.record(sid)
+    assert set(before).isdisjoint(await client.hvals(f"rc:map:{{{sid}}}"))
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from remoteclaw.config import QueueConfig
+from remoteclaw.conversation.commands import CommandOf
 from remoteclaw.messages import Entry
 
 __all__ = ["Plan", "next_batch"]
@@ -22,30 +23,47 @@ class Plan:
     """Whether the batch gets no turn at all, but its sender is told."""
 
 
-def next_batch(waiting: Sequence[Entry], queue: QueueConfig, *, busy_since_ms: int | None) -> Plan:
+def next_batch(
+    waiting: Sequence[Entry],
+    queue: QueueConfig,
+    *,
+    busy_since_ms: int | None,
+    command_of: CommandOf,
+) -> Plan:
     """Return what comes next of the entries that wait, of which there is one at least.
 
     The cap applies to what came since the session is busy (`busy_since_ms`, None when it was idle).
     A message whose reply doesn't go to the channel is never left out and has a turn of its own; in
     `collect` and `interrupt` all others share one, up to the next such message. What no person has
     sent is never left out either.
+    A command has a batch of its own in every mode, so that what was sent before it is answered
+    before it. It is never dropped: beyond the cap, only the message that comes with it is.
     """
     if waiting[0].deliver != "channel":
         return Plan((waiting[0].id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
     said = [entry for entry in from_chat if entry.origin == "chat"]
-    late = [e for e in said if busy_since_ms is not None and e.at_ms >= busy_since_ms]
+    commands = {entry.id: command for entry in said if (command := command_of(entry))}
+    before = list(itertools.takewhile(lambda entry: entry.id not in commands, from_chat))
+    bare = {e.id for e in said if e.id in commands and commands[e.id].is_alone}
+    counted = [entry for entry in said if entry.id not in bare]
+    late = [e for e in counted if busy_since_ms is not None and e.at_ms >= busy_since_ms]
     excess = len(late) - queue.cap if queue.cap else 0
     left_out: tuple[str, ...] = ()
-    if excess > 0:
-        if queue.drop == "new":
-            return Plan(_ids(late[queue.cap :]), is_dropped=True)
-        left_out = _ids(late[:excess])
-        if queue.drop == "old":
+    if excess > 0 and queue.drop == "new":
+        if newest := _ids([entry for entry in late[queue.cap :] if entry.id not in commands]):
+            return Plan(newest, is_dropped=True)
+    elif excess > 0:
+        ids_before = {entry.id for entry in before}
+        left_out = tuple(entry.id for entry in late[:excess] if entry.id in ids_before)
+        if left_out and (queue.drop == "old" or len(left_out) == len(before)):
             return Plan(left_out, is_dropped=True)
-    kept = [entry for entry in from_chat if entry.id not in left_out]
+    if not before:
+        head = from_chat[0].id
+        return Plan((head,), is_dropped=excess > 0 and head not in bare)
+    kept = [entry for entry in before if entry.id not in left_out]
     together = kept if queue.mode in ("collect", "interrupt") else kept[:1]
-    batch = [entry for entry in from_chat if entry.id in left_out or entry in together]
+    batch = [entry for entry in before if entry.id in left_out or entry in together]
     return Plan(_ids(batch), left_out=left_out)
 
 

@@ -139,6 +139,14 @@ def record(sid: str) -> str:
     return f"rc:rec:{{{sid}}}"
 
 
+def archive(sid: str) -> str:
+    """List: the session's ended conversations, newest first: which turn ended each, when, and why.
+
+    With a colon and that turn's id behind it, a string: the record of the conversation.
+    """
+    return f"rc:old:{{{sid}}}"
+
+
 def blob(sid: str, name: str) -> str:
     """String: what is in a file that came with a message or goes with a reply."""
     return f"{blob_prefix(sid)}{name}"

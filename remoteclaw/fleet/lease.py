@@ -192,6 +192,28 @@ class Lease:
         """
         return "remembers" in self.state and name not in self.session_ids
 
+    async def reset(self, turn: str, why: str, *, keep_ms: int, keep: int) -> bool:
+        """End the conversation, once for each turn: the next one knows nothing of it.
+
+        Its record is archived for `keep_ms`, among `keep` at most; `why` is for people. Return
+        whether there was a conversation. The agent is discarded before.
+        """
+        if self.state.get("reset") == turn:  # by an attempt before: what there is by now is new
+            return self.state["reset_found"] == "1"
+        found = await self._run(
+            "reset",
+            [
+                *(keys.state(self.sid), keys.session_map(self.sid)),
+                *(keys.record(self.sid), keys.archive(self.sid)),
+            ],
+            [turn, why, keep_ms, keep, keys.outcome_prefix(self.sid) + turn],
+        )
+        self.session_ids.clear()
+        for name in ("remembers", "agent_process", "finished", "tools"):
+            self.state.pop(name, None)
+        self.state |= {"reset": turn, "reset_why": why, "reset_found": str(found)}
+        return bool(found)
+
     async def recorded(self) -> bytes:
         """Return the record of the conversation; nothing if there is none."""
         client = self._scripts.client

@@ -20,7 +20,7 @@ READ_S = 5.0
 _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts")
 #: The order of steps that fall into the same millisecond.
 _ORDER = (
-    *("accepted", "begun", "dropped", "spawned", "steered", "tool", "output", "finished"),
+    *("accepted", "begun", "dropped", "reset", "spawned", "steered", "tool", "output", "finished"),
     *("delivered", "retried"),
 )
 

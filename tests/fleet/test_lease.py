@@ -106,6 +106,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.show({"text": "stale"}),
         old._run("renew", [f"rc:st:{{{old.sid}}}", "rc:active"], [old.sid, 30_000, GRACE_MS]),
         old.remember("claude", "stale"),
+        old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
         old.release(),
     ):

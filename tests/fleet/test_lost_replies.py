@@ -117,6 +117,21 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     assert outcome.status == "steered"
 
 
+async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease = await begun(fleet)
+    await lease.remember("demo|here", "old")
+    lost = lose(proxy, "reset")
+
+    assert await lease.reset(lease.waiting[0][0].decode(), "/new", keep_ms=1000, keep=1)
+
+    assert lost.reached.is_set()
+    assert lease.session_ids == {}
+    await lease.remember("demo|here", "new")
+    assert await lease.reset(lease.waiting[0][0].decode(), "/new", keep_ms=1000, keep=1)
+    assert await fleet.scripts.client.hvals(f"rc:map:{{{lease.sid}}}") == [b"new"]
+
+
 async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
     """Also when nothing but the dead letter itself was left of the message."""
     fleet, proxy = lossy

@@ -1,0 +1,59 @@
+"""What people write to RemoteClaw itself, in the middle of a chat: its commands.
+
+A command is a message whose first word is one of the words that stand for it, alone or before more
+text: `/new`, `/new fix the tests`, and as Telegram writes it in groups `/new@its_bot`. Case doesn't
+matter. Everything else is for the agent: a word that only looks like a command, one in a quote or a
+block of code, and whatever another session's agent or the clock has written.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from remoteclaw.messages import Entry
+
+__all__ = ["Command", "CommandOf", "Name", "command_in", "words_for"]
+
+Name = Literal["reset"]
+#: Returns the command that an entry is; None if it is for the agent.
+CommandOf = Callable[[Entry], "Command | None"]
+
+#: What a bot may be called, in characters: Telegram's have 32 at most.
+LONGEST_BOT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of a chat."""
+
+    name: Name
+    word: str
+    """The word that stood for it, as it is configured."""
+    rest: str = ""
+    """The text behind it."""
+    has_files: bool = False
+    """Whether files came with it."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is all that the person said."""
+        return not self.rest and not self.has_files
+
+
+def words_for(name: Name, words: Iterable[str]) -> dict[str, tuple[Name, str]]:
+    """Return some words for a command, as `command_in()` looks for them."""
+    return {word.casefold(): (name, word) for word in words}
+
+
+def command_in(entry: Entry, words: Mapping[str, tuple[Name, str]]) -> Command | None:
+    """Return the command that a person's message is; None if it is for the agent."""
+    if entry.origin != "chat":
+        return None
+    first, *rest = entry.message.text.split(maxsplit=1) or [""]
+    word, at, bot = first.partition("@")
+    if at and not (bot.isascii() and bot.replace("_", "").isalnum() and len(bot) <= LONGEST_BOT):
+        return None
+    if (meant := words.get(word.casefold())) is None:
+        return None
+    behind = rest[0].rstrip() if rest else ""
+    return Command(*meant, behind, has_files=bool(entry.message.attachments))
