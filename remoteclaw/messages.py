@@ -332,9 +332,10 @@ def _encode(part: str) -> str:
 #: Where a reply goes: on the channel's reply stream, to whoever waits for the outcome, or as a
 #: result to the session that has started this one.
 Deliver = Literal["channel", "caller", "parent"]
-#: Who wrote an entry: somebody in a chat, another session's agent, the clock, or a session that was
-#: started for a task, as its result.
-Origin = Literal["chat", "session", "cron", "result"]
+#: Who wrote an entry: somebody in a chat, another session's agent, the clock, a session that was
+#: started for a task, as its result; or an operator, who ends the conversation with it, and whose
+#: text says why.
+Origin = Literal["chat", "session", "cron", "result", "operator"]
 
 
 class Provenance(BaseModel):

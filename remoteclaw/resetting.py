@@ -50,7 +50,7 @@ class Resets:
         Whatever belongs to a conversation and must not outlive it is ended here.
         """
         if self._lease.state.get("reset") == turn:
-            return
+            return  # what there is by now is of the new conversation
         # First the agent: one that is parked is found by what the reset forgets.
         await self._discard_agent()
         keep_ms = self._record.keep_ms

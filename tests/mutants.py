@@ -26,6 +26,7 @@ SESSIONS = "tests/gateway/test_sessions.py"
 SUBAGENTS = "tests/gateway/test_subagents.py"
 CRON = "tests/fleet/test_cron.py"
 RESET = "tests/test_reset.py"
+ARCHIVE = "tests/test_archive.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
 FETCHING = "tests/test_fetching.py"
@@ -78,8 +79,8 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt that ends the conversation of the one before",
-        "remoteclaw/fleet/lease.py",
-        'if self.state.get("reset") == turn:',
+        "remoteclaw/resetting.py",
+        'if self._lease.state.get("reset") == turn:',
         "if False:",
         f"{RESET}::test_another_attempt_does_not_end_the_conversation_that_the_first_one_began",
     ),
@@ -114,8 +115,8 @@ MUTANTS = (
     Mutant(
         "a command that joins a running turn",
         "remoteclaw/steering.py",
-        'if entry.deliver == "caller" or self._command_of(entry):',
-        'if entry.deliver == "caller":',
+        "if not is_said or self._command_of(entry):",
+        "if not is_said:",
         f"{RESET}::test_it_never_joins_a_running_turn_and_nothing_overtakes_it",
     ),
     Mutant(
@@ -138,6 +139,34 @@ MUTANTS = (
         "_with(entry, thread_context=None)",
         "entry",
         f"{RESET}::test_what_was_said_in_the_thread_before_is_not_told_any_more",
+    ),
+    Mutant(
+        "an operator's end of a conversation that lets go on what runs",
+        f"{LUA}/end.lua",
+        "stop_one(ARGV[1], KEYS[2], KEYS[1])",
+        "",
+        f"{ARCHIVE}::test_it_stops_what_runs_and_what_waits",
+    ),
+    Mutant(
+        "an operator's end of a conversation that ends the next one too",
+        f"{LUA}/end.lua",
+        "if seen then",
+        "if false then",
+        f"{ARCHIVE}::test_a_call_that_is_repeated_ends_no_other_conversation",
+    ),
+    Mutant(
+        "a person who speaks as an operator",
+        "remoteclaw/conversation/commands.py",
+        'if entry.origin == "operator":',
+        'if entry.message.text.startswith("operator"):',
+        f"{ARCHIVE}::test_an_operator_s_words_are_no_command_of_a_chat",
+    ),
+    Mutant(
+        "ended conversations that are not forgotten",
+        f"{LUA}/forget.lua",
+        "names[#names + 1]",
+        "local _",
+        f"{ARCHIVE}::test_what_has_ended_is_forgotten_with_the_rest",
     ),
     Mutant(
         "effect without fencing",
@@ -838,15 +867,15 @@ MUTANTS = (
     ),
     Mutant(
         "a cancelled task that has a result",
-        f"{LUA}/stop.lua",
+        f"{LUA}/_prelude.lua",
         "  if is_unwanted then redis",
         "  if false then redis",
         f"{SUBAGENTS}::test_a_cancelled_task_and_all_below_it_end_without_a_result",
     ),
     Mutant(
         "a stop that spares what the session has started",
-        f"{LUA}/stop.lua",
-        "ipairs(descendants(ARGV[1]))",
+        f"{LUA}/_prelude.lua",
+        "ipairs(descendants(sid))",
         "ipairs({})",
         f"{SUBAGENTS}::test_who_stops_a_session_stops_what_it_has_started",
     ),

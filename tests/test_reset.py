@@ -18,6 +18,7 @@ from tests.support.bridges import script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
+from tests.test_steering import renewed
 
 #: An agent that says what it was asked, and what it knew before. Asked to wait, it does, and hears
 #: what comes meanwhile; it notes every prompt.
@@ -217,7 +218,7 @@ async def test_only_people_give_commands(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
     entry_id = await agent.fleet.effects.entry(
-        None, "call", first.session, message("/new"), note=None, origin="session"
+        None, "call", first.session, message("/new"), note=None, provenance=None
     )
     await drain(agent, first)
     outcome = await agent.fleet.outcomes.read(first.session.sid, entry_id)
@@ -374,11 +375,15 @@ async def test_it_interrupts_as_any_message_does(agent: Stack) -> None:
     assert await answers(agent, command) == [RESET]
 
 
-async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(agent: Stack) -> None:
+async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(
+    agent: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.002)
     configure(agent, queue={"mode": "steer"})
     first, task = await busy(agent)
     command = await agent.append("/new three")
     four = await agent.append("four")
+    await renewed(agent, first, times=5)  # each tells of the newest message
     go(agent)
     await task
 

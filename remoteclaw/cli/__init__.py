@@ -6,6 +6,7 @@ Each command imports what it needs when it runs: `--help` answers without loadin
 import click
 
 from remoteclaw import __version__
+from remoteclaw.cli.archive import archive, reset
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.deadletters import deadletters
@@ -30,3 +31,5 @@ for command in (
     *(token, status, agents, sessions, deadletters, cron, policy, doctor, config),
 ):
     main.add_command(command)
+for command in (archive, reset):
+    sessions.add_command(command)

@@ -145,7 +145,13 @@ def _own(queue: "QueueOverride | None") -> str | None:
 
 @sessions.command("export")
 @click.argument("session")
-def export_session(session: str) -> None:
+@click.option(
+    "--archived",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="An ended conversation in place of the current one, as `sessions archive` numbers them.",
+)
+def export_session(session: str, archived: int | None) -> None:
     """Print what was said in a session, as JSON.
 
     One object a line, oldest first: `at` in milliseconds since 1970, `role`, and what it said.
@@ -153,7 +159,17 @@ def export_session(session: str) -> None:
     """
 
     async def run(fleet: "Fleet") -> None:
-        recorded = await fleet.sessions.record(await fleet.sessions.find(session))
+        sid = await fleet.sessions.find(session)
+        if archived is None:
+            recorded = await fleet.sessions.record(sid)
+        else:
+            ended = await fleet.sessions.ended(sid)
+            if archived > len(ended):
+                raise UnknownSession(
+                    f"There is no ended conversation {archived} of {session!r}: "
+                    f"`remoteclaw sessions archive` lists {len(ended)}."
+                )
+            recorded = ended[archived - 1].record
         if not recorded:
             complain("Nothing is recorded of this conversation.")
         if sys.stdout.isatty():  # what people wrote must not speak to the terminal
@@ -167,7 +183,7 @@ def export_session(session: str) -> None:
 @sessions.command("forget")
 @click.argument("session")
 def forget_session(session: str) -> None:
-    """Remove what is recorded of a session.
+    """Remove what is recorded of a session, archive included.
 
     The agent's own CLI remembers what it remembers. SESSION is its key or the start of its id.
     """

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from remoteclaw.fleet.outcomes import Outcome
     from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
 
-__all__ = ["print_reply", "reference_of", "send", "stop", "wait_option"]
+__all__ = [
+    "EXIT_ERROR",
+    "EXIT_NO_OUTCOME",
+    "EXIT_REPLY",
+    "print_reply",
+    "reference_of",
+    "send",
+    "stop",
+    "wait_option",
+    "warn_without_workers",
+]
 
 #: How long `send` waits for the reply unless told otherwise, in seconds.
 WAIT_S = 600.0
@@ -135,7 +145,7 @@ async def _send(
     if accepted.is_duplicate:
         complain("A message with this id was accepted before: this text was not used.")
     if wait_s == 0:
-        await _warn_without_workers(fleet)
+        await warn_without_workers(fleet)
         click.echo(_json(accepted, None) if as_json else reference_of(accepted))
         return EXIT_REPLY
     return await print_reply(fleet, accepted, wait_s, as_json=as_json, save=save)
@@ -182,7 +192,7 @@ async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome
     try:
         outcome = await fleet.outcomes.read(sid, accepted.entry_id)
         if outcome is None or not outcome.is_final:
-            await _warn_without_workers(fleet)
+            await warn_without_workers(fleet)
             outcome = await fleet.outcomes.wait(sid, accepted.entry_id, timeout_s=wait_s)
     except asyncio.CancelledError:  # Ctrl-C
         complain(f"Not waiting any longer; the message is not lost. {hint}")
@@ -192,12 +202,14 @@ async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome
     return outcome
 
 
-async def _warn_without_workers(fleet: "Fleet") -> None:
-    with contextlib.suppress(RemoteClawError):  # the message is safe, which matters more
+async def warn_without_workers(
+    fleet: "Fleet", so: str = "so nobody answers", then: str = " The message waits."
+) -> None:
+    """Say that there is no worker, if there is none; `so` and `then` tell what follows from it."""
+    with contextlib.suppress(RemoteClawError):  # what was stored is safe, which matters more
         if not any(view.is_ours for view in await fleet.workers.list()):
             complain(
-                "no rq worker is running yet, so nobody answers: "
-                "start some with `remoteclaw worker`. The message waits."
+                f"no rq worker is running yet, {so}: start some with `remoteclaw worker`.{then}"
             )
 
 

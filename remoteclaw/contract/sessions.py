@@ -132,6 +132,16 @@ class SpawnResult(Result):
     label: str | None = None
 
 
+class ResetParams(Params):
+    session_key: SessionKeyText
+    reason: Literal["new", "reset"] = "reset"
+    """What the list of ended conversations says of it."""
+
+
+class ResetResult(Result):
+    session_key: str
+
+
 class StatusParams(Params):
     session_key: SessionKeyText | None = None
     """Another session; else that of this call."""
@@ -251,6 +261,17 @@ METHODS = (
         params=StatusParams,
         result=StatusResult,
         scope="read",
+    ),
+    Method(
+        name="sessions.reset",
+        description="End a session's conversation: stop what it has accepted so far, put away what "
+        "was said, and have the next message begin a new one. If that takes longer than 15 "
+        "seconds, the answer is UNAVAILABLE, and it happens as soon as it can.",
+        params=ResetParams,
+        result=ResetResult,
+        scope="admin",
+        effect="session",
+        destroys=True,
     ),
     Method(
         name="agents.list",

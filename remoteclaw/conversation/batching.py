@@ -49,18 +49,21 @@ def next_batch(
     counted = [entry for entry in said if entry.id not in bare]
     late = [e for e in counted if busy_since_ms is not None and e.at_ms >= busy_since_ms]
     excess = len(late) - queue.cap if queue.cap else 0
+    beyond: Sequence[Entry] = ()
     left_out: tuple[str, ...] = ()
     if excess > 0 and queue.drop == "new":
-        if newest := _ids([entry for entry in late[queue.cap :] if entry.id not in commands]):
+        beyond = late[queue.cap :]
+        if newest := _ids([entry for entry in beyond if entry.id not in commands]):
             return Plan(newest, is_dropped=True)
     elif excess > 0:
+        beyond = late[:excess]
         ids_before = {entry.id for entry in before}
-        left_out = tuple(entry.id for entry in late[:excess] if entry.id in ids_before)
+        left_out = tuple(entry.id for entry in beyond if entry.id in ids_before)
         if left_out and (queue.drop == "old" or len(left_out) == len(before)):
             return Plan(left_out, is_dropped=True)
     if not before:
-        head = from_chat[0].id
-        return Plan((head,), is_dropped=excess > 0 and head not in bare)
+        head = from_chat[0]
+        return Plan((head.id,), is_dropped=head in beyond)
     kept = [entry for entry in before if entry.id not in left_out]
     together = kept if queue.mode in ("collect", "interrupt") else kept[:1]
     batch = [entry for entry in before if entry.id in left_out or entry in together]

@@ -46,7 +46,9 @@ def words_for(name: Name, words: Iterable[str]) -> dict[str, tuple[Name, str]]:
 
 
 def command_in(entry: Entry, words: Mapping[str, tuple[Name, str]]) -> Command | None:
-    """Return the command that a person's message is; None if it is for the agent."""
+    """Return the command that an entry is; None if it is for the agent."""
+    if entry.origin == "operator":
+        return Command("reset", entry.message.text)
     if entry.origin != "chat":
         return None
     first, *rest = entry.message.text.split(maxsplit=1) or [""]

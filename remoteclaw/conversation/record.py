@@ -18,7 +18,7 @@ import orjson
 
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn
 
-__all__ = ["digest", "lines_of"]
+__all__ = ["count_messages", "digest", "lines_of"]
 
 #: How much of one message is kept, in characters: its beginning and its end.
 MOST_TEXT = 8_000
@@ -112,13 +112,24 @@ def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
     return told[::-1]
 
 
-def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
+def count_messages(record: bytes) -> int:
+    """Return how many messages of people are in a record."""
+    return sum(line.get("role") == "user" for line in _lines(record))
+
+
+def _lines(record: bytes) -> Iterator[dict[str, Any]]:
     for raw in record.splitlines():
         try:
             line = orjson.loads(raw)
         except orjson.JSONDecodeError:
             continue  # the oldest one may have been cut
-        if not isinstance(line, dict) or line.get("at", 0) < since_ms:
+        if isinstance(line, dict):
+            yield line
+
+
+def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
+    for line in _lines(record):
+        if line.get("at", 0) < since_ms:
             continue
         match line.get("role"):
             case "user":

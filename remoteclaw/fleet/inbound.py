@@ -1,6 +1,7 @@
 """Accepting messages: the one way in, for every adapter and every door."""
 
 import contextlib
+import time
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -15,7 +16,7 @@ from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Deliver, Entry, Origin, Provenance, SessionKey
 
-__all__ = ["Accepted", "Inbound", "NewerEntry", "decode_entry", "encode_entry"]
+__all__ = ["RESET_S", "Accepted", "Inbound", "NewerEntry", "decode_entry", "encode_entry"]
 
 #: How long a message's id is remembered, in milliseconds: platforms repeat themselves for days.
 DEDUPE_MS = 7 * 24 * 3600 * 1000
@@ -23,6 +24,9 @@ DEDUPE_MS = 7 * 24 * 3600 * 1000
 GRACE_MS = 2000
 #: How long accepting is tried while Redis is away, in seconds; then the adapter is told.
 APPEND_S = 10.0
+#: How long an operator waits for the end of a conversation, in seconds: an agent that is stopped
+#: has five, and then a second until it is killed.
+RESET_S = 15.0
 #: The part of Redis' memory beyond which nothing is accepted: the rest is for finishing what was.
 FULL_AT = 0.8
 FULL = (
@@ -108,6 +112,43 @@ class Inbound:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._waker.hint(sid, str(session), queue=queue.decode())
         return Accepted(session, entry_id.decode(), status == b"duplicate")
+
+    async def end_conversation(
+        self, session: SessionKey, reason: Literal["new", "reset"], *, call: str
+    ) -> Accepted:
+        """Have a session's conversation end, for an operator, before anything that comes later.
+
+        All that it has accepted so far is stopped. The returned entry's outcome says when it is
+        done: at once if the session is idle and a worker is there. With the same `call` again,
+        nothing more is done.
+        """
+        sid = session.sid
+        message = ChannelMessage(
+            id=f"reset-{call}",
+            text=f"operator: {reason}",
+            from_="operator",
+            channel_id=session.channel_id,
+            provider=session.provider,
+            account=session.account,
+            thread_id=session.thread,
+            timestamp=int(time.time() * 1000),
+        )
+        entry_id, queue = await self._scripts.run(
+            "end",
+            [
+                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
+                keys.dedupe(session, message.id),
+            ],
+            [
+                *(sid, encode_entry(message, "caller", "operator"), GRACE_MS),
+                *(keys.outcome_prefix(sid), str(session), keys.bell(sid), DEDUPE_MS),
+            ],
+            deadline=boottime() + APPEND_S,
+        )
+        if queue:
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._waker.hint(sid, str(session), queue=queue.decode())
+        return Accepted(session, entry_id.decode(), is_duplicate=False)
 
 
 def encode_entry(

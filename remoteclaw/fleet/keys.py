@@ -192,13 +192,9 @@ def answers(name: str) -> str:
     return f"rc:answer:{name}"
 
 
-#: With a session's hash tag behind it, its bell.
-BELL_PREFIX = "rc:bell:"
-
-
 def bell(sid: str) -> str:
     """Channel: tells a running turn of what a person has sent, and of a stop."""
-    return f"{BELL_PREFIX}{{{sid}}}"
+    return f"rc:bell:{{{sid}}}"
 
 
 def outcome_channel(sid: str) -> str:

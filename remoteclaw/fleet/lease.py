@@ -196,10 +196,9 @@ class Lease:
         """End the conversation, once for each turn: the next one knows nothing of it.
 
         Its record is archived for `keep_ms`, among `keep` at most; `why` is for people. Return
-        whether there was a conversation. The agent is discarded before.
+        whether there was a conversation. The agent is discarded before. An attempt at the turn
+        that finds in the state what an earlier one did, must not ask for it again.
         """
-        if self.state.get("reset") == turn:  # by an attempt before: what there is by now is new
-            return self.state["reset_found"] == "1"
         found = await self._run(
             "reset",
             [

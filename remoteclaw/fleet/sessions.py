@@ -19,7 +19,7 @@ from remoteclaw.fleet.lease import STATE_MS, Lease
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
-__all__ = ["LeasedSessionMap", "SessionView", "Sessions"]
+__all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
 
 #: How long a look or a stop is tried while Redis is away, in seconds.
 LOOK_S = 5.0
@@ -56,6 +56,18 @@ class SessionView:
     """How many sessions are above it."""
     task_entry: str | None
     """The entry with the task that it was started for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A conversation that was ended, and is kept for a while."""
+
+    at_ms: int
+    """When it was ended, on Redis' clock."""
+    why: str
+    """What ended it: the word that a person wrote, or another reason."""
+    record: bytes
+    """What is recorded of it, as lines of JSON (`conversation.record`)."""
 
 
 class Sessions:
@@ -172,11 +184,27 @@ class Sessions:
         read = functools.partial(client.get, keys.record(sid))
         return await self._scripts.call(read, deadline=boottime() + LOOK_S) or b""
 
+    async def ended(self, sid: str) -> Sequence[Ended]:
+        """Return the session's ended conversations that are kept, the newest first."""
+        client, name = self._scripts.client, keys.archive(sid)
+
+        async def look() -> tuple[Any, Any]:
+            lines: Any = await client.lrange(name, 0, -1)
+            names = [f"{name}:{line.decode().partition(' ')[0]}" for line in lines]
+            return lines, await client.mget(names) if names else []
+
+        found = []
+        lines, records = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        for line, record in zip(lines, records, strict=True):
+            if record:  # else its time is over
+                _, at_ms, why = line.decode().split(" ", 2)
+                found.append(Ended(int(at_ms), why, record))
+        return found
+
     async def forget(self, sid: str) -> bool:
-        """Remove what is recorded of the conversation; False if nothing was."""
-        client = self._scripts.client
-        remove = functools.partial(client.delete, keys.record(sid))
-        return bool(await self._scripts.call(remove, deadline=boottime() + LOOK_S))
+        """Remove what is recorded, ended conversations included; False if nothing was."""
+        names = [keys.record(sid), keys.archive(sid)]
+        return bool(await self._scripts.run("forget", names, [], deadline=boottime() + LOOK_S))
 
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names: its key, or the start of its id.
@@ -194,7 +222,7 @@ class Sessions:
         if "/" in text:
             with contextlib.suppress(ValueError):
                 sid = SessionKey.parse(text).sid
-        if sid and (await self.view(sid) or await self.record(sid)):
+        if sid and (await self.view(sid) or await self.record(sid) or await self.ended(sid)):
             found.add(sid)
         elif re.fullmatch("[0-9a-f]{1,31}", text):
             await self._scripts.call(scan, deadline=boottime() + LOOK_S)
@@ -206,6 +234,18 @@ class Sessions:
                 f"{text!r} fits {len(found)} sessions: give more of its id; {listed}."
             )
         raise UnknownSession(f"{text!r} is no session: {listed}.")
+
+    async def key_of(self, text: str) -> SessionKey:
+        """Return the key of the session that `text` names, as `find()` does.
+
+        Raises `UnknownSession` also if only its record is known, and its key is not given.
+        """
+        sid = await self.find(text)
+        if view := await self.view(sid):
+            return view.key
+        if "/" not in text:
+            raise UnknownSession(f"The session {text!r} has been idle for long: give its key.")
+        return SessionKey.parse(text)
 
     async def fork(self, source: SessionView, target: SessionKey, names: Sequence[str]) -> None:
         """Begin a session with a copy of what another one remembers: ids and record.
@@ -255,7 +295,7 @@ class Sessions:
             await self._scripts.run(
                 "stop",
                 [keys.state(sid), keys.inbound(sid), *asked],
-                [sid, keys.BELL_PREFIX, int(not wants_result), CALL_MS],
+                [sid, int(not wants_result), CALL_MS],
                 deadline=boottime() + LOOK_S,
             )
         )

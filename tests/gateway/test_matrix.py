@@ -64,6 +64,7 @@ EXPECTED = {
     "agent": "               U U U U     F    Y     Y      F     F        F     F    U     F",
     "agent.wait": "          U U U U     Y    Y     Y      F     F        F     F    U     F",
     "sessions.stop": "       U U U U     F    Y     Y      F     F        F     F    U     F",
+    "sessions.reset": "      U U U U     F    F     Y      F     F        F     F    U     F",
     "sessions.subscribe": "  U U U U     Y    Y     Y      F     F        F     F    U     F",
     "sessions.unsubscribe": "U U U U     Y    Y     Y      F     F        F     F    U     F",
 }
@@ -88,6 +89,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "agent": {"message": "m", "channel": "c", "from": "f"},
     "agent.wait": {"runId": "0-1-1"},
     "sessions.stop": {"sessionKey": "k"},
+    "sessions.reset": {"sessionKey": "k"},
     "sessions.subscribe": {"sessionKey": "k"},
     "sessions.unsubscribe": {"sessionKey": "k"},
 }

@@ -118,6 +118,26 @@ local function unfinished(sid)
   return redis.call('XLEN', 'rc:in:{' .. sid .. '}')
 end
 
+-- Stop all that a session has accepted so far; with `is_unwanted`, its result isn't told either.
+-- → entries concerned; 0 means that there was nothing, or that a finish which came first has won
+local function stop_one(sid, state, inbound, is_unwanted)
+  local newest = redis.call('XREVRANGE', inbound, '+', '-', 'COUNT', 1)
+  if not newest[1] then return 0 end
+  redis.call('HSET', state, 'stop', newest[1][1])
+  if is_unwanted then redis.call('HSET', state, 'unwanted', newest[1][1]) end
+  redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', 'stop ' .. newest[1][1])
+  return redis.call('XLEN', inbound)
+end
+
+-- Stop all that a session has started; nobody waits for it any more. → entries concerned
+local function stop_below(sid)
+  local count = 0
+  for _, below in ipairs(descendants(sid)) do
+    count = count + stop_one(below, 'rc:st:{' .. below .. '}', 'rc:in:{' .. below .. '}', true)
+  end
+  return count
+end
+
 -- Give a session the one label of its kind; of an agent's sessions that are known, no two have the
 -- same. labels: the agent's, → the id of the session that has it, if that is another one
 local function name_it(labels, label, sid, state)

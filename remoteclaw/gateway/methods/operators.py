@@ -7,7 +7,7 @@ from remoteclaw import __version__, policy
 from remoteclaw.config import load_config
 from remoteclaw.contract import TOOLS
 from remoteclaw.contract.base import NoParams
-from remoteclaw.contract.sessions import SendResult
+from remoteclaw.contract.sessions import ResetParams, ResetResult, SendResult
 from remoteclaw.contract.system import (
     AgentAccepted,
     AgentParams,
@@ -22,6 +22,7 @@ from remoteclaw.contract.system import (
 )
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.inbound import RESET_S
 from remoteclaw.gateway.dispatch import Call, Handler, Subscriber
 from remoteclaw.gateway.methods.sessions import answered
 from remoteclaw.gateway.principals import Operator
@@ -143,6 +144,22 @@ async def stop(call: Call, params: SubscribeParams) -> Stopped:
     return Stopped(stopped=await call.fleet.sessions.stop(sid, call=call.id))
 
 
+async def reset(call: Call, params: ResetParams) -> ResetResult:
+    """End a session's conversation."""
+    session = await call.fleet.sessions.key_of(params.session_key)
+    entry = await call.fleet.inbound.end_conversation(session, params.reason, call=call.id)
+    outcome = await call.fleet.outcomes.wait(session.sid, entry.entry_id, timeout_s=RESET_S)
+    if outcome is None:
+        raise CallRefused(
+            "UNAVAILABLE",
+            "The conversation goes on, since what runs has not stopped or no worker is free; it "
+            "ends as soon as one is, before anything else is answered.",
+        )
+    if outcome.status != "done":
+        raise CallRefused("UNAVAILABLE", f"The conversation goes on: this was {outcome.status}.")
+    return ResetResult(session_key=str(session))
+
+
 async def subscribe(call: Call, params: SubscribeParams) -> Subscribed:
     """Have events of a session sent over this connection."""
     sid, key = await _session(call.fleet, params.session_key)
@@ -178,6 +195,7 @@ HANDLERS: Mapping[str, Handler] = {
     "agent": agent,
     "agent.wait": wait,
     "sessions.stop": stop,
+    "sessions.reset": reset,
     "sessions.subscribe": subscribe,
     "sessions.unsubscribe": unsubscribe,
 }

@@ -1,0 +1,74 @@
+"""The end of conversations: `sessions reset` and `sessions archive`."""
+
+import sys
+import uuid
+from typing import TYPE_CHECKING
+
+import click
+
+from remoteclaw.cli.access import clock, on_fleet
+from remoteclaw.cli.edge import complain
+from remoteclaw.cli.sending import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
+from remoteclaw.terminal import one_line
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["archive", "reset"]
+
+
+@click.command()
+@click.argument("session")
+@click.option("--no-wait", is_flag=True, help="Return at once; it is done as soon as it can be.")
+def reset(session: str, no_wait: bool) -> None:
+    """End a session's conversation: the next message begins a new one.
+
+    What the session is doing and has waiting is stopped, and what was said is put away: `sessions
+    archive` lists it. Settings of the session stay. Waits for up to 15 seconds. SESSION is its key
+    or the start of its id. Exit status: 0 it has ended, 1 it was kept from it, 3 not yet.
+    """
+    from remoteclaw.fleet.inbound import RESET_S
+
+    async def run(fleet: "Fleet") -> int:
+        key = await fleet.sessions.key_of(session)
+        entry = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)
+        if no_wait:
+            return EXIT_REPLY
+        await warn_without_workers(fleet, "so the conversation ends later", "")
+        outcome = await fleet.outcomes.wait(key.sid, entry.entry_id, timeout_s=RESET_S)
+        if outcome is None:
+            complain(
+                f"The conversation has not ended within {RESET_S:g} s; "
+                "it will, before anything else is answered."
+            )
+            return EXIT_NO_OUTCOME
+        if outcome.status != "done":
+            complain(f"The conversation goes on: this was {outcome.status}.")
+            return EXIT_ERROR
+        click.echo("The conversation has ended.")
+        return EXIT_REPLY
+
+    sys.exit(on_fleet(run))
+
+
+@click.command()
+@click.argument("session")
+def archive(session: str) -> None:
+    """List a session's ended conversations, newest first.
+
+    WHY is the word with which a person began a new one, or another reason. `sessions export
+    SESSION --archived NUMBER` prints one. SESSION is its key or the start of its id.
+    """
+    from remoteclaw.conversation.record import count_messages
+
+    async def run(fleet: "Fleet") -> None:
+        ended = await fleet.sessions.ended(await fleet.sessions.find(session))
+        if not ended:
+            click.echo("No ended conversation is kept of this session.")
+            return
+        click.echo(f"NUMBER  {'ENDED':<19}  MESSAGES  WHY")
+        for number, one in enumerate(ended, start=1):
+            count = count_messages(one.record)
+            click.echo(f"{number:>6}  {clock(one.at_ms)}  {count:>8}  {one_line(one.why)}")
+
+    on_fleet(run)
