@@ -129,9 +129,9 @@ MUTANTS = (
     Mutant(
         "a command that is dropped",
         "remoteclaw/conversation/batching.py",
-        "late[queue.cap :] if entry.id not in commands",
-        "late[queue.cap :]",
-        f"{RESET}::test_beyond_the_cap_only_the_message_behind_a_command_is_dropped",
+        "for entry in beyond if entry.id not in commands",
+        "for entry in beyond",
+        f"{RESET}::test_with_drop_new_no_message_behind_a_command_is_dropped",
     ),
     Mutant(
         "a thread's past that outlives its conversation",

@@ -447,7 +447,18 @@ async def test_no_command_is_dropped(agent: Stack, drop: str, expected: list[str
     assert all("I left out 2" in reply for reply in told)
 
 
-@pytest.mark.parametrize("drop", ["old", "new", "summarize"])
+async def test_with_drop_new_no_message_behind_a_command_is_dropped(agent: Stack) -> None:
+    """It is the newest one, and its command has to wait for those before it."""
+    configure(agent, queue={"mode": "collect", "cap": 1, "drop": "new"})
+    _, task = await busy(agent)
+    waiting = await append(agent, "/new two", "/new three")
+    go(agent)
+    await task
+
+    assert await answers(agent, *waiting) == ["heard two, knew -", "heard three, knew -"]
+
+
+@pytest.mark.parametrize("drop", ["old", "summarize"])
 async def test_beyond_the_cap_only_the_message_behind_a_command_is_dropped(
     agent: Stack, drop: str
 ) -> None:
