@@ -90,11 +90,13 @@ class Answer:
         answered: Sequence[str],
         blobs: Sequence[str],
         record: Record | None,
+        has_heard: bool,
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 
         `steered` are the entries that came during the turn and were answered with it, `answered`
-        those that were before it failed. `blobs` are the files that came with all of them.
+        those that were before it failed. `blobs` are the files that came with all of them;
+        `has_heard` tells whether an agent was asked what a person wrote.
         """
         everything = [*self._said, *payloads]
         return await self._lease.finish(
@@ -109,6 +111,7 @@ class Answer:
             blobs=blobs,
             record=record,
             owed=self._owed(status, everything),
+            has_heard=has_heard,
         )
 
     def _owed(self, status: str, payloads: Sequence[ReplyPayload]) -> Owed | None:

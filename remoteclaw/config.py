@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from urllib.parse import parse_qsl, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -31,6 +31,7 @@ from remoteclaw.setting import BY_AGENTS, BY_PEOPLE, by_people
 __all__ = [
     "AgentConfig",
     "ChannelConfig",
+    "ChatKind",
     "Config",
     "FleetConfig",
     "GatewayConfig",
@@ -40,6 +41,7 @@ __all__ = [
     "QueueConfig",
     "QueueOverride",
     "RedisConfig",
+    "ResetConfig",
     "SenderConfig",
     "SessionsConfig",
     "ToolsConfig",
@@ -72,6 +74,7 @@ _CHANNELS: dict[str, dict[str, Any]] = {
 
 QueueMode = Literal["collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
+ChatKind = Literal["direct", "group", "thread"]
 Profile = Literal["full", "limited", "messaging", "minimal"]
 DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
 Cap = Annotated[int, Field(ge=0)]
@@ -87,6 +90,14 @@ TLS_OPTIONS = frozenset(
 
 #: Where ids have a form that tells them from names. Elsewhere only what can be no id is refused.
 _ID_FORMS = {"telegram": re.compile(r"-?[0-9]+")}
+
+
+def _zone_name(value: str) -> str:
+    """Return an IANA time zone's name; raises ValueError for what is none."""
+    try:
+        return ZoneInfo(value).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
+        raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}") from None
 
 
 def _check_names(value: dict[str, _T]) -> dict[str, _T]:
@@ -310,10 +321,7 @@ class AgentConfig(_Section):
     @field_validator("timezone")
     @classmethod
     def _check_zone(cls, value: str | None) -> str | None:
-        try:
-            return value and ZoneInfo(value).key
-        except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
-            raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}") from None
+        return value and _zone_name(value)
 
     @model_validator(mode="after")
     def _check_command(self) -> Self:
@@ -351,6 +359,32 @@ class GroupConfig(_Section):
         return value
 
 
+class ResetConfig(_Section):
+    """When the next message of a person begins a new conversation by itself: without a key, never.
+
+    Of several such tables the most specific one holds, whole.
+    """
+
+    daily: Annotated[str | None, BY_PEOPLE] = None
+    """The time of day that ends all conversations which are not at work then, such as 04:00."""
+    idle_minutes: Annotated[int | None, BY_PEOPLE] = Field(default=None, ge=1, le=7 * 24 * 60)
+    """Minutes after which a conversation ends in which nobody has said anything."""
+    timezone: Annotated[str | None, BY_PEOPLE] = None
+    """The IANA time zone of `daily`, such as Europe/Berlin; else that of the worker's computer."""
+
+    @field_validator("daily")
+    @classmethod
+    def _check_time(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]", value):
+            raise ValueError(f"must be a time of day such as 04:00, not {value!r}")
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _check_zone(cls, value: str | None) -> str | None:
+        return value and _zone_name(value)
+
+
 class ChannelConfig(_Section):
     """One channel."""
 
@@ -376,6 +410,8 @@ class ChannelConfig(_Section):
     chunk_unit: Annotated[Literal["characters", "utf16", "bytes"], BY_AGENTS] = "characters"
     """What `chunk_limit` counts: characters (code points), units of UTF-16 as Telegram does, or
     bytes of UTF-8."""
+    reset: Annotated[ResetConfig | None, BY_PEOPLE] = None
+    """When conversations end by themselves there; else as `[sessions]` says."""
     attachment_mb: Annotated[int, BY_PEOPLE] = Field(default=20, ge=0, le=20)
     """How large a file may be that somebody or an agent sends there, in megabytes; 0 for none."""
     attachment_types: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=("*",), max_length=50)
@@ -484,6 +520,10 @@ class SessionsConfig(_Section):
     keep_archived: Annotated[int, BY_PEOPLE] = Field(default=10, ge=0, le=1000)
     """How many ended conversations of a session are kept, each for as long as a record is; the
     oldest go first."""
+    reset: ResetConfig = ResetConfig()
+    """When conversations end by themselves; `[channels.NAME.reset]` says it for a channel."""
+    reset_by_kind: Annotated[dict[ChatKind, ResetConfig], BY_PEOPLE] = Field(default_factory=dict)
+    """The same for a kind of chat: direct, group or thread."""
 
     @field_validator("reset_triggers")
     @classmethod
@@ -556,6 +596,12 @@ class Config(_Section):
             return self.channels[name]
         named = self.channels.get(name, ChannelConfig()).model_dump(exclude_unset=True)
         return ChannelConfig(**{**_CHANNELS.get(name, {}), **named})
+
+    def reset_of(self, channel: str, kind: ChatKind) -> ResetConfig:
+        """Return when conversations of a kind end by themselves on a channel."""
+        if (own := self.channel(channel).reset) is not None:
+            return own
+        return self.sessions.reset_by_kind.get(kind, self.sessions.reset)
 
     def agent(self, name: str | None) -> tuple[str, AgentConfig]:
         """Return an agent's name and configuration; `None` asks for the default one.
@@ -732,7 +778,9 @@ def _valid_keys(sections: list[str]) -> list[str]:
         if isinstance(model, type) and issubclass(model, BaseModel):
             field = model.model_fields.get(section)
             annotation = field.annotation if field else None
-            model = annotation
+            parts = get_args(annotation)
+            # A section that may be absent is a union with None.
+            model = parts[0] if type(None) in parts else annotation
         else:
             # A table of named things, such as agents: the section is one thing's own name.
             model = model.__args__[1] if hasattr(model, "__args__") else None

@@ -54,7 +54,7 @@ from remoteclaw.protocols import (
     Newcomers,
     conversation_name,
 )
-from remoteclaw.resetting import RESET, Resets
+from remoteclaw.resetting import ENDED_BY_ITSELF, RESET, Resets
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.steering import Steering
 from remoteclaw.tools import TOOLS
@@ -145,9 +145,7 @@ class Drain:
                 bridge,
                 keeper,
                 conversation=conversation,
-                resets=Resets(
-                    lease, self._config.sessions, self._config.record, discard_agent=keeper.forget
-                ),
+                resets=Resets(lease, self._config, discard_agent=keeper.forget),
                 queue_of=functools.partial(self._config.queue.of, lease.session.provider),
                 record=self._config.record,
                 linger_s=self._config.fleet.linger_s,
@@ -333,7 +331,8 @@ class _SessionDrain:
     async def _turn(self, plan: Plan, waiting: Sequence[Entry]) -> Finished:
         """Run the next batch, of what waits, to its outcome."""
         planned = [entry for entry in waiting if entry.id in plan.batch]
-        ready = None if self._resets.why(planned) else self._keeper.ready
+        will_reset = await self._resets.why(planned[0].id, planned)
+        ready = None if will_reset else self._keeper.ready
         batch = await self._lease.begin(
             plan.batch,
             phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
@@ -423,13 +422,15 @@ class _SessionDrain:
             result = replace(result, payloads=(*result.payloads, lost))
         if self._is_overtaken and result.error_category is ErrorCategory.ABORTED:
             result = _superseded(result, answer.turn)
-        return await self._finish(answer, result)
+        return await self._finish(answer, result, was_asked=True)
 
     async def _begin_anew(self, batch: Batch, answer: Answer) -> bool:
         """End the conversation if the turn is to begin another; return whether that was all."""
         entries = answer.turn.entries
-        if why := self._resets.why(entries):
+        if why := await self._resets.why(batch.turn, entries):
             await self._resets.end_conversation(batch.turn, why)
+            if words := ENDED_BY_ITSELF.get(why):
+                await answer.say(words)
         answer.turn = replace(answer.turn, entries=self._resets.in_new_conversation(entries))
         return self._resets.is_alone(entries)
 
@@ -474,6 +475,7 @@ class _SessionDrain:
         *,
         status: str = "",
         is_recorded: bool = True,
+        was_asked: bool = False,
     ) -> Finished:
         error = None
         status = status or STATUS.get(result.error_category, "failed")
@@ -488,6 +490,7 @@ class _SessionDrain:
             index = payloads[-1].index + 1 if payloads else answer.next_index
             nothing = ReplyPayload(NOTHING_SAID, index=index, is_ours=True)
             payloads = (*payloads, nothing)
+        entries = self._entries_of(answer.turn, result.steered)
         left = await answer.finish(
             status,
             payloads,
@@ -495,18 +498,18 @@ class _SessionDrain:
             agent_process=self._keeper.record(),
             steered=result.steered,
             answered=result.answered,
-            blobs=self._blobs_of(answer.turn, result.steered),
+            blobs=[file.blob for entry in entries for file in entry.message.attachments],
             record=self._to_record(answer.turn, result) if is_recorded else None,
+            has_heard=was_asked and any(e.origin == "chat" for e in entries),
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)
         return left
 
-    def _blobs_of(self, turn: Turn, steered: Sequence[str]) -> list[str]:
-        """Return the files that came with what the turn answers."""
+    def _entries_of(self, turn: Turn, steered: Sequence[str]) -> tuple[Entry, ...]:
+        """Return all that the turn answers."""
         joined = self._steering.taken(steered) if self._steering else ()
-        entries = (*turn.left_out, *turn.entries, *joined)
-        return [file.blob for entry in entries for file in entry.message.attachments]
+        return (*turn.left_out, *turn.entries, *joined)
 
     # -- the record ----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The end of a session's conversation, when somebody asks for it: the next turn begins anew.
+"""The end of a session's conversation, when somebody asks for it or when it is too old.
 
 It belongs to a turn: whatever happens to that turn, its conversation is ended once, before its
 agent is asked.
@@ -7,55 +7,75 @@ agent is asked.
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from remoteclaw.config import RecordConfig, SessionsConfig
+from remoteclaw.config import Config
 from remoteclaw.conversation.commands import Command, command_in, words_for
+from remoteclaw.conversation.freshness import kind_of, staleness
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
 
-__all__ = ["RESET", "Resets"]
+__all__ = ["ENDED_BY_ITSELF", "RESET", "Resets"]
 
 RESET = "This is a new conversation: what we said before is put away."
+#: What a person is told of a conversation that was too old, by why it was.
+ENDED_BY_ITSELF = {
+    "daily": "(This is a new conversation, as every day: what we said before is put away.)",
+    "idle": "(This is a new conversation, after so long: what we said before is put away.)",
+}
 
 
 class Resets:
     """Ends the conversations of one session under one lease."""
 
     def __init__(
-        self,
-        lease: Lease,
-        sessions: SessionsConfig,
-        record: RecordConfig,
-        *,
-        discard_agent: Callable[[], Awaitable[None]],
+        self, lease: Lease, config: Config, *, discard_agent: Callable[[], Awaitable[None]]
     ) -> None:
         """`discard_agent` ends the session's agent, whether it is at hand or parked."""
         self._lease = lease
-        self._sessions = sessions
-        self._record = record
         self._discard_agent = discard_agent
-        self._words = words_for("reset", sessions.reset_triggers)
+        self._words = words_for("reset", config.sessions.reset_triggers)
+        self._policy = config.reset_of(lease.session.provider, kind_of(lease.session))
+        self._keep_ms = config.record.keep_ms
+        self._keep = config.sessions.keep_archived if self._keep_ms else 0
 
     def command_of(self, entry: Entry) -> Command | None:
         """Return the command that an entry is; None if it is for the agent."""
         return command_in(entry, self._words)
 
-    def why(self, entries: Sequence[Entry]) -> str | None:
-        """Return why a turn of these entries begins a new conversation; None if it doesn't."""
-        command = self.command_of(entries[0])
-        return command.word if command else None
+    async def why(self, turn: str, entries: Sequence[Entry]) -> str | None:
+        """Return why a turn of these entries begins a new conversation; None if it doesn't.
+
+        It is the same in each attempt at the turn.
+        """
+        if command := self.command_of(entries[0]):
+            return command.word
+        if self._lease.state.get("reset") == turn:
+            return self._lease.state["reset_why"]
+        person = next((entry for entry in entries if entry.origin == "chat"), None)
+        if person is None:
+            return None
+        last_ms = self._lease.last_heard_ms
+        why = staleness(self._policy, last_ms=last_ms, now_ms=person.at_ms)
+        # A session that begins has nothing to end, and one that began anew has not either.
+        has_past = why and (self._lease.has_conversation or await self._lease.recorded())
+        return why if has_past else None
 
     async def end_conversation(self, turn: str, why: str) -> None:
         """Have the turn begin a new conversation, once in all its attempts.
 
-        Whatever belongs to a conversation and must not outlive it is ended here.
+        Whatever belongs to a conversation and must not outlive it is ended here. What it has set
+        going is stopped if somebody asked for its end; when it ends by itself, that goes on.
         """
         if self._lease.state.get("reset") == turn:
             return  # what there is by now is of the new conversation
         # First the agent: one that is parked is found by what the reset forgets.
         await self._discard_agent()
-        keep_ms = self._record.keep_ms
-        keep = self._sessions.keep_archived if keep_ms else 0
-        await self._lease.reset(turn, why, keep_ms=keep_ms, keep=keep)
+        await self._lease.reset(
+            turn,
+            why,
+            keep_ms=self._keep_ms,
+            keep=self._keep,
+            stops_tasks=why not in ENDED_BY_ITSELF,
+        )
 
     def in_new_conversation(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """Return a turn's entries as its agent is to see them.

@@ -26,6 +26,7 @@ SESSIONS = "tests/gateway/test_sessions.py"
 SUBAGENTS = "tests/gateway/test_subagents.py"
 CRON = "tests/fleet/test_cron.py"
 RESET = "tests/test_reset.py"
+FRESHNESS = "tests/test_freshness.py"
 ARCHIVE = "tests/test_archive.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
@@ -73,15 +74,15 @@ MUTANTS = (
     Mutant(
         "a conversation that ends again when its reply was lost",
         f"{LUA}/reset.lua",
-        "if done == ARGV[2] then return tonumber(found) end",
+        "if done == ARGV[2] then return heard end",
         "",
         "tests/fleet/test_lost_replies.py::test_reset",
     ),
     Mutant(
         "an attempt that ends the conversation of the one before",
         "remoteclaw/resetting.py",
-        'if self._lease.state.get("reset") == turn:',
-        "if False:",
+        'if self._lease.state.get("reset") == turn:\n            return  # what',
+        "if False:\n            return  # what",
         f"{RESET}::test_another_attempt_does_not_end_the_conversation_that_the_first_one_began",
     ),
     Mutant(
@@ -167,6 +168,62 @@ MUTANTS = (
         "names[#names + 1]",
         "local _",
         f"{ARCHIVE}::test_what_has_ended_is_forgotten_with_the_rest",
+    ),
+    Mutant(
+        "a conversation that is kept by what nobody said",
+        "remoteclaw/drain.py",
+        'has_heard=was_asked and any(e.origin == "chat" for e in entries),',
+        "has_heard=was_asked,",
+        f"{FRESHNESS}::test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it",
+    ),
+    Mutant(
+        "a conversation that is ended by what nobody said",
+        "remoteclaw/resetting.py",
+        'next((entry for entry in entries if entry.origin == "chat"), None)',
+        "entries[0]",
+        f"{FRESHNESS}::test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it",
+    ),
+    Mutant(
+        "a conversation that is kept by what nobody heard",
+        "remoteclaw/drain.py",
+        "has_heard=was_asked and any(",
+        "has_heard=any(",
+        f"{FRESHNESS}::test_what_nobody_heard_does_not_keep_a_conversation",
+    ),
+    Mutant(
+        "a conversation that is as old as its last question",
+        f"{LUA}/finish.lua",
+        "redis.call('HSET', KEYS[1], 'heard', now)",
+        "redis.call('HSET', KEYS[1], 'heard', string.match(turn, '%d+'))",
+        f"{FRESHNESS}::test_it_is_the_time_of_the_answer_that_counts",
+    ),
+    Mutant(
+        "a day that ends twice when the clocks go back",
+        "remoteclaw/conversation/freshness.py",
+        "datetime.combine(day, wanted, tzinfo=zone)",
+        "datetime.combine(day, wanted.replace(fold=1), tzinfo=zone)",
+        f"{FRESHNESS}::test_a_day_ends_at_its_time",
+    ),
+    Mutant(
+        "a session that ends what it has not begun",
+        "remoteclaw/resetting.py",
+        "return why if has_past else None",
+        "return why",
+        f"{FRESHNESS}::test_a_session_that_begins_has_nothing_to_end",
+    ),
+    Mutant(
+        "a copy that is too old to begin",
+        f"{LUA}/fork.lua",
+        ", 'heard', now_ms())",
+        ")",
+        f"{FRESHNESS}::test_a_copy_is_not_too_old_to_begin",
+    ),
+    Mutant(
+        "an end that is said by the first attempt alone",
+        "remoteclaw/resetting.py",
+        '            return self._lease.state["reset_why"]\n',
+        "            return None\n",
+        f"{FRESHNESS}::test_another_attempt_ends_nothing_more",
     ),
     Mutant(
         "effect without fencing",

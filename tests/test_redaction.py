@@ -20,6 +20,7 @@ from remoteclaw.redaction import HIDDEN, redacted
 SHOWN = {
     *("AgentConfig.model", "AgentConfig.timezone", "AgentConfig.workspace", "AgentConfig.spawns"),
     "McpServerConfig.command",
+    *("SessionsConfig.reset_triggers", "ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),

@@ -192,26 +192,42 @@ class Lease:
         """
         return "remembers" in self.state and name not in self.session_ids
 
-    async def reset(self, turn: str, why: str, *, keep_ms: int, keep: int) -> bool:
+    async def reset(
+        self, turn: str, why: str, *, keep_ms: int, keep: int, stops_tasks: bool = False
+    ) -> None:
         """End the conversation, once for each turn: the next one knows nothing of it.
 
-        Its record is archived for `keep_ms`, among `keep` at most; `why` is for people. Return
-        whether there was a conversation. The agent is discarded before. An attempt at the turn
-        that finds in the state what an earlier one did, must not ask for it again.
+        Its record is archived for `keep_ms`, among `keep` at most; `why` is for people. The agent
+        is discarded before. With `stops_tasks`, all that the session has started is stopped. An
+        attempt at the turn that finds in the state what an earlier one did, must not ask for it
+        again.
         """
-        found = await self._run(
+        now = await self._run(
             "reset",
             [
                 *(keys.state(self.sid), keys.session_map(self.sid)),
                 *(keys.record(self.sid), keys.archive(self.sid)),
             ],
-            [turn, why, keep_ms, keep, keys.outcome_prefix(self.sid) + turn],
+            [
+                *(turn, why, keep_ms, keep, keys.outcome_prefix(self.sid) + turn),
+                self.sid if stops_tasks else "",
+            ],
         )
         self.session_ids.clear()
         for name in ("remembers", "agent_process", "finished", "tools"):
             self.state.pop(name, None)
-        self.state |= {"reset": turn, "reset_why": why, "reset_found": str(found)}
-        return bool(found)
+        self.state |= {"reset": turn, "reset_why": why, "heard": now.decode()}
+
+    @property
+    def last_heard_ms(self) -> int:
+        """When the last turn about a person's message ended, on Redis' clock; 0 if long ago."""
+        # A session of an older version has only the id of its last turn.
+        return int(self.state.get("heard") or self.state.get("finished", "0").partition("-")[0])
+
+    @property
+    def has_conversation(self) -> bool:
+        """Whether a CLI may have one that the session goes on with."""
+        return bool(self.session_ids) or "remembers" in self.state
 
     async def recorded(self) -> bytes:
         """Return the record of the conversation; nothing if there is none."""
@@ -338,6 +354,7 @@ class Lease:
         blobs: Sequence[str] = (),
         record: Record | None = None,
         owed: Owed | None = None,
+        has_heard: bool = False,
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
 
@@ -347,6 +364,7 @@ class Lease:
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
         with them, are removed. What is `owed` to another session gets there in the same step.
+        `has_heard` says that a person was among those who wrote.
         """
         sid = owed.to.sid if owed else keys.NOBODY
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
@@ -381,10 +399,13 @@ class Lease:
                 ",".join(blobs),
                 *(owed.entry if owed else b"", sid, GRACE_MS, keys.outcome_prefix(sid)),
                 str(owed.to) if owed else "",
+                int(has_heard),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )
         self._turn = None
+        if has_heard:
+            self.state["heard"] = str(now)
         self._take_queue(queue)
         self.waiting = [entry for entry in self.waiting if entry[0] not in done]
         self._is_stale = int(left) != len(self.waiting)

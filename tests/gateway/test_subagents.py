@@ -479,6 +479,27 @@ async def test_who_stops_a_session_stops_what_it_has_started(stack: Stack, paren
     assert await entries(stack, parent.lease.session) == []
 
 
+async def test_a_new_conversation_has_no_tasks_of_the_one_before(stack: Stack) -> None:
+    """Neither when a person begins it nor when an operator does."""
+    for begin in ("/new", "operator"):
+        parent = await begin_turn(stack, HANDLERS, from_=begin.strip("/"))
+        own = parent.lease.session
+        started = await call(stack, parent, "sessions_spawn", prompt="hello")
+        await parent.finish()
+        assert await parent.lease.close()
+        if begin == "/new":
+            await stack.append("/new", from_=own.user)
+        else:
+            await stack.fleet.inbound.end_conversation(own, "reset", call="c1")
+        await work(stack, str(own))
+        await work(stack, started.child_session_key)
+        outcome = await stack.fleet.outcomes.read(*started.run_id.split("-", 1))
+
+        assert outcome is not None
+        assert outcome.status == "stopped"
+        assert await entries(stack, own) == []
+
+
 async def test_who_stops_a_task_has_its_session_told(stack: Stack, parent: Turn) -> None:
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
     await stack.fleet.sessions.stop(SessionKey.parse(started.child_session_key).sid)

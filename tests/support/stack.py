@@ -12,12 +12,13 @@ from typing import Any
 import tomlkit
 
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.effects import _entry
 from remoteclaw.fleet.embedded import find_server
-from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.inbound import Accepted, encode_entry
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.home import Home
-from remoteclaw.messages import ChannelMessage
+from remoteclaw.messages import ChannelMessage, Origin, SessionKey
 from remoteclaw.supervisor import worker_command
 from tests.support.processes import marked_processes
 from tests.support.servers import Server
@@ -155,6 +156,13 @@ class Stack:
     async def append(self, text: str, *, lane: Lane = "agents", **fields: Any) -> Accepted:
         """Accept a message from Alice, as an adapter would."""
         return await self.fleet.inbound.append(message(text, **fields), agent="main", lane=lane)
+
+    async def write(self, session: SessionKey, text: str, origin: Origin) -> str:
+        """Put an entry on a session's stream that no person has sent; return its id."""
+        entry = encode_entry(message(text), "caller", origin)
+        effects = self.fleet.effects
+        _, made = await effects._run(None, text, None, *_entry("entry", session, entry, "agents"))
+        return made[0]
 
     async def outcome(self, accepted: Accepted, *, within_s: float = OUTCOME_S) -> Outcome:
         """Wait for a message's outcome."""

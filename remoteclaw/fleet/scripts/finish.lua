@@ -5,7 +5,8 @@
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
 --      those that were answered before a failure, lines for the record, its size at most, how long
 --      it is kept ms (0: no record), prefix of blobs, blobs of those entries, result as an entry
---      (nothing: none is owed), sid that gets it, its grace ms, outcome prefix, session key, payload …
+--      (nothing: none is owed), sid that gets it, its grace ms, outcome prefix, session key,
+--      1 if a person was heard, payload …
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
 local fence = fenced(KEYS[1], ARGV[1])
@@ -63,8 +64,8 @@ if ARGV[20] ~= '' and not id_at_most(turn, redis.call('HGET', KEYS[1], 'unwanted
   hint = due
 end
 local first = tonumber(ARGV[12])
-for position = 25, #ARGV do
-  if first + position - 25 >= tonumber(published) then
+for position = 26, #ARGV do
+  if first + position - 26 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
@@ -84,6 +85,7 @@ end
 redis.call('DEL', KEYS[6])
 forget_turn(KEYS[1])
 redis.call('HSET', KEYS[1], 'finished', turn)
+if ARGV[25] == '1' then redis.call('HSET', KEYS[1], 'heard', now) end
 if ARGV[10] == '' then
   redis.call('HDEL', KEYS[1], 'agent_process')
 else

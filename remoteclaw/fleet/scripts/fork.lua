@@ -22,7 +22,7 @@ if record then
   if left > 0 then redis.call('PEXPIRE', KEYS[6], left) end
 end
 -- Without an id to go on with, the session says that it has notes alone.
-redis.call('HSET', KEYS[4], 'key', ARGV[2], 'remembers', 1)
+redis.call('HSET', KEYS[4], 'key', ARGV[2], 'remembers', 1, 'heard', now_ms())
 local host = redis.call('HGET', KEYS[1], 'host')
 if host then redis.call('HSET', KEYS[4], 'host', host) end
 redis.call('PEXPIRE', KEYS[4], ARGV[3])

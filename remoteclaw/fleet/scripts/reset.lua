@@ -2,13 +2,13 @@
 -- and what goes on from it is forgotten. Settings of the session stay.
 -- KEYS state, session map, record, archive
 -- ARGV epoch, turn, why, how long ended conversations are kept ms, how many are, outcome of the turn's
---      first entry
--- → 1 if there was a conversation to end
+--      first entry, sid if all that it has started is to stop (else nothing)
+-- → when it ended ms
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
-local done, found = unpack(redis.call('HMGET', KEYS[1], 'reset', 'reset_found'))
-if done == ARGV[2] then return tonumber(found) end  -- said before, or by an attempt before
-found = redis.call('EXISTS', KEYS[2], KEYS[3]) > 0 or redis.call('HEXISTS', KEYS[1], 'remembers') == 1
+local done, heard = unpack(redis.call('HMGET', KEYS[1], 'reset', 'heard'))
+if done == ARGV[2] then return heard end  -- said before
+if ARGV[7] ~= '' then stop_below(ARGV[7]) end
 local now = now_ms()
 local keep = tonumber(ARGV[5])
 if redis.call('EXISTS', KEYS[3]) == 1 and keep > 0 then
@@ -26,6 +26,6 @@ if keep == 0 then redis.call('DEL', KEYS[4]) end
 redis.call('DEL', KEYS[2], KEYS[3])
 -- An agent that is parked somewhere remembers a turn that this session doesn't, so nobody asks it.
 redis.call('HDEL', KEYS[1], 'remembers', 'agent_process', 'finished', 'tools')
-redis.call('HSET', KEYS[1], 'reset', ARGV[2], 'reset_why', ARGV[3], 'reset_found', found and 1 or 0)
+redis.call('HSET', KEYS[1], 'reset', ARGV[2], 'reset_why', ARGV[3], 'heard', now)
 redis.call('HSET', ARGV[6], 'reset', now .. ' ' .. ARGV[3])
-return found and 1 or 0
+return tostring(now)
