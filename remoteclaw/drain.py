@@ -382,7 +382,8 @@ class _SessionDrain:
             await self._begin_anew(batch, answer)
             words = TOO_MANY.format(count=len(turn.entries), cap=self._queue.cap)
             return await self._finish(answer, _said(words), status="dropped")
-        if batch.is_stopped:
+        # What an operator wants is not stopped with what people want.
+        if batch.is_stopped and turn.entries[0].origin != "operator":
             return await self._finish(answer, _failure(turn, ErrorCategory.ABORTED))
         if unreadable := [self._unreadable[e.id] for e in turn.entries if e.id in self._unreadable]:
             failure = _failure(turn, ErrorCategory.UNREADABLE, unreadable[0])

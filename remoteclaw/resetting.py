@@ -94,8 +94,8 @@ class Resets:
 
     def is_alone(self, entries: Sequence[Entry]) -> bool:
         """Whether a turn is only about the end of the conversation, so that no agent is asked."""
-        command = self.command_of(entries[0])
-        return command is not None and command.is_alone and len(entries) == 1
+        commands = [self.command_of(entry) for entry in entries]
+        return all(command is not None and command.is_alone for command in commands)
 
 
 def _with(entry: Entry, **changes: object) -> Entry:

@@ -81,8 +81,8 @@ MUTANTS = (
     Mutant(
         "an attempt that ends the conversation of the one before",
         "remoteclaw/resetting.py",
-        'if self._lease.state.get("reset") == turn:\n            return  # what',
-        "if False:\n            return  # what",
+        "return  # what there is by now is of the new conversation",
+        "pass",
         f"{RESET}::test_another_attempt_does_not_end_the_conversation_that_the_first_one_began",
     ),
     Mutant(
@@ -161,6 +161,13 @@ MUTANTS = (
         'if entry.origin == "operator":',
         'if entry.message.text.startswith("operator"):',
         f"{ARCHIVE}::test_an_operator_s_words_are_no_command_of_a_chat",
+    ),
+    Mutant(
+        "an operator's end of a conversation that a stop prevents",
+        "remoteclaw/drain.py",
+        'if batch.is_stopped and turn.entries[0].origin != "operator":',
+        "if batch.is_stopped:",
+        f"{ARCHIVE}::test_a_stop_or_another_end_does_not_keep_it_from_ending",
     ),
     Mutant(
         "ended conversations that are not forgotten",

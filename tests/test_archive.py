@@ -160,6 +160,19 @@ async def test_it_stops_what_runs_and_what_waits(agent: Stack) -> None:
     assert await answers(agent, after) == ["heard two, knew -"]
 
 
+async def test_a_stop_or_another_end_does_not_keep_it_from_ending(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    inbound, sid = agent.fleet.inbound, first.session.sid
+    entries = [await inbound.end_conversation(first.session, "new", call=call) for call in "ab"]
+    assert await agent.fleet.sessions.stop(sid) == 2
+    await drain(agent, first)
+
+    outcomes = [await agent.fleet.outcomes.read(sid, entry_id) for entry_id in entries]
+    assert [outcome and outcome.status for outcome in outcomes] == ["done", "done"]
+    assert await ended(agent, first) == ["one"]
+
+
 async def test_a_call_that_is_repeated_ends_no_other_conversation(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)

@@ -74,6 +74,7 @@ def test_a_command(text: str, word: str, rest: str) -> None:
         "/new@bot!",
         "/new@b\u043et",
         "/new@" + "b" * 65,
+        "/new" + "n" * 500_000,
         "@bot /new",
         "@/new",
         "/",
@@ -109,7 +110,7 @@ def test_no_text_is_misread(text: str) -> None:
     if found is not None:
         first = text.split()[0].casefold()
         assert first.partition("@")[0] in ("/new", "/reset", "!über")
-        assert found.rest in text
+        assert found.rest in message(text).text
     assert command(f"x{text}") is None
     behind = command(f"/new {text}")
     assert behind is not None

@@ -365,6 +365,19 @@ async def test_it_waits_for_the_running_turn(agent: Stack) -> None:
     assert await answers(agent, command) == [RESET]
 
 
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_command_that_is_repeated_is_answered_once(agent: Stack, mode: str) -> None:
+    configure(agent, queue={"mode": mode})
+    _, task = await busy(agent)
+    new, reset, again, two = await append(agent, "/new", "/reset", "/new", "/new two")
+    go(agent)
+    await task
+
+    assert {(await agent.outcome(each)).turn for each in (new, reset, again)} == {new.entry_id}
+    assert await answers(agent, again, two) == [RESET, "heard two, knew -"]
+    assert len(await ended(agent, new)) == 1
+
+
 async def test_it_interrupts_as_any_message_does(agent: Stack) -> None:
     configure(agent, queue={"mode": "interrupt"})
     first, task = await busy(agent)

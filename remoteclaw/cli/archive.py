@@ -25,17 +25,17 @@ def reset(session: str, no_wait: bool) -> None:
 
     What the session is doing and has waiting is stopped, and what was said is put away: `sessions
     archive` lists it. Settings of the session stay. Waits for up to 15 seconds. SESSION is its key
-    or the start of its id. Exit status: 0 it has ended, 1 it was kept from it, 3 not yet.
+    or the start of its id. Exit status: 0 it has ended, 1 it can't, 3 not yet.
     """
     from remoteclaw.fleet.inbound import RESET_S
 
     async def run(fleet: "Fleet") -> int:
         key = await fleet.sessions.key_of(session)
-        entry = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)
+        entry_id = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)
         if no_wait:
             return EXIT_REPLY
         await warn_without_workers(fleet, "so the conversation ends later", "")
-        outcome = await fleet.outcomes.wait(key.sid, entry.entry_id, timeout_s=RESET_S)
+        outcome = await fleet.outcomes.wait(key.sid, entry_id, timeout_s=RESET_S)
         if outcome is None:
             complain(
                 f"The conversation has not ended within {RESET_S:g} s; "
@@ -43,7 +43,7 @@ def reset(session: str, no_wait: bool) -> None:
             )
             return EXIT_NO_OUTCOME
         if outcome.status != "done":
-            complain(f"The conversation goes on: this was {outcome.status}.")
+            complain("The conversation goes on: its workers died each time; look at their logs.")
             return EXIT_ERROR
         click.echo("The conversation has ended.")
         return EXIT_REPLY

@@ -37,7 +37,8 @@ def next_batch(
     `collect` and `interrupt` all others share one, up to the next such message. What no person has
     sent is never left out either.
     A command has a batch of its own in every mode, so that what was sent before it is answered
-    before it. It is never dropped: beyond the cap, only the message that comes with it is.
+    before it; one that is repeated counts once. It is never dropped: beyond the cap, only the
+    message that comes with it is.
     """
     if waiting[0].deliver != "channel":
         return Plan((waiting[0].id,))
@@ -62,6 +63,8 @@ def next_batch(
         if left_out and (queue.drop == "old" or len(left_out) == len(before)):
             return Plan(left_out, is_dropped=True)
     if not before:
+        if said_alone := _ids([*itertools.takewhile(lambda entry: entry.id in bare, from_chat)]):
+            return Plan(said_alone)
         head = from_chat[0]
         return Plan((head.id,), is_dropped=head in beyond)
     kept = [entry for entry in before if entry.id not in left_out]

@@ -6,6 +6,7 @@ matter. Everything else is for the agent: a word that only looks like a command,
 block of code, and whatever another session's agent or the clock has written.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -18,8 +19,10 @@ Name = Literal["reset"]
 #: Returns the command that an entry is; None if it is for the agent.
 CommandOf = Callable[[Entry], "Command | None"]
 
-#: What a bot may be called, in characters: Telegram's have 32 at most.
-LONGEST_BOT = 64
+#: A message's first word, if it is short enough for a command: that has 32 characters at most, and
+#: so have the names of Telegram's bots.
+_FIRST = re.compile(r"\s*(\S{1,65})(?!\S)")
+_BOT = re.compile(r"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +54,11 @@ def command_in(entry: Entry, words: Mapping[str, tuple[Name, str]]) -> Command |
         return Command("reset", entry.message.text)
     if entry.origin != "chat":
         return None
-    first, *rest = entry.message.text.split(maxsplit=1) or [""]
-    word, at, bot = first.partition("@")
-    if at and not (bot.isascii() and bot.replace("_", "").isalnum() and len(bot) <= LONGEST_BOT):
+    text = entry.message.text
+    first = _FIRST.match(text)
+    word, at, bot = first[1].partition("@") if first else ("", "", "")
+    meant = words.get(word.casefold())
+    if first is None or meant is None or (at and not _BOT.fullmatch(bot)):
         return None
-    if (meant := words.get(word.casefold())) is None:
-        return None
-    behind = rest[0].rstrip() if rest else ""
+    behind = text[first.end() :].strip()
     return Command(*meant, behind, has_files=bool(entry.message.attachments))

@@ -115,12 +115,12 @@ class Inbound:
 
     async def end_conversation(
         self, session: SessionKey, reason: Literal["new", "reset"], *, call: str
-    ) -> Accepted:
+    ) -> str:
         """Have a session's conversation end, for an operator, before anything that comes later.
 
-        All that it has accepted so far is stopped. The returned entry's outcome says when it is
-        done: at once if the session is idle and a worker is there. With the same `call` again,
-        nothing more is done.
+        All that it has accepted so far is stopped. Return the id of the entry whose outcome says
+        when it is done: at once if the session is idle and a worker is there. With the same `call`
+        again, nothing more is done.
         """
         sid = session.sid
         message = ChannelMessage(
@@ -148,7 +148,7 @@ class Inbound:
         if queue:
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._waker.hint(sid, str(session), queue=queue.decode())
-        return Accepted(session, entry_id.decode(), is_duplicate=False)
+        return str(entry_id.decode())
 
 
 def encode_entry(

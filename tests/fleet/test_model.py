@@ -23,6 +23,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support.stack import message
 
@@ -57,6 +58,8 @@ class Session:
     singly: str | None = None
     stopped: str | None = None
     steered: list[str] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    """The turns that have ended a conversation."""
     begun_by: int = 0
     """The epoch under which the recorded batch was begun last."""
 
@@ -117,6 +120,24 @@ class FleetMachine(RuleBasedStateMachine):
             assert count == len(session.waiting)
             if session.waiting:
                 session.stopped = session.waiting[-1]
+
+    @rule(sender=SENDERS, call=IDS)
+    def end_conversation(self, sender: str, call: str) -> None:
+        session = self.sessions[sender]
+        if not session.sid:
+            return
+        key = SessionKey.parse(session.key)
+        entry_id = self.do(self.fleet.inbound.end_conversation(key, "new", call=call))
+        earlier = self.seen.setdefault((sender, f"reset-{call}"), entry_id)
+        assert entry_id == earlier
+        if entry_id in self.outcomes:
+            return
+        self.outcomes[entry_id] = "accepted"
+        if session.waiting:
+            session.stopped = session.waiting[-1]
+        session.waiting.append(entry_id)
+        if session.state == "idle":
+            session.state = "scheduled"
 
     @rule(seconds=st.sampled_from([1, 10, 31, 100]))
     def let_pass(self, seconds: int) -> None:
@@ -269,6 +290,28 @@ class FleetMachine(RuleBasedStateMachine):
         if repeated:  # its reply was lost
             owner.lease._turn = turn
             assert self.do(finishing()).left == len(session.waiting)
+
+    @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
+    def reset(self, sender: str, number: int, repeated: bool) -> None:
+        """It changes nothing of what waits, and nothing under a lost lease."""
+        session, owner = self.owner(sender, number)
+        if owner is None or owner.lease._turn is None:
+            return
+        if owner.epoch == session.epoch and session.begun_by != owner.epoch:
+            return
+        turn, client = owner.lease._turn.turn, self.fleet.scripts.client
+        names = [f"rc:map:{{{session.sid}}}", f"rc:rec:{{{session.sid}}}"]
+        self.do(client.hset(names[0], "demo|here", "id"))
+        ending = owner.lease.reset(turn, "/new", keep_ms=60_000, keep=2)
+        stale, _ = self.is_fenced(session, owner, ending)
+        is_first = not stale and turn not in session.ended
+        assert self.do(client.exists(*names)) == (0 if is_first else 1)
+        if is_first:
+            session.ended.append(turn)
+        if repeated and not stale:
+            self.do(client.hset(names[0], "demo|here", "of the new conversation"))
+            self.do(owner.lease.reset(turn, "/new", keep_ms=60_000, keep=2))
+            assert self.do(client.exists(*names)) == 1
 
     @rule(sender=SENDERS, number=st.integers(0, 2))
     def renew(self, sender: str, number: int) -> None:

@@ -147,8 +147,8 @@ async def stop(call: Call, params: SubscribeParams) -> Stopped:
 async def reset(call: Call, params: ResetParams) -> ResetResult:
     """End a session's conversation."""
     session = await call.fleet.sessions.key_of(params.session_key)
-    entry = await call.fleet.inbound.end_conversation(session, params.reason, call=call.id)
-    outcome = await call.fleet.outcomes.wait(session.sid, entry.entry_id, timeout_s=RESET_S)
+    entry_id = await call.fleet.inbound.end_conversation(session, params.reason, call=call.id)
+    outcome = await call.fleet.outcomes.wait(session.sid, entry_id, timeout_s=RESET_S)
     if outcome is None:
         raise CallRefused(
             "UNAVAILABLE",
@@ -156,7 +156,10 @@ async def reset(call: Call, params: ResetParams) -> ResetResult:
             "ends as soon as one is, before anything else is answered.",
         )
     if outcome.status != "done":
-        raise CallRefused("UNAVAILABLE", f"The conversation goes on: this was {outcome.status}.")
+        raise CallRefused(
+            "UNAVAILABLE",
+            "The conversation goes on: its workers died each time. Look at their logs.",
+        )
     return ResetResult(session_key=str(session))
 
 
