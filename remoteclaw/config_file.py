@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,13 @@ from remoteclaw.tools import TOOLS
 __all__ = ["ConfigFile", "FileChanged", "Plan", "Version"]
 
 #: How large the file may become, in bytes: everything reads it, again and again.
-MOST_BYTES = 1024 * 1024
+MOST_BYTES = 256 * 1024
 #: How long it is waited while somebody else changes the file, in seconds: that takes milliseconds.
 LOCK_S = 5.0
+
+
+#: Looks at what a change would change, and raises if that must not be.
+_May = Callable[[Sequence[Difference]], None]
 
 
 class FileChanged(ConfigError):
@@ -58,6 +62,8 @@ class Plan:
     after: Version
     config: Config
     """What holds with it, overrides included."""
+    patch: Mapping[str, Any]
+    """What makes the one of the other."""
     differences: tuple[Difference, ...]
     is_good_before: bool
     """Whether the file could be used as it was."""
@@ -76,14 +82,6 @@ class Plan:
             if one.setting and one.setting.restart
         )
         return tuple(dict.fromkeys(f"{name}: restart {what}" for name, what in found))
-
-    @property
-    def not_for_agents(self) -> tuple[str, ...]:
-        """What it changes that agents may not."""
-        found = (
-            one.name for one in self.differences if not (one.setting and one.setting.agents_may)
-        )
-        return tuple(dict.fromkeys(found))
 
 
 class ConfigFile:
@@ -140,15 +138,26 @@ class ConfigFile:
 
     # -- what a change would be ----------------------------------------------------------------
 
-    def patched(self, version: Version, patch: Mapping[str, Any]) -> Plan:
-        """Return the change that a patch makes; raises `ConfigError` if there can be none."""
+    def problem(self, version: Version) -> str:
+        """Return what is wrong with a version; nothing if it can be used."""
+        return self._usable(version)[1]
+
+    def patched(
+        self, version: Version, patch: Mapping[str, Any], may: _May = lambda _: None
+    ) -> Plan:
+        """Return the change that a patch makes; raises `ConfigError` if there can be none.
+
+        `may` is told what would change before anything else is done with it, and may refuse that.
+        """
         check_patch(patch)
         config, _ = self._usable(version)
         if config:
             patch = without_hidden(patch, redacted(config), config.model_dump(mode="json"))
-        return self._plan(version, patch)
+        return self._plan(version, patch, may)
 
-    def replaced(self, version: Version, wanted: Mapping[str, Any]) -> Plan:
+    def replaced(
+        self, version: Version, wanted: Mapping[str, Any], may: _May = lambda _: None
+    ) -> Plan:
         """Return the change to a whole configuration, of which some is as it was shown."""
         check_patch(wanted)
         config, problem = self._usable(version)
@@ -156,18 +165,20 @@ class ConfigFile:
             raise ConfigError(problem)
         shown = redacted(config)
         patch = replacing(wanted, shown, parse_toml(version.content, self.file))
-        return self.patched(version, patch)
+        return self.patched(version, patch, may)
 
-    def _plan(self, version: Version, patch: Mapping[str, Any]) -> Plan:
+    def _plan(self, version: Version, patch: Mapping[str, Any], may: _May) -> Plan:
         parse_toml(version.content, self.file)
         content = edited(version.content, patch)
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
         found = self._between(version.content, content)
+        may(found)
         return Plan(
             before=version,
             after=Version(content) if found else version,
             config=self._checked(content, version),
+            patch=patch,
             differences=found,
             is_good_before=self._usable(version)[0] is not None,
         )
@@ -255,7 +266,7 @@ class ConfigFile:
         if not is_good:
             self._replace(self.broken, version.content, 0o600)
         found = self._between(version.content, content) if is_good else ()
-        plan = Plan(version, Version(content), config, found, is_good)
+        plan = Plan(version, Version(content), config, {}, found, is_good)
         await self.write(plan)
         return plan
 

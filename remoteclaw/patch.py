@@ -20,12 +20,16 @@ __all__ = ["check_patch", "edited", "merged", "replacing", "without_hidden"]
 
 #: How deep tables may lie in each other: no setting lies deeper than six.
 MOST_DEPTH = 16
+#: How long a key may be: the longest are ids of people, 255 characters on Matrix.
+MOST_KEY_CHARS = 255
 
 
 def check_patch(patch: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for a patch that no TOML file could hold."""
     for path, value in _values(patch, ()):
         where = ".".join(path)[:100].encode("ascii", "backslashreplace").decode()
+        if any(len(part) > MOST_KEY_CHARS for part in path):
+            raise ConfigError(f"A key is longer than {MOST_KEY_CHARS} characters: {where[:50]!r}…")
         if len(path) > MOST_DEPTH:
             raise ConfigError(f"The change lies too deep: {where!r}.")
         if isinstance(value, list) and not _is_writable(value, MOST_DEPTH):

@@ -27,24 +27,43 @@ class SchemaResult(Result):
     """The JSON schema of the configuration."""
 
 
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
 class ApplyParams(Params):
     config: dict[str, Any]
-    base_hash: str | None = None
+    """All of it, as gateway_config_get shows it; what was shown as *** and is left so stays."""
+    base_hash: Hash
+    """The hash that gateway_config_get gave: if the file has changed since, nothing is done."""
 
 
 class PatchParams(Params):
     patches: dict[str, Any]
-    base_hash: str | None = None
+    """A JSON merge patch, such as {"queue": {"mode": "steer"}}: null removes a key, a list
+    replaces the one before."""
+    base_hash: Hash | None = None
+    """The hash that gateway_config_get gave: if the file has changed since, nothing is done."""
 
 
 class Changed(Result):
-    status: Literal["applied"]
+    status: Literal["applied", "unchanged", "needs_confirmation"]
     hash: str
+    """What the file's hash is now."""
+    changed: tuple[str, ...] = ()
+    """The keys that are, or would be, changed."""
     needs_restart: tuple[str, ...] = ()
+    """Those of them that hold after a restart, each with what has to be restarted; all others hold
+    with the next call or turn."""
+    overridden_by: tuple[str, ...] = ()
+    """Variables of the gateway's environment that hide what was changed."""
+    confirmation_id: str | None = None
+    """Under which a person confirms it, if they have to."""
+    detail: str | None = None
 
 
 class Restarted(Result):
     status: Literal["restarting"]
+    detail: str
 
 
 class Health(Result):
@@ -152,25 +171,25 @@ METHODS = (
         "config.apply",
         "gateway_config_apply",
         "Replace the configuration",
-        "Replace the configuration.",
+        "Replace the configuration file's settings by a whole configuration. Agents may change "
+        "only what the schema marks with agentsMayChange, and else nothing is changed.",
         params=ApplyParams,
         result=Changed,
         scope="admin",
         effect="system",
         destroys=True,
-        is_listed=False,
     ),
     _tool(
         "config.patch",
         "gateway_config_patch",
         "Change the configuration",
-        "Change parts of the configuration.",
+        "Change parts of the configuration file. Agents may change only what the schema marks "
+        "with agentsMayChange, and else nothing is changed.",
         params=PatchParams,
         result=Changed,
         scope="admin",
         effect="system",
         destroys=True,
-        is_listed=False,
     ),
     _tool(
         "config.schema",

@@ -30,8 +30,8 @@ __all__ = ["CALL_MS", "Caller", "Effects", "Grant", "RunningTurn", "call_name"]
 CALL_S = 5.0
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
-#: How many cron jobs there may be.
-MOST_JOBS = 1000
+#: How many cron jobs there may be, and how many changes that wait to be confirmed.
+MOST_JOBS, MOST_PENDING = 1000, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +275,45 @@ class Effects:
         if status == "changed":
             return "changed"
         return "done" if written else "nothing"
+
+    async def change(
+        self,
+        caller: Caller | None,
+        call: str,
+        made: str,
+        *,
+        who: str,
+        most: int,
+        within_ms: int,
+        note: Mapping[str, Any] | None,
+        pending: tuple[str, bytes, int] | None = None,
+    ) -> None:
+        """Remember that a call changes RemoteClaw itself, before it does, and what comes of it.
+
+        `who` makes at most so many changes within so long. A `pending` one is kept to be confirmed:
+        its id, what it is, and for how long (ms). Raises `CallRefused`.
+        """
+        waiting_id, waiting, valid_ms = pending or ("", b"", 0)
+        status, (told, *_) = await self._run(
+            caller,
+            call,
+            note,
+            [keys.config_changes(who), keys.CONFIG_PENDING],
+            ["change", most, within_ms, made, waiting_id, waiting, valid_ms, MOST_PENDING],
+        )
+        if status == "limited":
+            wait_s = -(-int(told) // 1000)
+            often = f"{most} times" if most > 1 else "once"
+            raise CallRefused(
+                "UNAVAILABLE",
+                f"Nothing was done: this can be asked for {often} in {within_ms // 1000} s. "
+                f"Ask again in {wait_s} s.",
+            )
+        if status == "full":
+            raise CallRefused(
+                "UNAVAILABLE",
+                f"Nothing was done: {MOST_PENDING} changes wait to be confirmed already.",
+            )
 
     async def _run(
         self,

@@ -38,6 +38,8 @@ CRON_RUNS = "rc:cron:runs"
 WAITS = "rc:waits"
 #: String that exists while a scheduler looks for cron jobs that are due.
 CRON_SCHEDULER = "rc:cron:scheduler"
+#: Hash: changes of configurations that wait to be confirmed, by id, as JSON.
+CONFIG_PENDING = "rc:config:pending"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets only as digests.
 TOKENS = "rc:tokens"
 #: In place of a session's key where an operator calls: nothing is there, and nothing is written.
@@ -180,6 +182,11 @@ def call(name: str) -> str:
 def cron_runs(job_id: str) -> str:
     """List: what became of a cron job's last due times, newest first."""
     return f"{CRON_RUNS}:{job_id}"
+
+
+def config_changes(who: str) -> str:
+    """List: when somebody's last changes of a configuration were made (ms), newest first."""
+    return f"rc:config:changes:{who}"
 
 
 def gateway(host_id: str) -> str:

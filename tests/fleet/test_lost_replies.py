@@ -194,3 +194,17 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
     assert await fleet.scripts.client.xlen("rc:out:test:default") == 0
     await replies.aclose()
+
+
+async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None:
+    """It counts once towards how many there may be, and waits once to be confirmed."""
+    fleet, proxy = lossy
+    lost = lose(proxy, "effect")
+    more: Any = {"who": "agent:main", "most": 1, "within_ms": 60_000, "note": None}
+
+    await fleet.effects.change(None, "c", "made", **more, pending=("id", b"{}", 60_000))
+
+    assert lost.reached.is_set()
+    assert await fleet.effects.made(None, "c") == ["made"]
+    assert await fleet.scripts.client.llen("rc:config:changes:agent:main") == 1
+    assert await fleet.scripts.client.hgetall("rc:config:pending") == {b"id": b"{}"}

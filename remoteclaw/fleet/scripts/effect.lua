@@ -4,6 +4,7 @@
 --   entry:    inbound, state, active, sessions
 --   spawn:    inbound, state, active, sessions, children, labels, what this turn has started
 --   job:      jobs, due times
+--   change:   times of the last changes, changes that wait to be confirmed
 --   note:     nothing: only the record says something
 -- ARGV epoch (nothing: no turn asks), turn, how long a call is remembered ms, what the turn's record
 --      says of it (JSON, or nothing), how long that is kept ms, kind, the rest by kind
@@ -13,8 +14,11 @@
 --             depth, label (nothing: none), how long it is known ms, what is asked for (a digest)
 --   job:      id, job as it was (nothing: there was none), job (nothing: there is to be none),
 --             when it is due ms (nothing: never), how many jobs there may be
+--   change:   how many there may be, within how long ms, what comes of it, id (nothing: it does not
+--             wait), the change as it waits, how long ms, how many may wait
 -- → done|again, what came of it: ids, one a line
 --   spawn also: full, how many are unfinished; labelled, the key of the session that has the label
+--   others also: incomplete|changed|full, nothing; limited, after how long ms one may be made
 if ARGV[1] ~= '' then
   local fence = fenced(KEYS[1], ARGV[1])
   if fence then return fence end
@@ -92,6 +96,27 @@ elseif kind == 'job' then
     redis.call('ZADD', KEYS[5], ARGV[10], ARGV[7])
   end
   made = {job == '' and ARGV[9] == '' and '' or ARGV[7]}
+elseif kind == 'change' then
+  local now, most, within = now_ms(), tonumber(ARGV[7]), tonumber(ARGV[8])
+  local first = redis.call('LINDEX', KEYS[4], most - 1)
+  local since = first and now - tonumber(first) or within
+  if since >= 0 and since < within then return {'limited', string.format('%d', within - since)} end
+  if ARGV[10] ~= '' then
+    local waiting = redis.call('HGETALL', KEYS[5])
+    for position = 1, #waiting, 2 do
+      local is_read, change = pcall(cjson.decode, waiting[position + 1])
+      if not is_read or type(change) ~= 'table' or (tonumber(change.expires_ms) or 0) <= now then
+        redis.call('HDEL', KEYS[5], waiting[position])
+      end
+    end
+    if redis.call('HLEN', KEYS[5]) >= tonumber(ARGV[13]) then return {'full', ''} end
+    redis.call('HSET', KEYS[5], ARGV[10], ARGV[11])
+    redis.call('PEXPIRE', KEYS[5], ARGV[12])
+  end
+  redis.call('LPUSH', KEYS[4], now)
+  redis.call('LTRIM', KEYS[4], 0, most - 1)
+  redis.call('PEXPIRE', KEYS[4], within)
+  made = {ARGV[9]}
 end
 local result = table.concat(made, '\n')
 redis.call('SET', KEYS[2], result, 'PX', ARGV[3])

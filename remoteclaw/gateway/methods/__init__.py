@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 
 from remoteclaw.gateway.dispatch import Handler
-from remoteclaw.gateway.methods import chats, cron, operators, sessions, subagents, system
+from remoteclaw.gateway.methods import (
+    chats,
+    configuration,
+    cron,
+    operators,
+    sessions,
+    subagents,
+    system,
+)
 
 __all__ = ["HANDLERS"]
 
@@ -14,5 +22,6 @@ HANDLERS: Mapping[str, Handler] = {
     **chats.HANDLERS,
     **cron.HANDLERS,
     **system.HANDLERS,
+    **configuration.HANDLERS,
     **operators.HANDLERS,
 }

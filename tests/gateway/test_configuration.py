@@ -1,0 +1,483 @@
+"""The tools that change the configuration: who may change what, once, and nothing besides."""
+
+import asyncio
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+import tomlkit
+from pydantic.fields import FieldInfo
+
+from remoteclaw.config import Config, load_config
+from remoteclaw.config_file import ConfigFile
+from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.fleet import keys
+from remoteclaw.gateway.methods import configuration, system
+from remoteclaw.patch import merged
+from remoteclaw.setting import declared, fields
+from tests.support.hostile import HOSTILE
+from tests.support.stack import Stack
+from tests.support.turns import Turn, begin_turn, gateway, operator
+
+HANDLERS = {**system.HANDLERS, **configuration.HANDLERS}
+
+#: Everything that a file can have, so that each value is changed and not only added.
+FULL: dict[str, Any] = {
+    "redis": {"url": "redis://me:canary@localhost:1/3", "appendfsync": "everysec"},
+    "gateway": {"host": "127.0.0.1", "port": 0, "hosts": ["claw.example"]},
+    "fleet": {"lease_s": 20, "workers": 2, "linger_s": 1, "max_agents": 3, "reserve_mb": 1},
+    "agents": {
+        "main": {
+            **{"runtime": "demo", "command": ["canary", "canary"], "workspace": "/tmp"},
+            **{"model": "large", "env": {"KEY": "canary"}, "timezone": "UTC", "warm_s": 60},
+            "mcp_servers": {
+                "files": {"command": "mcp-files", "args": ["canary"], "env": {"T": "canary"}},
+                "web": {"url": "https://canary@mcp.example/canary", "headers": {"A": "canary"}},
+            },
+            "tools": {"deny": ["sessions_spawn"]},
+        }
+    },
+    "channels": {
+        "test": {
+            "owners": ["alice"],
+            "instructions": "be kind",
+            "chunk_limit": 300,
+            "reset": {"idle_minutes": 60},
+            "senders": {"bob": {"tools": {"deny": ["message_send"]}}},
+            "groups": {"g": {"senders": {"bob": {"tools": {"profile": "limited"}}}}},
+        }
+    },
+    "queue": {"mode": "followup", "channels": {"test": {"mode": "steer"}}},
+    "sessions": {
+        "reset": {"idle_minutes": 60},
+        "reset_by_kind": {"direct": {"idle_minutes": 60}},
+    },
+    "hooks": {},
+}
+#: Names that stand for `*` in the paths of settings, and values where the type doesn't say enough.
+NAMES = {
+    "agents": "main",
+    "channels": "test",
+    "mcp_servers": "files",
+    "senders": "bob",
+    "groups": "g",
+    "reset_by_kind": "direct",
+}
+SAMPLES: dict[str, Any] = {
+    "redis.url": "redis://localhost:2",
+    "gateway.host": "::1",
+    "gateway.hosts": ["other.example"],
+    "gateway.origins": ["https://other.example"],
+    "fleet.workers": 3,
+    "fleet.linger_s": 3.5,
+    "agents.*.runtime": "claude",
+    "agents.*.mcp_servers": {"fresh": {"command": "x"}},
+    "agents.*.timezone": "Europe/Berlin",
+    "agents.*.workspace": "/",
+    "agents.*.mcp_servers.*.url": "https://other.example",
+    "channels.*.attachment_mb": 5,
+    "channels.*.attachment_types": ["image/*"],
+    "tools.allow": ["cron_*"],
+    "sessions.max_depth": 2,
+    "sessions.max_children": 4,
+    "sessions.reset_triggers": ["!neu"],
+    "sessions.reset_by_kind": {"group": {}},
+    **{
+        f"{table}.{key}": value
+        for table in ("sessions.reset", "sessions.reset_by_kind.*", "channels.*.reset")
+        for key, value in (("daily", "04:00"), ("timezone", "Europe/Berlin"))
+    },
+}
+
+
+def other(path: str, field: FieldInfo) -> Any:
+    """Return another valid value for a setting."""
+    if path in SAMPLES:
+        return SAMPLES[path]
+    return _other(field.annotation)
+
+
+def _other(annotation: Any) -> Any:
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return arguments[-1]
+    if origin is tuple:
+        return ["cron_list"]
+    if origin is dict:
+        return {"fresh": {} if arguments[1] is not str else "x"}
+    if arguments:
+        return _other(next(one for one in arguments if one is not type(None)))
+    return {bool: True, int: 90, float: 70.0, str: "other", Path: "/"}[annotation]
+
+
+def every_change() -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield each setting, a patch that changes it, and whether agents may."""
+    for parts, field in fields(Config):
+        named = [
+            NAMES.get(parts[number - 1], "test") if part == "*" else part
+            for number, part in enumerate(parts)
+        ]
+        value: Any = other(".".join(parts), field)
+        if "mcp_servers" in parts and parts[-1] in ("url", "headers"):
+            named[-2] = "web"
+        for name in reversed(named):
+            value = {name: value}
+        setting = declared(field)
+        assert setting is not None
+        yield ".".join(named), value, setting.agents_may
+
+
+@pytest.fixture(autouse=True)
+def configured(stack: Stack) -> str:
+    text = "# ours\n" + tomlkit.dumps(FULL)
+    stack.home.config_file.write_text(text)
+    return text
+
+
+async def refused(
+    turn: Turn, tool: str, call_id: str | None = None, **params: Any
+) -> tuple[CallError, str]:
+    with pytest.raises(CallRefused) as refusal:
+        await turn.call(tool, call_id, **params)
+    return refusal.value.code, str(refusal.value)
+
+
+async def unlimited(stack: Stack) -> None:
+    """Forget how often the agent has changed something."""
+    await stack.fleet.scripts.client.delete(keys.config_changes("agent:main"))
+
+
+# -- what an agent may change ---------------------------------------------------------------------
+
+
+async def test_an_agent_changes_what_is_open_and_nothing_else(
+    stack: Stack, configured: str
+) -> None:
+    """Each setting there is, one after the other."""
+    turn = await begin_turn(stack, HANDLERS)
+    file, changes = stack.home.config_file, list(every_change())
+    for name, change, is_open in changes:
+        file.write_text(configured)
+        await unlimited(stack)
+        if is_open:
+            answer = await turn.call("gateway_config_patch", patches=change)
+            assert answer["status"] == "applied", name
+            assert answer["changed"][0].startswith(name), name
+            assert tomllib.loads(file.read_text()) == merged(FULL, change), name
+            assert file.read_text().startswith("# ours\n"), name
+        else:
+            code, told = await refused(turn, "gateway_config_patch", patches=change)
+            assert code == "FORBIDDEN", (name, told)
+            assert f"agents may not change {name}" in told.replace('"', ""), (name, told)
+            assert file.read_text() == configured, name
+
+    assert len(changes) > 85
+    assert 10 < sum(is_open for *_, is_open in changes) < 20
+    assert not list(stack.home.path.glob(".*.new"))
+
+
+async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    for name in ("redis", "gateway", "agents", "channels", "tools", "hooks", "fleet"):
+        if FULL.get(name):
+            code, _ = await refused(turn, "gateway_config_patch", patches={name: None})
+            assert code == "FORBIDDEN"
+    owners = {"channels": {"test": {"owners": None}}}
+    assert (await refused(turn, "gateway_config_patch", patches=owners))[0] == "FORBIDDEN"
+    main = {"agents": {"main": None}}
+    _, told = await refused(turn, "gateway_config_patch", patches=main)
+
+    assert "agents.main, " in told
+    assert stack.home.config_file.read_text() == configured
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "why"),
+    [
+        ({"agents": {"fresh": {"model": "x"}}}, "FORBIDDEN", "may not change agents.fresh:"),
+        ({"agents": {"fresh": {}}}, "FORBIDDEN", "may not change agents.fresh:"),
+        (
+            {"queue": {"mode": "steer"}, "agents": {"main": {"env": {"A B": "1"}}}},
+            "FORBIDDEN",
+            'may not change agents.main.env."A B":',
+        ),
+        ({"hooks": {"agent_end": ["os:abort"]}}, "FORBIDDEN", "may not change hooks.agent_end"),
+        ({"redis": 3}, "FORBIDDEN", "may not change redis:"),
+        ({"queue": {"mode": "loud"}}, "INVALID_REQUEST", "[queue] mode is not valid"),
+        ({"queue": {"mod": "steer"}}, "INVALID_REQUEST", "did you mean 'mode'?"),
+        ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
+        ({"agents": {"main": {"timezone": "../../etc/passwd"}}}, "INVALID_REQUEST", "a time zone"),
+        ({"queue": {"channels": {"x": [None]}}}, "INVALID_REQUEST", "null in its list"),
+    ],
+)
+async def test_one_wrong_part_and_nothing_is_done(
+    stack: Stack, configured: str, change: dict[str, Any], code: str, why: str
+) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    found, told = await refused(turn, "gateway_config_patch", patches=change)
+
+    assert (found, why in told) == (code, True), told
+    assert stack.home.config_file.read_text() == configured
+
+
+async def test_a_channel_may_be_named_for_what_is_open(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    fresh = {"channels": {"fresh": {"reactions": "minimal"}}}
+    await turn.call("gateway_config_patch", patches=fresh)
+    await turn.call("gateway_config_patch", patches={"channels": {"fresh": None}})
+    fresh["channels"]["fresh"]["owners"] = "mallory"
+    _, told = await refused(turn, "gateway_config_patch", patches=fresh)
+
+    assert "may not change channels.fresh.owners" in told
+
+
+async def test_hostile_keys_and_values_are_refused_in_a_sentence(
+    stack: Stack, configured: str
+) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    for text in HOSTILE:
+        for change in (
+            {text: {"a": 1}},
+            {"agents": {"main": {"env": {text: text}}}},
+            {"agents": {text: {"model": text}}},
+            {"agents": {"main": {"model": text}}},
+            {"queue": {"channels": {"x": {text: text}}}},
+            {"queue": {"mode": text}},
+        ):
+            if text == "NO_REPLY" and change == {"agents": {"main": {"model": text}}}:
+                continue  # which could be a model's name
+            code, told = await refused(turn, "gateway_config_patch", patches=change)
+            assert code in ("INVALID_REQUEST", "FORBIDDEN"), told
+            assert told.isprintable(), told
+            assert len(told) < 1500
+    assert stack.home.config_file.read_text() == configured
+
+
+async def test_a_secret_is_never_told(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    for _, change, _ in every_change():
+        await unlimited(stack)
+        try:
+            told = json.dumps(await turn.call("gateway_config_patch", patches=change))
+        except CallRefused as refusal:
+            told = str(refusal)
+        assert "canary" not in told
+
+
+# -- a whole configuration ------------------------------------------------------------------------
+
+
+async def test_what_get_shows_can_be_applied_with_a_change(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    shown = await turn.call("gateway_config_get")
+    wanted = shown["config"]
+    same = await turn.call("gateway_config_apply", config=wanted, baseHash=shown["hash"])
+    wanted["queue"]["mode"] = "steer"
+    done = await turn.call("gateway_config_apply", config=wanted, baseHash=shown["hash"])
+
+    assert (same["status"], same["hash"]) == ("unchanged", shown["hash"])
+    assert (done["status"], done["changed"]) == ("applied", ["queue.mode"])
+    change = {"queue": {"mode": "steer"}}
+    assert tomllib.loads(stack.home.config_file.read_text()) == merged(FULL, change)
+
+
+async def test_a_configuration_that_changes_more_is_refused_as_a_whole(
+    stack: Stack, configured: str
+) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    shown = await turn.call("gateway_config_get")
+    wanted = shown["config"]
+    wanted["queue"]["mode"] = "steer"
+    wanted["channels"]["test"]["owners"].append("mallory")
+    wanted["agents"]["main"]["env"]["KEY"] = "x"
+    del wanted["redis"]
+    _, told = await refused(turn, "gateway_config_apply", config=wanted, baseHash=shown["hash"])
+
+    for name in ("redis.url", "channels.test.owners", "agents.main.env.KEY"):
+        assert name in told
+    assert stack.home.config_file.read_text() == configured
+
+
+@pytest.mark.parametrize("tool", ["gateway_config_apply", "gateway_config_patch"])
+async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, tool: str) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    shown = await turn.call("gateway_config_get")
+    text = stack.home.config_file.read_text() + "# by hand\n"
+    stack.home.config_file.write_text(text)
+    what = {"config": shown["config"]} if tool.endswith("apply") else {"patches": {"queue": {}}}
+    code, told = await refused(turn, tool, baseHash=shown["hash"], **what)
+
+    assert code == "INVALID_REQUEST"
+    assert "is not any more what this was made for" in told
+    assert stack.home.config_file.read_text() == text
+
+
+# -- once, and only in its turn -------------------------------------------------------------------
+
+
+async def test_the_same_call_again_does_nothing_again(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    change = {"queue": {"mode": "steer"}}
+    first = await turn.call("gateway_config_patch", "one", patches=change)
+    inode = stack.home.config_file.stat().st_ino
+    again = await turn.call("gateway_config_patch", "one", patches=change)
+    assert first == again
+    assert stack.home.config_file.stat().st_ino == inode
+    by_hand = stack.home.config_file.read_text() + "# by hand\n"
+    stack.home.config_file.write_text(by_hand)
+    code, told = await refused(turn, "gateway_config_patch", "one", patches=change)
+
+    assert code == "UNAVAILABLE"
+    assert "was asked for before" in told
+    assert stack.home.config_file.read_text() == by_hand
+
+
+async def test_what_was_noted_and_not_written_is_done_when_it_is_asked_again(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gateway that is killed between the two."""
+    turn = await begin_turn(stack, HANDLERS)
+    change = {"queue": {"mode": "steer"}}
+
+    async def killed(self: ConfigFile, plan: Any) -> None:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ConfigFile, "write", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await turn.call("gateway_config_patch", "one", patches=change)
+    assert load_config(stack.home.config_file, {}).queue.mode == "followup"
+    answer = await turn.call("gateway_config_patch", "one", patches=change)
+
+    assert answer["status"] == "applied"
+    assert load_config(stack.home.config_file, {}).queue.mode == "steer"
+
+
+async def test_a_turn_that_is_over_changes_nothing(stack: Stack, configured: str) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    await stack.fleet.sessions.stop(turn.agent.sid)
+    code, _ = await refused(turn, "gateway_config_patch", patches={"queue": {"mode": "steer"}})
+
+    assert code == "TURN_OVER"
+    assert stack.home.config_file.read_text() == configured
+
+
+async def test_a_stranger_changes_nothing(stack: Stack, configured: str) -> None:
+    turn = await begin_turn(stack, HANDLERS, from_="mallory")
+    refusal = await refused(turn, "gateway_config_patch", patches={"queue": {"mode": "steer"}})
+
+    assert refusal == ("FORBIDDEN", "The policy doesn't allow gateway_config_patch here.")
+    assert stack.home.config_file.read_text() == configured
+
+
+async def test_a_change_is_noted_with_the_turn(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
+    (noted,) = await stack.fleet.scripts.client.lrange(keys.effects(turn.agent.sid), 0, -1)
+
+    assert json.loads(noted)["changed"] == ["queue.mode"]
+
+
+async def test_a_model_that_goes_round_in_circles_is_stopped(stack: Stack) -> None:
+    """In all of an agent's sessions together; what is refused or changes nothing counts not."""
+    turn = await begin_turn(stack, HANDLERS)
+    second = await begin_turn(stack, HANDLERS, channel_id="chat-2")
+    for number in range(3):
+        await refused(turn, "gateway_config_patch", patches={"redis": {"url": "x"}})
+        change = {"queue": {"cap": number}}
+        assert (await turn.call("gateway_config_patch", patches=change))["status"] == "applied"
+        assert (await turn.call("gateway_config_patch", patches=change))["status"] == "unchanged"
+    code, told = await refused(second, "gateway_config_patch", patches={"queue": {"cap": 9}})
+    assert code == "UNAVAILABLE"
+    assert told.startswith("Nothing was done: this can be asked for 3 times in 60 s. Ask again in ")
+    assert 0 < int(told.split()[-2]) <= 60
+    answer, _ = await turn.gateway.call(
+        operator(), "config.patch", {"patches": {"queue": {"cap": 9}}}
+    )
+
+    assert answer.model_dump()["status"] == "applied"
+    ttl = await stack.fleet.scripts.client.pttl(keys.config_changes("agent:main"))
+    assert 0 < ttl <= 60_000
+
+
+async def test_two_agents_at_once_lose_nothing(stack: Stack) -> None:
+    stack.home.config_file.write_text("[channels.test]\nowners = ['alice']\n")
+    turns = [await begin_turn(stack, HANDLERS, channel_id=f"chat-{n}") for n in range(3)]
+    changes = [{"queue": {"channels": {f"c{number}": {"cap": 1}}}} for number in range(3)]
+    await asyncio.gather(
+        *(
+            turn.call("gateway_config_patch", patches=change)
+            for turn, change in zip(turns, changes, strict=True)
+        )
+    )
+
+    assert set(load_config(stack.home.config_file, {}).queue.channels) == {"c0", "c1", "c2"}
+
+
+async def test_with_a_broken_file_an_agent_changes_nothing(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    config = load_config(stack.home.config_file, {})
+    stack.home.config_file.write_text("[agents.main]\nenv = 'canary'\n")
+    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
+    code, told = await refused(turn, "gateway_config_patch", patches={"queue": {"cap": 1}})
+
+    assert code == "UNAVAILABLE"
+    assert "has a mistake in it, which a person has to correct first" in told
+    assert "canary" not in told
+
+
+# -- operators ------------------------------------------------------------------------------------
+
+
+async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+    answer, _ = await door.call(operator(), method, params)
+    return answer.model_dump(mode="json", exclude_none=True)
+
+
+async def test_an_operator_changes_everything(stack: Stack, configured: str) -> None:
+    for name, change, _ in every_change():
+        stack.home.config_file.write_text(configured)
+        await stack.fleet.scripts.client.flushall()
+        if name.startswith("hooks."):
+            continue  # they would be imported
+        answer = await operate(stack, "config.patch", patches=change)
+        assert answer["status"] == "applied", name
+    stack.home.config_file.write_text(configured)
+    await stack.fleet.scripts.client.flushall()
+    change = {"fleet": {"workers": 3}, "agents": {"other": {"permissions": "auto"}}}
+    answer = await operate(stack, "config.patch", patches=change)
+
+    assert answer["needsRestart"] == ["fleet.workers: restart `remoteclaw up`"]
+    assert tomllib.loads(stack.home.config_file.read_text()) == merged(FULL, change)
+
+
+async def test_hooks_are_looked_at_in_a_process_of_their_own(
+    stack: Stack, configured: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marker = directory / "imported"
+    (directory / "ours.py").write_text(
+        f"import os\nopen({str(marker)!r}, 'a').write(str(os.getpid()))\ndef end(event): ...\n"
+    )
+    monkeypatch.chdir(directory)
+    with pytest.raises(CallRefused, match="can't be imported where the gateway runs"):
+        await operate(stack, "config.patch", patches={"hooks": {"agent_end": ["nothing:there"]}})
+    assert stack.home.config_file.read_text() == configured
+    answer = await operate(stack, "config.patch", patches={"hooks": {"agent_end": ["ours:end"]}})
+
+    assert answer["needsRestart"] == [
+        "hooks.agent_end: restart the workers, and `remoteclaw up` where it has a console"
+    ]
+    assert marker.exists()
+
+
+async def test_what_the_environment_hides_is_told(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REMOTECLAW__QUEUE__MODE", "collect")
+    answer = await operate(stack, "config.patch", patches={"queue": {"mode": "steer", "cap": 1}})
+
+    assert answer["overriddenBy"] == ["REMOTECLAW__QUEUE__MODE"]
