@@ -5,6 +5,7 @@ or through the connector, to a gateway of its own process, and from there to a p
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -17,10 +18,12 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.config import load_config
 from remoteclaw.contract import TOOLS
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from remoteclaw.process import is_alive
+from remoteclaw.redaction import redacted
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import gateway_process
@@ -179,6 +182,21 @@ async def configuration(here: World) -> None:
     assert '"owners"' in await here.use("gateway_config_get", key="channels.test")
     assert "nobody's key" not in await here.use("gateway_config_get")
     assert "RedisConfig" in await here.use("gateway_config_schema")
+    file = here.stack.home.config_file
+    before = file.read_text()
+    refused = await here.use(
+        "gateway_config_patch", patches={"queue": {"cap": 7}, "redis": {"url": "redis://x"}}
+    )
+    assert "agents may not change redis.url" in refused
+    assert file.read_text() == before
+    await here.use("gateway_config_patch", patches={"queue": {"cap": 7}})
+    assert load_config(file, {}).queue.cap == 7
+    wanted = redacted(load_config(file, {}))
+    wanted["queue"]["cap"] = 8
+    base = hashlib.sha256(file.read_bytes()).hexdigest()
+    told = await here.use("gateway_config_apply", config=wanted, baseHash=base)
+    assert '"queue.cap"' in told
+    assert file.read_text() == before.replace("cap = 0", "cap = 8")
 
 
 # -- when something is not there ------------------------------------------------------------------
