@@ -240,10 +240,15 @@ class ToolsConfig(_Section):
     """These besides the profile. What another table takes away stays away, but what subagents are
     denied anyway, an agent's own table gives back."""
 
-    @field_validator("allow", "deny", "also_allow")
+    confirm: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
+    """What a person has to confirm before it is done: `gateway_config_patch` and
+    `gateway_config_apply` can wait for that. The narrowest table that has this decides; an empty
+    list is nothing."""
+
+    @field_validator("allow", "deny", "also_allow", "confirm")
     @classmethod
-    def _check_entries(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for entry in value:
+    def _check_entries(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        for entry in value or ():
             if not re.fullmatch(r"[A-Za-z0-9_:*-]+", entry):
                 raise ValueError(f"has {entry!r}: write a tool, a group, or a name with *")
         return value

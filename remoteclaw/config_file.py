@@ -19,16 +19,18 @@ from typing import Any
 from remoteclaw import policy
 from remoteclaw.clock import boottime
 from remoteclaw.config import Config, overrides, parse_config, parse_toml
-from remoteclaw.errors import ConfigError
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.patch import check_patch, edited, replacing, without_hidden
 from remoteclaw.redaction import redacted
 from remoteclaw.setting import Difference, differences
 from remoteclaw.tools import TOOLS
 
-__all__ = ["ConfigFile", "FileChanged", "Plan", "Version"]
+__all__ = ["ConfigFile", "FileChanged", "Plan", "Version", "check_for_agents"]
 
 #: How large the file may become, in bytes: everything reads it, again and again.
 MOST_BYTES = 256 * 1024
+#: How many keys a refusal names.
+MOST_NAMED = 12
 #: How long it is waited while somebody else changes the file, in seconds: that takes milliseconds.
 LOCK_S = 5.0
 
@@ -313,6 +315,23 @@ class ConfigFile:
             f"{self._target} can't be changed ({error.strerror}): its directory must be one that "
             "RemoteClaw can write to."
         )
+
+
+def check_for_agents(found: Sequence[Difference]) -> None:
+    """Raise `CallRefused`, naming all of it, if something changes that agents may not change.
+
+    What is no setting at all is for the check of the configuration to name.
+    """
+    closed = [one.name for one in found if one.setting and not one.setting.agents_may]
+    if not closed:
+        return
+    names = list(dict.fromkeys(closed))
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    raise CallRefused(
+        "FORBIDDEN",
+        f"Nothing was changed, because agents may not change {', '.join(names[:MOST_NAMED])}{more}:"
+        " a person does, in the file or with `remoteclaw config set`.",
+    )
 
 
 def _lock(descriptor: int) -> bool:

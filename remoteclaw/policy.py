@@ -10,7 +10,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -19,7 +19,17 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.tools import ToolFacts
 
-__all__ = ["Ruling", "Subject", "allowed", "check", "is_owner", "may_see", "rule", "subject_of"]
+__all__ = [
+    "Ruling",
+    "Subject",
+    "allowed",
+    "check",
+    "confirmed_by",
+    "is_owner",
+    "may_see",
+    "rule",
+    "subject_of",
+]
 
 _T = TypeVar("_T")
 
@@ -118,6 +128,8 @@ class Ruling:
     allowed: bool
     rule: str
     """What decided, in the words of the configuration: `tools.profile = "messaging"`."""
+    confirm: str | None = None
+    """The rule by which a person has to confirm each call; None if nobody has to."""
 
 
 def rule(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> tuple[Ruling, ...]:
@@ -126,13 +138,38 @@ def rule(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> tuple[
     For several senders, a tool is allowed that is allowed for each of them alone.
     Raises `ConfigError` if there is no such agent.
     """
+    tools = tuple(tools)
     people = sorted({sender for sender in subject.senders if sender is not None})
     steps = [_steps(config, subject, sender) for sender in people]
     if not people or None in subject.senders:
         steps.append(_steps(config, subject, None))
         if subject.user is not None:
             steps.append(_steps(config, subject, subject.user, may_own=False))
-    return tuple(_strictest([_pass(tool, one) for one in steps]) for tool in tools)
+    rulings = (_strictest([_pass(tool, one) for one in steps]) for tool in tools)
+    return tuple(
+        replace(ruling, confirm=confirmed_by(config, subject, tool)) if ruling.allowed else ruling
+        for tool, ruling in zip(tools, rulings, strict=True)
+    )
+
+
+def confirmed_by(config: Config, subject: Subject, tool: ToolFacts) -> str | None:
+    """Return the rule by which a person has to confirm a call of a tool; None if nobody has to.
+
+    For several senders, that is if it is so for one of them.
+    Raises `ConfigError` if there is no such agent.
+    """
+    if not tool.can_wait:
+        return None
+    agent, settings = config.agent(subject.agent)
+    wide = [_Table(f"agents.{agent}.tools", settings.tools), _Table("tools", config.tools)]
+    for sender in subject.senders or (None,):
+        own, *narrow = _channel_tables(config.channel(subject.channel), subject, sender)
+        tables = (table for table in (*narrow, own, *wide) if table.tools.confirm is not None)
+        decides = next(tables, None)
+        entry = decides and _entry(decides.tools.confirm or (), tool)
+        if decides and entry:
+            return f"{decides.key}.confirm has {_quoted(entry)}"
+    return None
 
 
 def allowed(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> frozenset[str]:
@@ -155,7 +192,14 @@ def check(config: Config, tools: Iterable[ToolFacts]) -> None:
     """
     tools = tuple(tools)
     known = sorted({tool.name for tool in tools}.union(*(tool.groups for tool in tools)))
+    can_wait = [tool for tool in tools if tool.can_wait]
     for table in _all_tables(config):
+        for entry in table.tools.confirm or ():
+            if not any(_means(entry, tool) for tool in can_wait):
+                names = ", ".join(tool.name for tool in can_wait)
+                raise ConfigError(
+                    f"{table.key}.confirm has {entry!r}, which can't wait for that: {names} can."
+                )
         for name, entries in table.lists():
             for entry in entries:
                 if not any(_means(entry, tool) for tool in tools):

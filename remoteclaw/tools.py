@@ -19,11 +19,17 @@ class ToolFacts:
     """Names of the groups that it belongs to, such as `group:cron`."""
     owner_only: bool
     """Whether an agent may use it for owners alone."""
+    can_wait: bool = False
+    """Whether its calls can be kept until a person confirms them."""
+
+
+#: The tools whose calls can be kept, because what they change is in a file.
+CAN_WAIT = frozenset(("gateway_config_apply", "gateway_config_patch"))
 
 
 def _tools(group: str, names: str, *more: str, owner_only: bool = False) -> Iterator[ToolFacts]:
     groups = frozenset((group, "group:remoteclaw", *more))
-    return (ToolFacts(name, groups, owner_only) for name in names.split())
+    return (ToolFacts(name, groups, owner_only, name in CAN_WAIT) for name in names.split())
 
 
 #: Every tool that RemoteClaw offers to agents.

@@ -37,6 +37,8 @@ CHATS = "tests/gateway/test_chats.py"
 CHAT_MEDIA = "tests/gateway/test_chat_media.py"
 CHAT_OPERATIONS = "tests/gateway/test_chat_operations.py"
 CONFIG_FILE = "tests/test_config_file.py"
+CONFIGURING = "tests/gateway/test_configuration.py"
+CONFIRMING = "tests/gateway/test_confirming.py"
 RELOAD = "tests/test_reload.py"
 
 
@@ -1198,6 +1200,83 @@ MUTANTS = (
         "if before is not None and self.read().content != before.content:",
         "if False:",
         f"{CONFIG_FILE}::test_what_an_editor_wrote_meanwhile_is_not_lost",
+    ),
+    Mutant(
+        "an agent that changes any setting",
+        "remoteclaw/config_file.py",
+        "closed = [one.name for one in found if one.setting and not one.setting.agents_may]",
+        "closed: list[str] = []",
+        f"{CONFIGURING}::test_an_agent_changes_what_is_open_and_nothing_else",
+    ),
+    Mutant(
+        "an agent that names agents of its own",
+        "remoteclaw/setting.py",
+        "            yield Difference(here, names)\n        if",
+        "            pass\n        if",
+        f"{CONFIGURING}::test_one_wrong_part_and_nothing_is_done",
+    ),
+    Mutant(
+        "a change whose base nobody looks at",
+        "remoteclaw/gateway/methods/configuration.py",
+        "if base_hash not in (None, version.hash):",
+        "if False:",
+        f"{CONFIGURING}::test_a_file_that_has_changed_since_is_left_alone",
+    ),
+    Mutant(
+        "a change that was noted and is never made",
+        "remoteclaw/gateway/methods/configuration.py",
+        "        return None  # it was noted, and then this gateway was killed\n",
+        "        return answer\n",
+        f"{CONFIGURING}::test_what_was_noted_and_not_written_is_done_when_it_is_asked_again",
+    ),
+    Mutant(
+        "any number of changes",
+        f"{LUA}/effect.lua",
+        "if since >= 0 and since < within then",
+        "if false then",
+        f"{CONFIGURING}::test_a_model_that_goes_round_in_circles_is_stopped",
+    ),
+    Mutant(
+        "a secret that is overwritten by how it was shown",
+        "remoteclaw/patch.py",
+        "        elif is_secret and _is_equal(value, old):\n            continue\n",
+        "",
+        f"{CONFIG_FILE}::test_a_secret_repeated_as_it_was_shown_stays",
+    ),
+    Mutant(
+        "a change that is done before it is confirmed",
+        "remoteclaw/gateway/methods/configuration.py",
+        "        if not waits:\n            await file.write(plan)\n",
+        "        await file.write(plan)\n",
+        f"{CONFIRMING}::test_nothing_is_changed_before_a_person_says_so",
+    ),
+    Mutant(
+        "a change that is confirmed for another file",
+        "remoteclaw/confirming.py",
+        "if version.hash != change.base:",
+        "if False:",
+        f"{CONFIRMING}::test_a_file_that_has_changed_since_is_left_alone",
+    ),
+    Mutant(
+        "a change that is confirmed twice and done twice",
+        "remoteclaw/confirming.py",
+        '        if change.status == "done":\n            return change\n        version',
+        "        version",
+        f"{CONFIRMING}::test_what_is_confirmed_is_done_once",
+    ),
+    Mutant(
+        "a change that is confirmed and was exchanged",
+        "remoteclaw/confirming.py",
+        "if plan.after.hash != change.after:",
+        "if False:",
+        f"{CONFIRMING}::test_what_somebody_put_there_gives_no_more_than_an_agent_has",
+    ),
+    Mutant(
+        "a change that is decided twice",
+        f"{LUA}/settle.lua",
+        "if now ~= ARGV[2] then return 'changed' end\n",
+        "",
+        f"{CONFIRMING}::test_what_was_decided_stays_so",
     ),
     Mutant(
         "a job class that allows everything",

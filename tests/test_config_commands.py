@@ -6,8 +6,12 @@ import subprocess
 
 import pytest
 
+from remoteclaw.config import load_config
+from remoteclaw.gateway.methods.configuration import HANDLERS
 from remoteclaw.home import Home
+from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
+from tests.support.turns import begin_turn
 
 TEXT = '# ours\n[queue]\nmode = "steer" # loud\n\n[agents.main]\nenv = { KEY = "canary" }\n'
 
@@ -119,3 +123,26 @@ def test_a_wrong_value_can_be_set_right(home: Home) -> None:
     home.config_file.write_text('[queue]\nmode = "loud"\n')
 
     assert config("set", "queue.mode", "steer").returncode == 0
+
+
+async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) -> None:
+    text = stack.home.config_file.read_text()
+    stack.home.config_file.write_text(text + "\n[tools]\nconfirm = ['gateway_config_patch']\n")
+    asked = []
+    for chat in ("chat-1", "chat-2"):
+        turn = await begin_turn(stack, HANDLERS, provider="console", channel_id=chat)
+        asked.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
+    one, other = (answer["confirmationId"] for answer in asked)
+    shown = config("pending").stdout
+    rejected, confirmed = config("reject", one), config("confirm", other)
+    explained = subprocess.run(
+        [REMOTECLAW, "policy", "explain"], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert '{"queue": {"cap": 5}}' in shown
+    assert "alice" in shown
+    assert (rejected.stdout, confirmed.stdout) == ("It is rejected.\n", "It is done: queue.cap.\n")
+    assert load_config(stack.home.config_file).queue.cap == 5
+    assert f"The change {one} was rejected" in config("confirm", one).stderr
+    assert "No change 'x' waits to be confirmed" in config("confirm", "x").stderr
+    assert 'a person confirms each call: tools.confirm has "gateway_config_patch"' in explained

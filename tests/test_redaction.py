@@ -22,7 +22,7 @@ SHOWN = {
     "McpServerConfig.command",
     *("SessionsConfig.reset_triggers", "ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
-    *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow"),
+    *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.confirm"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),
     *("ChannelConfig.authorized_senders", "ChannelConfig.attachment_types"),
     *("HooksConfig.message_received", "HooksConfig.before_runtime_spawn"),

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import load
+from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain
 from remoteclaw.errors import ConfigError
-from remoteclaw.terminal import printable
+from remoteclaw.terminal import login_name, one_line, printable
 
 if TYPE_CHECKING:
     from remoteclaw.config import Config
     from remoteclaw.config_file import ConfigFile, Plan
+    from remoteclaw.fleet import Fleet
 
 __all__ = ["config"]
 
@@ -102,6 +103,59 @@ def restore() -> None:
     plan = asyncio.run(run())
     click.echo(f"{_file().file} is as it was before its last change.")
     _tell(plan)
+
+
+@config.command()
+def pending() -> None:
+    """List the changes that agents have asked for and a person has to confirm."""
+
+    async def run(fleet: "Fleet") -> None:
+        click.echo(f"{'CHANGE':<12}  {'UNTIL':<19}  {'SESSION':<8}  {'FOR':<20}  WHAT")
+        for one in await fleet.confirmations.list():
+            people = one_line(", ".join(one.senders), most=20)
+            sid = SessionKey.parse(one.session).sid[:8]
+            what = one_line(json.dumps(one.patch, ensure_ascii=False))
+            here = "" if one.host == host else f"  (on {one_line(one.host)})"
+            click.echo(
+                f"{one.id:<12}  {clock(one.expires_ms)}  {sid:<8}  {people:<20}  {what}{here}"
+            )
+
+    from remoteclaw.messages import SessionKey
+
+    host = load()[0].host_id
+    on_fleet(run)
+
+
+@config.command("confirm")
+@click.argument("change")
+def confirm_change(change: str) -> None:
+    """Do a change that an agent has asked for. CHANGE is its id."""
+    from remoteclaw.confirming import confirm
+
+    home, _ = load()
+
+    async def run(fleet: "Fleet") -> None:
+        done = await confirm(fleet, home, change, by=login_name())
+        click.echo(f"It is done: {one_line(', '.join(done.changed))}.")
+        for line in done.needs_restart:
+            click.echo(f"It holds after a restart: {one_line(line)}.")
+
+    on_fleet(run)
+
+
+@config.command("reject")
+@click.argument("change")
+def reject_change(change: str) -> None:
+    """Have a change that an agent has asked for never done. CHANGE is its id."""
+    from remoteclaw.confirming import reject
+
+    home, _ = load()
+
+    async def run(fleet: "Fleet") -> None:
+        await reject(fleet, home, change, by=login_name())
+        click.echo("It is rejected.")
+
+    on_fleet(run)
 
 
 def _file() -> "ConfigFile":

@@ -84,7 +84,8 @@ def explain(
     click.echo(f"{'TOOL':<{width}}  ALLOWED  RULE")
     for one in rulings:
         said = "yes" if one.allowed else "no"
-        click.echo(f"{one.tool:<{width}}  {said:<7}  {one_line(one.rule)}")
+        asks = f"; a person confirms each call: {one.confirm}" if one.confirm else ""
+        click.echo(f"{one.tool:<{width}}  {said:<7}  {one_line(one.rule + asks)}")
 
 
 def _require_channel(config: "Config", name: str) -> None:

@@ -61,6 +61,37 @@ class Changed(Result):
     detail: str | None = None
 
 
+class PendingChange(Result):
+    """A change that an agent has asked for, and a person has to confirm."""
+
+    id: str
+    host: str
+    """The host whose configuration file it changes."""
+    tool: str
+    patch: Any
+    """The change, as a JSON merge patch."""
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    session_key: str
+    senders: tuple[str, ...]
+    """The ids of those for whom the agent asks."""
+    asked_ms: int
+    expires_ms: int
+
+
+class PendingResult(Result):
+    changes: tuple[PendingChange, ...]
+    """Oldest first."""
+
+
+class ChangeParams(Params):
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+
+
+class Rejected(Result):
+    status: Literal["rejected"]
+
+
 class Restarted(Result):
     status: Literal["restarting"]
     detail: str
@@ -199,6 +230,30 @@ METHODS = (
         params=NoParams,
         result=SchemaResult,
         scope="read",
+    ),
+    Method(
+        name="config.pending",
+        description="List the changes of configurations that wait to be confirmed.",
+        params=NoParams,
+        result=PendingResult,
+        scope="read",
+    ),
+    Method(
+        name="config.confirm",
+        description="Do a change that waits, if the file is still what it was made for.",
+        params=ChangeParams,
+        result=Changed,
+        scope="admin",
+        effect="system",
+        destroys=True,
+    ),
+    Method(
+        name="config.reject",
+        description="Have a change that waits never done.",
+        params=ChangeParams,
+        result=Rejected,
+        scope="admin",
+        effect="system",
     ),
     Method(
         name="health",

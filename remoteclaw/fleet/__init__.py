@@ -9,6 +9,7 @@ from typing import Self
 
 from remoteclaw.fleet.answers import Answers
 from remoteclaw.fleet.blobs import Blobs
+from remoteclaw.fleet.confirmations import Confirmations
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.cron import Cron, Scheduler
 from remoteclaw.fleet.deadletters import DeadLetters
@@ -36,6 +37,7 @@ class Fleet:
     waker: Waker
     answers: Answers
     blobs: Blobs
+    confirmations: Confirmations
     inbound: Inbound
     leases: Leases
     cron: Cron
@@ -61,6 +63,7 @@ class Fleet:
             waker=waker,
             answers=Answers(scripts),
             blobs=Blobs(scripts),
+            confirmations=Confirmations(scripts),
             cron=Cron(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),

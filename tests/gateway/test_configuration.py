@@ -105,7 +105,7 @@ def _other(annotation: Any) -> Any:
     if origin is Literal:
         return arguments[-1]
     if origin is tuple:
-        return ["cron_list"]
+        return ["gateway_config_apply"]
     if origin is dict:
         return {"fresh": {} if arguments[1] is not str else "x"}
     if arguments:

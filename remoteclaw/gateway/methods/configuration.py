@@ -12,22 +12,26 @@ from collections.abc import Callable, Sequence
 
 import orjson
 
+from remoteclaw import policy
 from remoteclaw.config import Config
-from remoteclaw.config_file import ConfigFile, Plan, Version
+from remoteclaw.config_file import ConfigFile, Plan, Version, check_for_agents
+from remoteclaw.confirming import confirm, reject
 from remoteclaw.contract import system as contract
+from remoteclaw.contract.base import NoParams
 from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
+from remoteclaw.fleet.effects import call_name
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.process import read_output
 from remoteclaw.setting import Difference
+from remoteclaw.tools import TOOLS as FACTS
 
 __all__ = ["HANDLERS"]
 
 #: How many changes somebody makes within how long, in milliseconds: a model that goes round in
 #: circles is stopped, a person who knows what they want isn't.
 MOST_CHANGES, WITHIN_MS = 3, 60_000
-#: How many keys a refusal names.
-MOST_NAMED = 12
 #: How long hooks may take to be imported, in seconds.
 IMPORT_S = 20.0
 #: Imports hooks as a worker would, in a process of its own: the gateway runs no code of theirs.
@@ -84,6 +88,10 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             needs_restart=plan.needs_restart,
             overridden_by=file.overriding(plan),
         )
+        waits = await _waiting(call, plan)
+        if waits:
+            answer = _asks(call, answer, version, waits)
+        note = {"type": "config_asked" if waits else "config_changed", "changed": plan.paths}
         await call.fleet.effects.change(
             call.caller,
             call.id,
@@ -91,9 +99,11 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             who=_who(call),
             most=MOST_CHANGES,
             within_ms=WITHIN_MS,
-            note={"type": "config_changed", "tool": call.method.tool, "changed": plan.paths},
+            note={**note, "tool": call.method.tool},
+            pending=(waits.id, waits.encode(), VALID_MS) if waits else None,
         )
-        await file.write(plan)
+        if not waits:
+            await file.write(plan)
         return answer
 
 
@@ -107,21 +117,93 @@ def _may(call: Call) -> Callable[[Sequence[Difference]], None]:
     return may
 
 
-def check_for_agents(found: Sequence[Difference]) -> None:
-    """Raise `CallRefused`, naming all of it, if something changes that agents may not change.
+# -- confirmed first ------------------------------------------------------------------------------
 
-    What is no setting at all is for the check of the configuration to name.
-    """
-    closed = [one.name for one in found if one.setting and not one.setting.agents_may]
-    if not closed:
-        return
-    names = list(dict.fromkeys(closed))
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    raise CallRefused(
-        "FORBIDDEN",
-        f"Nothing was changed, because agents may not change {', '.join(names[:MOST_NAMED])}{more}:"
-        " a person does, in the file or with `remoteclaw config set`.",
+
+def _rule(call: Call) -> str | None:
+    """Return the rule by which a person has to confirm a call; operators are persons."""
+    if call.caller is None:
+        return None
+    subject = policy.subject_of(call.caller.session, call.turn.entries)
+    (facts,) = (fact for fact in FACTS if fact.name == call.method.tool)
+    return policy.confirmed_by(call.config, subject, facts)
+
+
+async def _waiting(call: Call, plan: Plan) -> PendingChange | None:
+    """Return a change as it waits to be confirmed; None if it doesn't have to."""
+    if call.caller is None or _rule(call) is None:
+        return None
+    now = await call.fleet.confirmations.now_ms()
+    people = {entry.message.from_ for entry in call.turn.entries if entry.origin == "chat"}
+    return PendingChange(
+        id=hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:12],
+        host=call.home.host_id,
+        tool=call.method.tool or "",
+        patch=plan.patch,
+        base=plan.before.hash,
+        after=plan.after.hash,
+        changed=plan.paths,
+        needs_restart=plan.needs_restart,
+        session=str(call.caller.session),
+        senders=sorted(people),
+        asked_ms=now,
+        expires_ms=now + VALID_MS,
     )
+
+
+def _asks(
+    call: Call, answer: contract.Changed, version: Version, waits: PendingChange
+) -> contract.Changed:
+    more = {
+        "status": "needs_confirmation",
+        "hash": version.hash,
+        "confirmation_id": waits.id,
+        "detail": (
+            f"Nothing was changed yet: a person has to confirm it within an hour ({_rule(call)}), "
+            f"with `remoteclaw config confirm {waits.id}` on {waits.host}."
+        ),
+    }
+    return answer.model_copy(update=more)
+
+
+async def _pending(call: Call, params: NoParams) -> contract.PendingResult:
+    return contract.PendingResult(
+        changes=tuple(
+            contract.PendingChange(
+                id=one.id,
+                host=one.host,
+                tool=one.tool,
+                patch=dict(one.patch),
+                changed=tuple(one.changed),
+                needs_restart=tuple(one.needs_restart),
+                session_key=one.session,
+                senders=tuple(one.senders),
+                asked_ms=one.asked_ms,
+                expires_ms=one.expires_ms,
+            )
+            for one in await call.fleet.confirmations.list()
+        )
+    )
+
+
+async def _confirm(call: Call, params: contract.ChangeParams) -> contract.Changed:
+    change = await confirm(call.fleet, call.home, params.id, by=_operator(call).name)
+    return contract.Changed(
+        status="applied",
+        hash=change.after,
+        changed=tuple(change.changed),
+        needs_restart=tuple(change.needs_restart),
+    )
+
+
+async def _reject(call: Call, params: contract.ChangeParams) -> contract.Rejected:
+    await reject(call.fleet, call.home, params.id, by=_operator(call).name)
+    return contract.Rejected(status="rejected")
+
+
+def _operator(call: Call) -> Operator:
+    assert isinstance(call.principal, Operator), "agents have no such tool"
+    return call.principal
 
 
 # -- asked again ----------------------------------------------------------------------------------
@@ -155,8 +237,7 @@ def _who(call: Call) -> str:
     """Return under which name somebody's changes are counted: an agent's in all its sessions."""
     if call.caller is not None:
         return f"agent:{call.caller.session.agent}"
-    assert isinstance(call.principal, Operator), "an agent has a session"
-    return hashlib.sha256(call.principal.credential.encode()).hexdigest()[:16]
+    return hashlib.sha256(_operator(call).credential.encode()).hexdigest()[:16]
 
 
 def _check_hooks(config: Config) -> None:
@@ -170,4 +251,7 @@ def _check_hooks(config: Config) -> None:
 HANDLERS: dict[str, Handler] = {
     "config.patch": _patch,
     "config.apply": _apply,
+    "config.pending": _pending,
+    "config.confirm": _confirm,
+    "config.reject": _reject,
 }

@@ -1,0 +1,110 @@
+"""Changes of configurations that wait until a person confirms them.
+
+What waits is exactly what would be done, of which file, and until when; what became of it stays as
+long. `Effects.change()` puts it there, fenced by the turn that asks.
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import orjson
+
+from remoteclaw.clock import boottime
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+
+__all__ = ["VALID_MS", "Confirmations", "PendingChange"]
+
+#: How long a change waits, in milliseconds: what nobody has confirmed by then was forgotten.
+VALID_MS = 3600 * 1000
+#: How long it is tried while Redis is away, in seconds.
+TRY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingChange:
+    """A change that waits, or waited."""
+
+    id: str
+    host: str
+    """The host whose file it changes."""
+    tool: str
+    patch: Mapping[str, Any]
+    """The change, as a JSON merge patch."""
+    base: str
+    after: str
+    """The hash of the file for which it was made, and of what becomes of that."""
+    changed: Sequence[str]
+    needs_restart: Sequence[str]
+    session: str
+    """The key of the session whose agent asks."""
+    senders: Sequence[str]
+    """The ids of those for whom it does."""
+    asked_ms: int
+    expires_ms: int
+    status: Literal["pending", "done", "rejected"] = "pending"
+    by: str | None = None
+    """Who has decided."""
+    stored: bytes = field(default=b"", compare=False, repr=False)
+    """It as it was read: who changes it says so."""
+
+    def encode(self) -> bytes:
+        """Return it as it is stored."""
+        fields = asdict(self)
+        del fields["stored"]
+        return orjson.dumps(fields)
+
+
+class Confirmations:
+    """The changes that wait, by their ids."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def now_ms(self) -> int:
+        """Return the time on Redis' clock, which all hosts share."""
+        return int(await self._scripts.run("clock", [], [], deadline=boottime() + TRY_S))
+
+    async def list(self) -> list[PendingChange]:
+        """Return what waits, oldest first."""
+        client = self._scripts.client
+        found: Sequence[bytes] = await self._scripts.call(
+            lambda: client.hvals(keys.CONFIG_PENDING), deadline=boottime() + TRY_S
+        )
+        now = await self.now_ms()
+        changes = (_decoded(data) for data in found)
+        waiting = [
+            one for one in changes if one and one.status == "pending" and one.expires_ms > now
+        ]
+        return sorted(waiting, key=lambda one: one.asked_ms)
+
+    async def find(self, change_id: str) -> PendingChange | None:
+        """Return a change that waits, or waited of late; None if there is none."""
+        read = functools.partial(self._scripts.client.hget, keys.CONFIG_PENDING, change_id)
+        data = await self._scripts.call(read, deadline=boottime() + TRY_S)
+        found = _decoded(data) if data else None
+        return found if found and found.expires_ms > await self.now_ms() else None
+
+    async def settle(
+        self, change: PendingChange, status: Literal["done", "rejected"], *, by: str
+    ) -> bool:
+        """Say what became of a change; False if something else did meanwhile."""
+        settled = replace(change, status=status, by=by)
+        told = await self._scripts.run(
+            "settle",
+            [keys.CONFIG_PENDING],
+            [change.id, change.stored, settled.encode()],
+            deadline=boottime() + TRY_S,
+        )
+        return bool(told == b"done")
+
+
+def _decoded(data: bytes) -> PendingChange | None:
+    """Return a change; None for what is none."""
+    try:
+        found = PendingChange(**orjson.loads(data), stored=data)
+        return found if isinstance(found.expires_ms, int) else None
+    except (TypeError, ValueError):
+        return None
