@@ -1273,7 +1273,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change that is decided twice",
-        f"{LUA}/settle.lua",
+        f"{LUA}/confirm.lua",
         "if now ~= ARGV[2] then return 'changed' end\n",
         "",
         f"{CONFIRMING}::test_what_was_decided_stays_so",

@@ -93,7 +93,7 @@ class Confirmations:
         """Say what became of a change; False if something else did meanwhile."""
         settled = replace(change, status=status, by=by)
         told = await self._scripts.run(
-            "settle",
+            "confirm",
             [keys.CONFIG_PENDING],
             [change.id, change.stored, settled.encode()],
             deadline=boottime() + TRY_S,
