@@ -33,6 +33,7 @@ __all__ = [
     "ChannelConfig",
     "ChatKind",
     "Config",
+    "CronConfig",
     "FleetConfig",
     "GatewayConfig",
     "GroupConfig",
@@ -540,6 +541,15 @@ class SessionsConfig(_Section):
         return value
 
 
+class CronConfig(_Section):
+    """Cron jobs that fail. A job's own settings go before these."""
+
+    alert_after: Annotated[int, BY_PEOPLE] = Field(default=0, ge=0, le=1000)
+    """After how many failures in a row the job's chat is told; 0 for never."""
+    alert_cooldown_s: Annotated[int, BY_PEOPLE] = Field(default=3600, ge=0, le=366 * 24 * 3600)
+    """Seconds for which it isn't told again."""
+
+
 class HooksConfig(_Section):
     """Python functions, as "module:function", to call at moments of a turn."""
 
@@ -577,6 +587,7 @@ class Config(_Section):
     queue: QueueConfig = QueueConfig()
     sessions: SessionsConfig = SessionsConfig()
     record: RecordConfig = RecordConfig()
+    cron: CronConfig = CronConfig()
     hooks: HooksConfig = HooksConfig()
 
     @field_validator("agents")

@@ -7,9 +7,13 @@ runs what has a fixed time of day twice in the hour that a zone repeats.) In a z
 clocks, what falls into the hour that is skipped is due right behind it, and what falls into the
 hour that comes twice is due the first time. An expression whose minute or hour begins with `*`
 goes by the time that passes instead.
+
+Where everybody writes `0 9 * * *`, everything would begin at nine. So what is due at a full hour is
+put off by up to five minutes, each job always by the same time.
 """
 
 import difflib
+import hashlib
 import zoneinfo
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
@@ -20,11 +24,16 @@ from cronsim import CronSim, CronSimError
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.messages import MAX_TIMESTAMP_MS
 
-__all__ = ["LATE_MS", "Due", "Schedule"]
+__all__ = ["GRACE_S", "ON_TIME_MS", "STAGGER_S", "Due", "Schedule", "offset_ms", "stagger_s"]
 
-#: What should have run so long ago is not run any more, in milliseconds: what a person wanted at
-#: nine in the morning would surprise them in the evening.
-LATE_MS = 3600 * 1000
+#: What should have run so many seconds ago is not run any more, unless the job says otherwise: what
+#: a person wanted at nine in the morning would surprise them in the evening.
+GRACE_S = 3600
+#: What runs within this of its due time ran on time, in milliseconds: a scheduler looks every
+#: second, and one that was restarted needs some more. No two due times are closer than a minute.
+ON_TIME_MS = 60_000
+#: By how many seconds what is due at a full hour is put off at most, unless its schedule says so.
+STAGGER_S = 300
 
 _FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
 
@@ -34,7 +43,7 @@ class Due:
     """What a look at a job that is due comes to."""
 
     run_ms: int | None
-    """The due time that counts: the latest one that is not too old. None if all are."""
+    """The due time that counts: the latest one. None if that is too long ago."""
     has_missed: bool
     """Whether there were due times that nobody fires any more, the first one of the look."""
     next_ms: int | None
@@ -55,6 +64,10 @@ class Schedule:
     """The IANA time zone of `at` and `cron`; else UTC."""
     anchor_ms: int = 0
     """When the schedule was made."""
+    stagger_s: int = 0
+    """By how many seconds what `cron` says is put off at most."""
+    offset_ms: int = 0
+    """By how many milliseconds it is put off: see `offset_ms()`."""
 
     def first(self, now_ms: int) -> int:
         """Return when a job with this schedule is due first.
@@ -76,23 +89,51 @@ class Schedule:
         Raises `ScheduleRefused` as `first()` does.
         """
         if self.at is not None:
-            due = _instant(self.at, self.tz)
-            return due if due > after_ms else None
+            once = _instant(self.at, self.tz)
+            return once if once > after_ms else None
         if self.every_s is not None:
             step = self.every_s * 1000
             passed = max(0, (after_ms - self.anchor_ms) // step)
             return self.anchor_ms + (passed + 1) * step
         assert self.cron is not None, "one of the three is set"
-        return _next_of(self.cron, _zone(self.tz), after_ms)
+        due = _next_of(self.cron, _zone(self.tz), after_ms - self.offset_ms)
+        return None if due is None else due + self.offset_ms
 
-    def due(self, due_ms: int, now_ms: int) -> Due:
-        """Return what is to be done at `now_ms` about a job that was due at `due_ms`."""
-        oldest = now_ms - LATE_MS
-        upcoming = due_ms if due_ms > oldest else self.next_after(oldest)
-        run = None
+    def due(self, due_ms: int, now_ms: int, *, late_ms: int | None = GRACE_S * 1000) -> Due:
+        """Return what is to be done at `now_ms` about a job that was due at `due_ms`.
+
+        What is late by `late_ms` is not run any more; with None, whatever is late is run.
+        """
+        latest, upcoming = due_ms, self.next_after(due_ms)
+        # Halved, since a job of each minute that nobody fired for a month has 43,200 due times.
+        until = now_ms  # from here to now, nothing is due
         while upcoming is not None and upcoming <= now_ms:
-            run, upcoming = upcoming, self.next_after(upcoming)
+            latest, middle = upcoming, (upcoming + until) // 2
+            further = self.next_after(middle)
+            if further is not None and further <= now_ms:
+                latest = further
+            else:
+                until = middle
+            upcoming = self.next_after(latest)
+        run = latest if late_ms is None or now_ms - latest < late_ms else None
         return Due(run, run != due_ms, upcoming)
+
+
+def stagger_s(cron: str | None, wanted: int | None) -> int:
+    """Return by how many seconds an expression's due times may be put off, if `wanted` or not."""
+    if cron is None:
+        return 0
+    if wanted is not None:
+        return wanted
+    minute = cron.split()[:1]
+    is_full_hour = bool(minute) and minute[0].strip("0") == ""
+    return STAGGER_S if is_full_hour else 0
+
+
+def offset_ms(name: str, most_s: int) -> int:
+    """Return by how much a job is put off, always the same for its name, in milliseconds."""
+    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    return number % (most_s + 1) * 1000
 
 
 def _zone(name: str | None) -> tzinfo:

@@ -181,7 +181,7 @@ class Supervisor:
         duties = [self._keep_gateway(listening)]  # it takes the longest to start
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
-        duties.append(self.fleet.scheduler.run())
+        duties.append(self.fleet.scheduler.run(self._config.cron))
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties

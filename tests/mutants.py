@@ -28,6 +28,7 @@ CRON = "tests/fleet/test_cron.py"
 RESET = "tests/test_reset.py"
 FRESHNESS = "tests/test_freshness.py"
 ARCHIVE = "tests/test_archive.py"
+CRON_RUNS = "tests/fleet/test_cron_runs.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
 FETCHING = "tests/test_fetching.py"
@@ -1004,9 +1005,51 @@ MUTANTS = (
     Mutant(
         "a due time that comes again with the clock",
         f"{LUA}/fire.lua",
-        "local is_new = #KEYS > 4 and redis.call('EXISTS', KEYS[9]) == 0",
-        "local is_new = #KEYS > 4",
+        "  if redis.call('EXISTS', KEYS[11]) == 1 then return {'seen', '', ''} end\n",
+        "",
         f"{CRON}::test_a_clock_that_is_set_back_fires_nothing_again",
+    ),
+    Mutant(
+        "a run of a cron job that is settled twice",
+        f"{LUA}/settle.lua",
+        "if redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[2] then return 'settled' end\n",
+        "",
+        f"{CRON_RUNS}::test_a_run_of_a_job_that_was_removed_is_noted_once",
+    ),
+    Mutant(
+        "a settling that undoes a change of the job",
+        f"{LUA}/settle.lua",
+        "if (redis.call('HGET', KEYS[1], ARGV[3]) or '') ~= ARGV[4] then return 'changed' end\n",
+        "",
+        f"{CRON_RUNS}::test_a_change_at_the_moment_of_settling_is_kept",
+    ),
+    Mutant(
+        "runs of a cron job that pile up",
+        "remoteclaw/fleet/scheduler.py",
+        "if await self._cron.unfinished(job):",
+        "if False:",
+        f"{CRON_RUNS}::test_what_is_due_while_a_run_is_unfinished_is_left_out",
+    ),
+    Mutant(
+        "a clock that was set back and runs that are never settled",
+        f"{LUA}/unsettled.lua",
+        "  for _, name in ipairs(late) do names[#names + 1] = name end\n",
+        "",
+        f"{CRON_RUNS}::test_a_clock_that_is_set_back_leaves_no_run_open",
+    ),
+    Mutant(
+        "a chat that is told of each failure",
+        "remoteclaw/fleet/settling.py",
+        "if not threshold or not is_enough or is_quiet or not job.enabled:",
+        "if not threshold or not is_enough or not job.enabled:",
+        f"{CRON_RUNS}::test_several_settlers_tell_the_chat_once",
+    ),
+    Mutant(
+        "a job that is lost when it did not go well",
+        "remoteclaw/fleet/settling.py",
+        "if ended.went_well and job.goes_after_run and",
+        "if job.goes_after_run and",
+        f"{CRON_RUNS}::test_what_is_due_once_and_did_not_go_well_is_kept_and_off",
     ),
     Mutant(
         "a cron job that is written under a lost lease",

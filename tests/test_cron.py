@@ -7,10 +7,11 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from remoteclaw.cron import LATE_MS, Due, Schedule
+from remoteclaw.cron import GRACE_S, Due, Schedule
 from remoteclaw.errors import ScheduleRefused
 
 HOUR_MS = 3600 * 1000
+LATE_MS = GRACE_S * 1000
 #: A moment of a winter in which nothing happens.
 NOW = "2026-11-21T12:00Z"
 

@@ -189,7 +189,7 @@ def sweep() -> None:
     from remoteclaw.telemetry import configure_logging
 
     configure_logging()
-    home, _ = load()
+    home, config = load()
 
     async def run(fleet: "Fleet") -> None:
         leave = leave_event()
@@ -198,7 +198,7 @@ def sweep() -> None:
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(fleet.sweeper.run()),
-                tasks.create_task(fleet.scheduler.run()),
+                tasks.create_task(fleet.scheduler.run(config.cron)),
                 tasks.create_task(sweep_host(fleet, home)),
             ]
             await leave.wait()

@@ -1,47 +1,49 @@
-"""Cron jobs: where they are kept, and the scheduler that fires them. Any number may run.
+"""Cron jobs and their runs: what they are, where they are kept, and how they are read.
 
-A firing is an entry on the session's inbound stream, like a message from a chat. One script takes a
-due time, appends the entry and sets the next due time; so it is fired once, whoever looks, and is
-not lost with a scheduler that dies.
+A run begins as an entry on its session's inbound stream, and is open until that entry's outcome is
+final. `scheduler.py` begins runs, `settling.py` ends them; changes of jobs go through `Effects`.
 """
 
-import asyncio
 import contextlib
 import functools
-import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.cron import Due, Schedule
-from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
+from remoteclaw.cron import GRACE_S, ON_TIME_MS, Schedule
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, FULL_AT, GRACE_MS, encode_entry
-from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, SessionKey
-from remoteclaw.telemetry import frames_of
 
-__all__ = ["Cron", "Job", "Maker", "Run", "Scheduler"]
+__all__ = [
+    "BOUNDS",
+    "Cron",
+    "Job",
+    "Maker",
+    "Misfire",
+    "NewerJob",
+    "OpenRun",
+    "Policy",
+    "Run",
+    "State",
+]
 
-#: How often it is looked for jobs that are due, in seconds: nothing is due between two seconds.
-INTERVAL_S = 1.0
-#: How many jobs are looked at at once: each may have a message of 400 KB.
-AT_MOST = 100
-#: How long a scheduler counts as there after a look, in milliseconds.
-THERE_MS = 30_000
 #: How many runs are remembered, of one job and of all, and for how long, in milliseconds.
 MOST_RUNS_OF_JOB, MOST_RUNS = 100, 1000
 RUNS_MS = 30 * 24 * 3600 * 1000
+BOUNDS = (MOST_RUNS_OF_JOB, MOST_RUNS, RUNS_MS)
 #: How long reading is tried while Redis is away, in seconds.
 READ_S = 5.0
-#: The form in which jobs are written. A scheduler leaves alone what has a higher number.
-JOB_VERSION = 1
+#: The newest form of a job. A scheduler leaves alone what has a higher number; 1 had no policy and
+#: no state, and those that know only it would throw both away.
+JOB_VERSION = 2
 
-log = logging.getLogger(__name__)
+#: What becomes of a due time that nobody fired then: it is run if it is less than a grace old, not
+#: at all, or once, however old it is.
+Misfire = Literal["grace", "skip", "run_once"]
 
 
 class NewerJob(Exception):
@@ -63,6 +65,46 @@ class Maker:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What is to be done where a job doesn't go as it should."""
+
+    misfire: Misfire = "grace"
+    grace_s: int = GRACE_S
+    """How old a due time may be that is still run, where the misfire policy is a grace."""
+    delete_after_run: bool | None = None
+    """Whether the job is removed after a run that went well. None: if it is due once."""
+    alert_after: int | None = None
+    """After how many failures in a row the chat is told; 0: never. None: as is configured."""
+    alert_cooldown_s: int | None = None
+    """How long it isn't told again. None: as is configured."""
+
+    @property
+    def late_ms(self) -> int | None:
+        """How late a run may begin; None if however late."""
+        if self.misfire == "run_once":
+            return None
+        return ON_TIME_MS if self.misfire == "skip" else self.grace_s * 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """How a job's runs have gone."""
+
+    running: str | None = None
+    """The name of the run that was begun last, until that is settled."""
+    missed_ms: int | None = None
+    """The first due time that came while that one was not finished."""
+    failures: int = 0
+    """How many runs in a row have failed, of those that the clock began."""
+    alerted_ms: int | None = None
+    """When the chat was told last."""
+    last_status: str | None = None
+    """How the run ended that was settled last."""
+    last_detail: str | None = None
+    last_duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A message that a session is given by the clock."""
 
@@ -80,13 +122,33 @@ class Job:
     a job finds out that it was fired meanwhile."""
     last_ms: int | None = None
     """The due time that was fired last."""
+    policy: Policy = Policy()
+    state: State = State()
     stored: bytes = field(default=b"", compare=False, repr=False)
     """The job as it was read: who writes it says so."""
 
-    def entry(self, due_ms: int) -> ChannelMessage:
-        """Return the message of a due time. Raises `MessageRefused` for what can be none."""
+    @property
+    def is_once(self) -> bool:
+        """Whether it is due once."""
+        return self.schedule.at is not None
+
+    @property
+    def goes_after_run(self) -> bool:
+        """Whether it is removed after a run that went well."""
+        wanted = self.policy.delete_after_run
+        return self.is_once if wanted is None else wanted
+
+    def begun(self, run: str) -> "Job":
+        """Return the job while a run of it is open."""
+        return replace(self, state=replace(self.state, running=run, missed_ms=None))
+
+    def entry(self, due_ms: int, *, name: str | None = None) -> ChannelMessage:
+        """Return the message of a due time, or of a run of another name.
+
+        Raises `MessageRefused` for what can be none.
+        """
         return ChannelMessage.checked(
-            id=f"cron-{self.id}-{due_ms}",
+            id=f"cron-{self.id}-{name or due_ms}",
             text=self.message,
             from_=self.session.user,
             user_name=f"cron job {self.name}",
@@ -100,9 +162,9 @@ class Job:
 
     def encode(self) -> bytes:
         """Return the job as it is stored."""
-        fields = {**asdict(self), "session": str(self.session), "v": JOB_VERSION}
-        del fields["stored"]
-        return orjson.dumps(fields)
+        told = {**asdict(self), "session": str(self.session), "v": JOB_VERSION}
+        del told["stored"]
+        return orjson.dumps(told)
 
     @classmethod
     def decode(cls, data: bytes) -> "Job":
@@ -111,33 +173,77 @@ class Job:
         Raises `NewerJob` if a newer RemoteClaw has to do that, and ValueError if nobody can.
         """
         try:
-            fields: dict[str, Any] = orjson.loads(data)
-            if fields.pop("v") > JOB_VERSION:
+            told: dict[str, Any] = orjson.loads(data)
+            if told.pop("v") > JOB_VERSION:
                 raise NewerJob
-            fields["schedule"] = Schedule(**fields["schedule"])
-            fields["maker"] = Maker(**fields["maker"])
-            fields["session"] = SessionKey.parse(fields["session"])
-            return cls(**fields, stored=data)
+            told["schedule"] = Schedule(**told["schedule"])
+            told["maker"] = Maker(**told["maker"])
+            told["session"] = SessionKey.parse(told["session"])
+            told["policy"] = Policy(**told.get("policy", {}))
+            told["state"] = State(**told.get("state", {}))
+            return cls(**told, stored=data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it is damaged ({type(error).__name__})") from None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What became of a due time."""
+    """What became of a due time, or of a run that somebody asked for."""
 
     job_id: str
     agent: str
     """Whose job it was."""
     due_ms: int
-    status: Literal["fired", "skipped", "failed"]
-    run_id: str | None
+    """When it was due, or asked for."""
+    status: str
+    """`fired` until it has ended; then done, failed, stopped, … as outcomes are, or unknown if the
+    outcome is forgotten. `skipped` for a due time without a run."""
+    run_id: str | None = None
     """Names the message that was given to the session; the trace of it is under this name."""
-    detail: str | None
+    detail: str | None = None
+    is_manual: bool = False
+    """Whether somebody asked for it."""
+    duration_ms: int | None = None
+    """How long the turn took, of a run that has ended."""
+
+    def line(self, entry_id: str, sid: str) -> bytes:
+        """Return the run as the list of runs has it."""
+        return f"{entry_id} ".encode() + self.encode(sid=sid)
+
+    def encode(self, **more: str) -> bytes:
+        """Return what is stored of it beside its entry's name."""
+        told = {**asdict(self), **more}
+        del told["run_id"]
+        return orjson.dumps(told)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run that has not been settled."""
+
+    name: str
+    run: Run
+    sid: str
+    entry_id: str
+    stored: bytes
+    """The run as it was read: who settles it says so."""
+
+    @classmethod
+    def decode(cls, name: str, stored: bytes) -> "OpenRun":
+        """Return a run as it was stored. Raises ValueError for what can be none."""
+        try:
+            outcome, _, data = stored.partition(b" ")
+            entry_id = outcome.decode().rpartition(":")[2]
+            told = orjson.loads(data)
+            sid = told["sid"]
+            run = _run_of(told, f"{sid}-{entry_id}")
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it is damaged ({type(error).__name__})") from None
+        return cls(name, run, sid, entry_id, stored)
 
 
 class Cron:
-    """The jobs, and what became of their due times. Changes go through `Effects.job()`."""
+    """Reads the jobs and their runs."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -156,18 +262,60 @@ class Cron:
 
     async def job(self, job_id: str) -> Job | None:
         """Return a job; None if there is none, or none that can be read."""
+        data = await self.stored(job_id)
+        return next(_readable([data] if data else []), None)
+
+    async def stored(self, job_id: str) -> bytes | None:
+        """Return a job as it is stored, also where it can't be read; None if there is none."""
         client = self._scripts.client
         read = functools.partial(client.hget, keys.CRON_JOBS, job_id)
-        data = await self._scripts.call(read, deadline=boottime() + READ_S)
-        return next(_readable([data] if data else []), None)
+        data: bytes | None = await self._scripts.call(read, deadline=boottime() + READ_S)
+        return data
 
     async def runs(self, job_id: str | None = None) -> list[Run]:
         """Return what became of the last due times, of one job or of all, newest first."""
         client = self._scripts.client
         name = keys.cron_runs(job_id) if job_id else keys.CRON_RUNS
-        read = functools.partial(client.lrange, name, 0, -1)
-        lines: Sequence[bytes] = await self._scripts.call(read, deadline=boottime() + READ_S)
-        return [_run(line) for line in lines]
+
+        async def read() -> Any:
+            # At once: a run that ends between the two would be in neither.
+            pipeline = client.pipeline(transaction=True)
+            pipeline.hgetall(keys.CRON_OPEN)
+            pipeline.lrange(name, 0, -1)
+            return await pipeline.execute()
+
+        unfinished, lines = await self._scripts.call(read, deadline=boottime() + READ_S)
+        runs = [_run(line) for line in lines]
+        for run_name, stored in unfinished.items():
+            with contextlib.suppress(ValueError):
+                found = OpenRun.decode(run_name.decode(), stored)
+                if job_id in (None, found.run.job_id):
+                    runs.append(found.run)
+        return sorted(runs, key=lambda run: run.due_ms, reverse=True)
+
+    async def unfinished(self, job: Job) -> OpenRun | None:
+        """Return the run of a job that is under way; None if there is none."""
+        run = await self.open_run(job)
+        if run is None:
+            return None
+        client = self._scripts.client
+        name = keys.outcome_prefix(run.sid) + run.entry_id
+        read = functools.partial(client.hget, name, "status")
+        status = await self._scripts.call(read, deadline=boottime() + READ_S)
+        return run if status in (b"accepted", b"running") else None
+
+    async def open_run(self, job: Job) -> OpenRun | None:
+        """Return the run of a job that was begun last, if it is not settled."""
+        name = job.state.running
+        if name is None:
+            return None
+        client = self._scripts.client
+        read = functools.partial(client.hget, keys.CRON_OPEN, name)
+        stored = await self._scripts.call(read, deadline=boottime() + READ_S)
+        if stored is not None:
+            with contextlib.suppress(ValueError):
+                return OpenRun.decode(name, stored)
+        return None
 
     async def has_scheduler(self) -> bool:
         """Whether something runs that fires jobs."""
@@ -184,140 +332,11 @@ def _readable(stored: Sequence[bytes]) -> Iterator[Job]:
 
 def _run(line: bytes) -> Run:
     entry_id, _, data = line.decode().partition(" ")
-    fields = orjson.loads(data)
-    sid = fields.pop("sid", None)
-    return Run(run_id=f"{sid}-{entry_id}" if entry_id else None, **fields)
+    told = orjson.loads(data)
+    return _run_of(told, f"{told.get('sid')}-{entry_id}" if entry_id else None)
 
 
-class Scheduler:
-    """Fires the jobs that are due."""
-
-    def __init__(self, scripts: Scripts, waker: Waker) -> None:
-        self._scripts = scripts
-        self._waker = waker
-
-    async def run(self) -> None:
-        """Look every second until cancelled; Redis may be away meanwhile."""
-        while True:
-            try:
-                await self.look()
-            except (RedisUnavailable, RedisRefused) as error:
-                log.warning("firing cron jobs: %s", error)
-            await asyncio.sleep(INTERVAL_S)
-
-    async def look(self) -> int:
-        """Fire what is due now; return how many jobs gave their session a message."""
-        fired = 0
-        while True:
-            now, *found = await self._scripts.run(
-                "due",
-                [keys.CRON_DUE, keys.CRON_JOBS, keys.CRON_SCHEDULER],
-                [AT_MOST, THERE_MS],
-                deadline=boottime() + READ_S,
-            )
-            parts = iter(found)
-            taken = 0
-            for job_id, due, data in zip(parts, parts, parts, strict=True):
-                status = await self._take(job_id.decode(), int(float(due)), data, int(now))
-                taken += status != "left"
-                fired += status == "fired"
-            if len(found) < 3 * AT_MOST or not taken:
-                return fired
-
-    async def _take(
-        self, job_id: str, due_ms: int, data: bytes, now_ms: int
-    ) -> Literal["fired", "taken", "left"]:
-        """Do what is due about a job; "left" if it stays as due as it is."""
-        try:
-            job = Job.decode(data)
-            due = job.schedule.due(due_ms, now_ms)
-            message = None if due.run_ms is None else job.entry(due.run_ms)
-        except NewerJob:
-            return "left"
-        except (ValueError, ScheduleRefused, MessageRefused) as problem:
-            log.error("cron job %s can't be fired: %s", job_id, problem)
-            return await self._give_up(job_id, due_ms, data, str(problem))
-        except Exception as error:  # noqa: BLE001 - one job must not stop the others
-            log.error("cron job %s: %s", job_id, frames_of(error))
-            return await self._give_up(job_id, due_ms, data, type(error).__name__)
-        return await self._fire(job, due_ms, data, due, message)
-
-    async def _fire(
-        self, job: Job, due_ms: int, data: bytes, due: Due, message: ChannelMessage | None
-    ) -> Literal["fired", "taken", "left"]:
-        after = replace(job, next_ms=due.next_ms, last_ms=due.run_ms or job.last_ms)
-        facts = {"job_id": job.id, "agent": job.session.agent}
-        missed = {**facts, "due_ms": due_ms, "status": "skipped", "detail": _why_missed(due)}
-        run = {**facts, "due_ms": due.run_ms, "status": "fired", "detail": None}
-        sid = job.session.sid
-        status, entry_id, queue = await self._script(
-            job.id,
-            due_ms,
-            data,
-            after=after.encode() if due.next_ms is not None else b"",
-            next_ms=due.next_ms,
-            missed=missed if due.has_missed else None,
-            run={**run, "sid": sid} if message else None,
-            target=(job.session, message) if message else None,
-        )
-        if status == "full":
-            log.warning("cron job %s waits: %s", job.id, FULL)
-            return "left"
-        if status == "changed":  # by another scheduler, or whoever changes the job
-            return "taken"
-        if queue:
-            # It is safe by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, str(job.session), queue=queue)
-        log.info("cron job %s: %s", job.id, "fired" if entry_id else "skipped, it was too late")
-        return "fired" if entry_id else "taken"
-
-    async def _give_up(
-        self, job_id: str, due_ms: int, data: bytes, why: str
-    ) -> Literal["taken", "left"]:
-        """Leave a job as it is, and never due: nobody could tell when."""
-        with contextlib.suppress(ValueError, NewerJob):
-            job = Job.decode(data)
-            after = replace(job, next_ms=None).encode()
-            agent = job.session.agent
-            run = {"job_id": job_id, "agent": agent, "due_ms": due_ms, "status": "failed"}
-            await self._script(job_id, due_ms, data, after=after, run={**run, "detail": why})
-            return "taken"
-        await self._script(job_id, due_ms, data, after=data)
-        return "taken"
-
-    async def _script(
-        self,
-        job_id: str,
-        due_ms: int,
-        before: bytes,
-        *,
-        after: bytes,
-        next_ms: int | None = None,
-        missed: Mapping[str, Any] | None = None,
-        run: Mapping[str, Any] | None = None,
-        target: tuple[SessionKey, ChannelMessage] | None = None,
-    ) -> tuple[str, str, str]:
-        names = [keys.CRON_JOBS, keys.CRON_DUE, keys.cron_runs(job_id), keys.CRON_RUNS]
-        arguments: list[str | bytes | int | float] = [
-            *(job_id, before, due_ms, after, "" if next_ms is None else next_ms),
-            *(MOST_RUNS_OF_JOB, MOST_RUNS, RUNS_MS),
-            *(orjson.dumps(one) if one else b"" for one in (missed, run)),
-        ]
-        if target:
-            session, message = target
-            sid = session.sid
-            names += [keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS]
-            names.append(keys.dedupe(session, message.id))
-            arguments += [encode_entry(message, "channel", "cron"), sid, GRACE_MS, DEDUPE_MS]
-            arguments += [keys.outcome_prefix(sid), str(session), "background", ""]
-            arguments.append(FULL_AT)
-        reply = await self._scripts.run("fire", names, arguments, deadline=boottime() + READ_S)
-        status, entry_id, queue = (part.decode() for part in reply)
-        return status, entry_id, queue
-
-
-def _why_missed(due: Due) -> str:
-    if due.run_ms is None:
-        return "No scheduler ran then, and it is more than an hour ago."
-    return "No scheduler ran then; a later due time was fired instead."
+def _run_of(told: dict[str, Any], run_id: str | None) -> Run:
+    """Return a run; what a newer version tells besides is left out."""
+    known = {one.name for one in fields(Run)} - {"run_id"}
+    return Run(run_id=run_id, **{name: value for name, value in told.items() if name in known})

@@ -18,6 +18,7 @@ from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavail
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.cron import Job, Run
 from remoteclaw.fleet.inbound import GRACE_MS, NewerEntry, decode_entry, encode_entry
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry
@@ -314,6 +315,43 @@ class Effects:
                 "UNAVAILABLE",
                 f"Nothing was done: {MOST_PENDING} changes wait to be confirmed already.",
             )
+
+    async def run(
+        self,
+        caller: Caller | None,
+        call: str,
+        job: Job,
+        name: str,
+        *,
+        now_ms: int,
+        note: Mapping[str, Any] | None,
+    ) -> str | None:
+        """Begin a run of a cron job that somebody asks for; return its entry's id.
+
+        None means that the job is not any more what it was when it was read. Asked again, the entry
+        is the first one's. Raises `MessageRefused` for a job whose message can be none.
+        """
+        session, sid = job.session, job.session.sid
+        run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
+        entry = encode_entry(job.entry(now_ms, name=name.partition(":")[2]), "channel", "cron")
+        status, made = await self._run(
+            caller,
+            call,
+            note,
+            [
+                *(keys.CRON_JOBS, keys.CRON_OPEN, keys.CRON_LOOKS),
+                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
+            ],
+            [
+                *("run", job.id, job.stored, job.begun(name).encode(), name, run.encode(sid=sid)),
+                *(sid, entry, GRACE_MS, keys.outcome_prefix(sid), str(session), "background"),
+            ],
+        )
+        if status == "changed":
+            return None
+        entry_id, queue = made
+        await self._hint(session, queue)
+        return entry_id
 
     async def _run(
         self,

@@ -32,10 +32,13 @@ LANES: tuple[Lane, ...] = ("agents", "background")
 STATE_PREFIX = "rc:st:"
 #: Hash: cron jobs by id, as JSON. Sorted set: their ids, scored with when they are due (ms).
 CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
-#: List: what became of the last due times of all cron jobs, newest first.
+#: List: how the last runs of all cron jobs ended, and due times without one, newest first.
 CRON_RUNS = "rc:cron:runs"
 #: Sorted set: turns that wait for another session's, scored with when they stop to, at last (ms).
 WAITS = "rc:waits"
+#: Hash: runs of cron jobs that are not settled, by name, each with the key of its entry's outcome,
+#: and JSON. Sorted set: their names, scored with when it is looked next whether they are over (ms).
+CRON_OPEN, CRON_LOOKS = "rc:cron:open", "rc:cron:looks"
 #: String that exists while a scheduler looks for cron jobs that are due.
 CRON_SCHEDULER = "rc:cron:scheduler"
 #: Hash: changes of configurations that wait to be confirmed, by id, as JSON.
@@ -180,7 +183,7 @@ def call(name: str) -> str:
 
 
 def cron_runs(job_id: str) -> str:
-    """List: what became of a cron job's last due times, newest first."""
+    """List: how a cron job's last runs ended, and due times without one, newest first."""
     return f"{CRON_RUNS}:{job_id}"
 
 

@@ -14,78 +14,35 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.cron import LATE_MS, Schedule
+from remoteclaw.cron import GRACE_S, Schedule
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.cron import MOST_RUNS_OF_JOB, Job, Maker, Run
+from remoteclaw.fleet.cron import MOST_RUNS_OF_JOB
 from remoteclaw.fleet.embedded import ServerProgram
-from remoteclaw.fleet.inbound import GRACE_MS, decode_entry
+from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.home import Home
-from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support.failpoints import Proxy, Side
+from tests.support.jobs import (
+    HOUR_MS,
+    SESSION,
+    add,
+    entries,
+    fired,
+    ms,
+    set_clock,
+    statuses,
+    store,
+    work,
+)
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, message
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import eventually, eventually_sync
 from tests.test_up import remoteclaw, running
 
-HOUR_MS = 3600 * 1000
-SESSION = SessionKey("main", "test", "default", "chat-1", "alice")
-NAMES = (f"{number:016x}" for number in itertools.count())
-
-
-def ms(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
-
-
-async def set_clock(fleet: Fleet, at_ms: int) -> None:
-    """Set the clock that the scripts see."""
-    seconds, micros = await fleet.scripts.client.time()
-    shift = at_ms - (seconds * 1000 + micros // 1000)
-    await fleet.scripts.client.set("test:shift", shift)
-
-
-async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
-    """Store a job, as the gateway does."""
-    now_ms = await fleet.cron.now_ms()
-    facts: dict[str, Any] = {
-        "id": next(NAMES),
-        "name": "standup",
-        "message": "What is new?",
-        "session": SESSION,
-        "enabled": True,
-        "created_ms": now_ms,
-        "maker": Maker(operator="test", for_owner=True),
-    }
-    if "next_ms" not in fields:
-        facts["next_ms"] = schedule.next_after(now_ms)
-    job = Job(schedule=schedule, **{**facts, **fields})
-    await store(fleet, None, job)
-    return job
-
-
-async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
-    job = after or before
-    assert job is not None
-    return await fleet.effects.job(
-        None,
-        os.urandom(8).hex(),
-        job.id,
-        before=before.stored if before else None,
-        after=after.encode() if after else None,
-        due_ms=after.next_ms if after else None,
-        note=None,
-    )
-
-
-async def entries(fleet: Fleet, session: SessionKey = SESSION) -> list[Entry]:
-    found: Any = await fleet.scripts.client.xrange(f"rc:in:{{{session.sid}}}")
-    return [decode_entry(*entry) for entry in found]
-
-
-def fired(runs: list[Run]) -> list[int]:
-    return [run.due_ms for run in runs if run.status == "fired"]
+LATE_MS = GRACE_S * 1000
 
 
 # -- firing ---------------------------------------------------------------------------------------
@@ -133,16 +90,21 @@ async def test_a_run_names_its_message(fleet: Fleet) -> None:
     assert outcome.status == "accepted"
 
 
-async def test_a_job_that_is_due_once_is_gone_afterwards(fleet: Fleet) -> None:
+async def test_a_job_that_is_due_once_is_gone_when_it_went_well(fleet: Fleet) -> None:
     await set_clock(fleet, ms("2026-11-21T08:30Z"))
     job = await add(fleet, Schedule(at="2026-11-21T09:00"))
     await set_clock(fleet, ms("2026-11-21T09:00Z"))
 
     assert await fleet.scheduler.look() == 1
+    assert await fleet.scripts.client.exists("rc:cron:jobs", "rc:cron:due") == 1
+    assert await work(fleet) == 1
+    assert await fleet.scheduler.look() == 0
 
     assert await fleet.cron.job(job.id) is None
-    assert await fleet.scripts.client.exists("rc:cron:jobs", "rc:cron:due") == 0
-    assert fired(await fleet.cron.runs(job.id)) == [ms("2026-11-21T09:00Z")]
+    left = ("rc:cron:jobs", "rc:cron:due", "rc:cron:open", "rc:cron:looks")
+    assert await fleet.scripts.client.exists(*left) == 0
+    (run,) = await fleet.cron.runs(job.id)
+    assert (run.status, run.due_ms) == ("done", ms("2026-11-21T09:00Z"))
 
 
 async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_first(
@@ -172,14 +134,17 @@ async def test_a_night_in_which_clocks_are_changed(
     start = ms(f"{days}T00:00+01:00")
     await set_clock(fleet, start)
     job = await add(fleet, Schedule(cron="30 2 * * *", tz="Europe/Berlin"))
+    told: list[int] = []
 
     for half_hours in range(3 * 48):
         await set_clock(fleet, start + half_hours * HOUR_MS // 2)
-        await fleet.scheduler.look()
+        if await fleet.scheduler.look():
+            told += [entry.message.timestamp for entry in await entries(fleet)]
+            await work(fleet)
 
     due = [ms(f"2026-{time[:5]}T{time[6:]}") for time in times]
     assert fired(await fleet.cron.runs(job.id)) == due[::-1]
-    assert [entry.message.timestamp for entry in await entries(fleet)] == due
+    assert told == due
 
 
 async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
@@ -197,6 +162,8 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
     for minute in range(1, MOST_RUNS_OF_JOB + 6):
         await set_clock(fleet, now_ms + minute * 60_000)
         await fleet.scheduler.look()
+        await work(fleet)
+    await fleet.scheduler.look()
 
     runs = await fleet.cron.runs(job.id)
 
@@ -227,7 +194,7 @@ async def test_the_latest_of_what_was_missed_is_run_once(fleet: Fleet) -> None:
     latest, first = await fleet.cron.runs(job.id)
     assert (latest.status, latest.due_ms) == ("fired", ms("2026-11-21T12:30Z"))
     assert (first.status, first.due_ms, first.run_id) == ("skipped", ms("2026-11-21T12:00Z"), None)
-    assert first.detail == "No scheduler ran then; a later due time was fired instead."
+    assert first.detail == "No scheduler could fire it then; a later due time was fired instead."
     kept = await fleet.cron.job(job.id)
     assert kept is not None
     assert kept.next_ms == ms("2026-11-21T12:40Z")
@@ -245,7 +212,7 @@ async def test_what_is_an_hour_late_is_only_noted(fleet: Fleet, schedule: Any) -
     assert await entries(fleet) == []
     (run,) = await fleet.cron.runs(job.id)
     assert (run.status, run.due_ms) == ("skipped", due)
-    assert run.detail == "No scheduler ran then, and it is more than an hour ago."
+    assert run.detail == "No scheduler could fire it then, and it is more than an hour ago."
     kept = await fleet.cron.job(job.id)
     assert (kept.next_ms if kept else None) == (due + 24 * HOUR_MS if "cron" in schedule else None)
 
@@ -274,6 +241,8 @@ async def test_a_clock_that_is_set_back_fires_nothing_again(fleet: Fleet) -> Non
     now_ms = await fleet.cron.now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms - 60_000), next_ms=now_ms)
     await fleet.scheduler.look()
+    assert await work(fleet) == 1
+    await fleet.scheduler.look()
     kept = await fleet.cron.job(job.id)
     assert kept is not None
 
@@ -281,8 +250,14 @@ async def test_a_clock_that_is_set_back_fires_nothing_again(fleet: Fleet) -> Non
     assert await store(fleet, kept, replace(kept, next_ms=now_ms)) == "done"
     assert await fleet.scheduler.look() == 0
 
-    assert len(await entries(fleet)) == 1
-    assert fired(await fleet.cron.runs(job.id)) == [now_ms]
+    assert await entries(fleet) == []
+    runs = await fleet.cron.runs(job.id)
+    assert fired(runs) == [now_ms]
+    assert sorted(statuses(runs)) == ["done", "skipped"]
+    assert {run.detail for run in runs} == {None, "It was fired before: the clock was set back."}
+    after = await fleet.cron.job(job.id)
+    assert after is not None
+    assert (after.next_ms, after.state.running) == (kept.next_ms, None)
 
 
 async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fleet) -> None:
@@ -343,10 +318,17 @@ async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(any_server: 
         await set_clock(fleets[0], start + minute * 60_000)
         looks = await asyncio.gather(*(fleet.scheduler.look() for fleet in fleets))
         assert sum(looks) == len(sessions)
+        for session in sessions:
+            (entry,) = await entries(fleets[0], session)
+            assert entry.message.timestamp == start + minute * 60_000
+            await work(fleets[0], session)
+    await asyncio.gather(*(fleet.scheduler.look() for fleet in fleets))
 
-    due = [start + minute * 60_000 for minute in range(1, 11)]
-    for session in sessions:
-        assert [entry.message.timestamp for entry in await entries(fleets[0], session)] == due
+    runs = await fleets[0].cron.runs()
+    assert statuses(runs) == ["done"] * 80
+    assert sorted(fired(runs)) == [
+        start + minute * 60_000 for minute in range(1, 11) for _ in sessions
+    ]
     for fleet in fleets:
         await fleet.aclose()
 
@@ -479,7 +461,7 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
 async def test_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
     now_ms = await fleet.cron.now_ms()
     client = fleet.scripts.client
-    await client.hset("rc:cron:jobs", "newer", b'{"v":2,"what":"ever"}')
+    await client.hset("rc:cron:jobs", "newer", b'{"v":3,"what":"ever"}')
     await client.zadd("rc:cron:due", {"newer": now_ms})
 
     assert await fleet.scheduler.look() == 0
@@ -526,6 +508,10 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     outcome = await stack.fleet.outcomes.wait(sid, entry_id, timeout_s=20)
     assert outcome is not None
     assert outcome.status == "done"
+    await stack.fleet.scheduler.look()
+    (settled,) = await stack.fleet.cron.runs(job.id)
+    assert (settled.status, settled.run_id, settled.detail) == ("done", run.run_id, None)
+    assert settled.duration_ms is not None
     assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
 
 
@@ -540,7 +526,7 @@ def test_up_fires_what_the_command_line_adds(home: Home) -> None:
         )
         job_id = added.stdout.strip()
 
-        eventually_sync(lambda: " fired " in remoteclaw(home, "cron", "runs", job_id).stdout)
+        eventually_sync(lambda: " done " in remoteclaw(home, "cron", "runs", job_id).stdout)
 
         listed = remoteclaw(home, "cron", "list")
         assert job_id not in listed.stdout

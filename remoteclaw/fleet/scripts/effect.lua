@@ -5,6 +5,7 @@
 --   spawn:    inbound, state, active, sessions, children, labels, what this turn has started
 --   job:      jobs, due times
 --   change:   times of the last changes, changes that wait to be confirmed
+--   run:      jobs, open runs, their looks, inbound, state, active, sessions
 --   note:     nothing: only the record says something
 -- ARGV epoch (nothing: no turn asks), turn, how long a call is remembered ms, what the turn's record
 --      says of it (JSON, or nothing), how long that is kept ms, kind, the rest by kind
@@ -16,6 +17,7 @@
 --             when it is due ms (nothing: never), how many jobs there may be
 --   change:   how many there may be, within how long ms, what comes of it, id (nothing: it does not
 --             wait), the change as it waits, how long ms, how many may wait
+--   run:      job's id, job as it was, job, the run's name, the run (JSON), then as for an entry
 -- → done|again, what came of it: ids, one a line
 --   spawn also: full, how many are unfinished; labelled, the key of the session that has the label
 --   others also: incomplete|changed|full, nothing; limited, after how long ms one may be made
@@ -81,6 +83,14 @@ elseif kind == 'spawn' then
   before[#before + 1] = ARGV[11] .. ' ' .. id .. ' '
   if ARGV[1] ~= '' then redis.call('HSET', KEYS[10], ARGV[18], table.concat(before, ',')) end
   made = {ARGV[11], id, queue}
+elseif kind == 'run' then
+  if redis.call('HGET', KEYS[4], ARGV[7]) ~= ARGV[8] then return {'changed', ''} end
+  local keys = {inbound = KEYS[7], state = KEYS[8], active = KEYS[9], sessions = KEYS[10]}
+  local id, queue = accept(keys, ARGV[13], ARGV[12], ARGV[14], ARGV[15], ARGV[16], ARGV[17], '')
+  redis.call('HSET', KEYS[4], ARGV[7], ARGV[9])
+  redis.call('HSET', KEYS[5], ARGV[10], ARGV[15] .. id .. ' ' .. ARGV[11])
+  redis.call('ZADD', KEYS[6], now_ms(), ARGV[10])
+  made = {id, queue}
 elseif kind == 'job' then
   local job = redis.call('HGET', KEYS[4], ARGV[7]) or ''
   if job ~= ARGV[8] then return {'changed', ''} end

@@ -1,0 +1,104 @@
+"""Cron jobs of tests: stored as the gateway does, under a clock that can be set."""
+
+import itertools
+import os
+from datetime import datetime
+from typing import Any
+
+from remoteclaw.cron import Schedule
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.cron import Job, Maker, Run
+from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.messages import Entry, SessionKey
+
+__all__ = [
+    "HOUR_MS",
+    "SESSION",
+    "add",
+    "entries",
+    "fired",
+    "ms",
+    "set_clock",
+    "statuses",
+    "store",
+    "work",
+]
+
+HOUR_MS = 3600 * 1000
+SESSION = SessionKey("main", "test", "default", "chat-1", "alice")
+NAMES = (f"{number:016x}" for number in itertools.count())
+
+
+def ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+async def set_clock(fleet: Fleet, at_ms: int) -> None:
+    """Set the clock that the scripts see."""
+    seconds, micros = await fleet.scripts.client.time()
+    shift = at_ms - (seconds * 1000 + micros // 1000)
+    await fleet.scripts.client.set("test:shift", shift)
+
+
+async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
+    """Store a job, as the gateway does."""
+    now_ms = await fleet.cron.now_ms()
+    facts: dict[str, Any] = {
+        "id": next(NAMES),
+        "name": "standup",
+        "message": "What is new?",
+        "session": SESSION,
+        "enabled": True,
+        "created_ms": now_ms,
+        "maker": Maker(operator="test", for_owner=True),
+    }
+    if "next_ms" not in fields:
+        facts["next_ms"] = schedule.next_after(now_ms)
+    job = Job(schedule=schedule, **{**facts, **fields})
+    await store(fleet, None, job)
+    return job
+
+
+async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
+    job = after or before
+    assert job is not None
+    return await fleet.effects.job(
+        None,
+        os.urandom(8).hex(),
+        job.id,
+        before=before.stored if before else None,
+        after=after.encode() if after else None,
+        due_ms=after.next_ms if after else None,
+        note=None,
+    )
+
+
+async def entries(fleet: Fleet, session: SessionKey = SESSION) -> list[Entry]:
+    found: Any = await fleet.scripts.client.xrange(f"rc:in:{{{session.sid}}}")
+    return [decode_entry(*entry) for entry in found]
+
+
+def fired(runs: list[Run]) -> list[int]:
+    """Return the due times that were given to their session."""
+    return [run.due_ms for run in runs if run.run_id is not None]
+
+
+def statuses(runs: list[Run]) -> list[str]:
+    return [run.status for run in runs]
+
+
+async def work(
+    fleet: Fleet, session: SessionKey = SESSION, *, status: str = "done", category: str = ""
+) -> int:
+    """Do what waits in a session, as a worker does; return how many turns that took."""
+    error = {"category": category, "detail": "a secret of the CLI"} if category else None
+    lease = await fleet.leases.acquire(session.sid, worker="test", host="here")
+    turns = 0
+    while lease is not None:
+        for entry in await entries(fleet, session):
+            assert await lease.begin([entry.id])
+            await lease.finish(status, reply=[], error=error)
+            turns += 1
+        if await lease.close():
+            break
+    return turns
