@@ -1024,6 +1024,20 @@ MUTANTS = (
         f"{CRON_RUNS}::test_a_change_at_the_moment_of_settling_is_kept",
     ),
     Mutant(
+        "a cron job that runs as it was",
+        f"{LUA}/effect.lua",
+        "  if redis.call('HGET', KEYS[4], ARGV[7]) ~= ARGV[8] then return {'changed', ''} end\n",
+        "",
+        "tests/gateway/test_cron.py::test_a_job_that_is_changed_meanwhile_runs_as_it_is_now",
+    ),
+    Mutant(
+        "a run of a cron job that is doubled",
+        "remoteclaw/gateway/methods/cron.py",
+        "if is_new and not params.force:",
+        "if False:",
+        "tests/gateway/test_cron.py::test_a_run_under_way_is_not_doubled_unless_forced",
+    ),
+    Mutant(
         "runs of a cron job that pile up",
         "remoteclaw/fleet/scheduler.py",
         "if await self._cron.unfinished(job):",

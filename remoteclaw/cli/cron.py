@@ -1,17 +1,20 @@
 """The commands about cron jobs: `cron`. They ask as the gateway's operators do."""
 
+import json
 import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain
+from remoteclaw.errors import CallRefused
 from remoteclaw.terminal import login_name, one_line
 
 if TYPE_CHECKING:
     from remoteclaw.contract.base import Result
-    from remoteclaw.contract.cron import CronJob
+    from remoteclaw.contract.cron import CronJob, CronRun
 
 __all__ = ["cron"]
 
@@ -27,23 +30,112 @@ def cron() -> None:
     """Have sessions given messages by the clock."""
 
 
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _when(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say when a job is due, and what is done where it goes wrong."""
+    for option in reversed(
+        (
+            click.option("--at", metavar="TIME", help="Once, at this time (ISO 8601)."),
+            click.option("--every", metavar="SECONDS", type=int,
+                         help="Every so many seconds, 60 at least."),
+            click.option("--cron", metavar="FIELDS", help='By the clock: "0 9 * * MON-FRI".'),
+            click.option("--tz", metavar="ZONE",
+                         help="The time zone of --at and --cron. [default: UTC]"),
+            click.option("--stagger", metavar="SECONDS", type=int,
+                         help="By how much --cron may be put off at most, 0 for exactly then. "
+                         "[default: 300 at full hours, else 0]"),
+            click.option("--misfire", type=click.Choice(("grace", "skip", "run_once")),
+                         help="What becomes of a due time that nobody could fire then: it is run "
+                         "within a grace, not at all, or once, however late. [default: grace]"),
+            click.option("--grace", metavar="SECONDS", type=int,
+                         help="How late it is run within a grace. [default: 3600]"),
+            click.option("--delete-after-run/--keep", default=None,
+                         help="Remove it when a run went well. [default: with --at]"),
+            click.option("--alert-after", metavar="NUMBER", type=int,
+                         help="Tell its chat after so many failures in a row; 0 for never. "
+                         "[default: as configured]"),
+            click.option("--alert-cooldown", metavar="SECONDS", type=int,
+                         help="Don't tell it again for so long. [default: as configured]"),
+        )
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def _changes(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what options say of a job, as the gateway takes it."""
+    said = {name: value for name, value in options.items() if value is not None}
+    kinds = ("at", "every", "cron")
+    schedule = {name: said.pop(name) for name in (*kinds, "tz", "stagger") if name in said}
+    if schedule and len(schedule.keys() & set(kinds)) != 1:
+        raise click.UsageError("Say when: one of --at, --every and --cron.")
+    names = {
+        "delete_after_run": "deleteAfterRun",
+        "alert_after": "alertAfter",
+        "alert_cooldown": "alertCooldown",
+    }
+    told = {names.get(name, name): value for name, value in said.items()}
+    return {**told, "schedule": schedule} if schedule else told
+
+
 @cron.command("list")
-def list_jobs() -> None:
-    """List the jobs, oldest first, and when each is due next."""
-    from remoteclaw.contract.cron import CronStatus, JobsResult
+@_json
+def list_jobs(as_json: bool) -> None:
+    """List the jobs, oldest first, when each is due next, and how its last run ended."""
+    from remoteclaw.contract.cron import CronStatus
 
     status = _ask("cron.status", {})
-    jobs = _ask("cron.list", {})
     assert isinstance(status, CronStatus)
-    assert isinstance(jobs, JobsResult)
-    click.echo(f"{'JOB':<16}  {'NEXT':<19}  {'SCHEDULE':<30}  {'SESSION':<8}  NAME")
-    for job in jobs.jobs:
-        upcoming = clock(job.next_run_ms) if job.next_run_ms else "never" if job.enabled else "off"
-        schedule = one_line(_words(job), most=30)
-        name = one_line(job.name)
-        click.echo(f"{job.id}  {upcoming:<19}  {schedule:<30}  {_sid(job):<8}  {name}")
-    if jobs.jobs and status.scheduler == "absent":
+    jobs = _jobs()
+    if as_json:
+        click.echo(_as_json([_plain(job) for job in jobs]))
+    else:
+        head = f"{'JOB':<16}  {'NEXT':<19}  {'LAST':<11}  {'SCHEDULE':<30}  {'SESSION':<8}  NAME"
+        click.echo(head)
+        for job in jobs:
+            schedule = one_line(_words(job), most=30)
+            name = one_line(job.name)
+            line = f"{job.id}  {_next(job):<19}  {_last(job):<11}  {schedule:<30}"
+            click.echo(f"{line}  {_sid(job):<8}  {name}")
+    if jobs and status.scheduler == "absent":
         complain("Nothing runs that fires them: run `remoteclaw up`, or `remoteclaw sweep`.")
+
+
+@cron.command("show")
+@click.argument("job", callback=_job_id)
+@_json
+def show_job(job: str, as_json: bool) -> None:
+    """Show a job: what it says, when, what is done where it goes wrong, and its last runs."""
+    found = _job(job)
+    runs = _runs(job, limit=5)
+    if as_json:
+        click.echo(_as_json({**_plain(found), "runs": [_plain(run) for run in runs]}))
+        return
+    misfire = f"grace of {found.grace} s" if found.grace else found.misfire
+    alert = "as configured"
+    if found.alert_after is not None:
+        alert = f"after {found.alert_after} failures" if found.alert_after else "never"
+    if found.alert_cooldown is not None:
+        alert += f", again after {found.alert_cooldown} s"
+    facts = {
+        "name": found.name,
+        "schedule": _words(found),
+        "session": found.session_key,
+        "message": found.message,
+        "next": _next(found),
+        "last": " ".join(filter(None, (_last(found), found.last_error))),
+        "failures": str(found.failures),
+        "misfire": misfire,
+        "afterwards": "it is removed, if it went well" if found.delete_after_run else "it is kept",
+        "alert": alert,
+    }
+    for name, value in facts.items():
+        click.echo(f"{name:<10}  {one_line(value)}")
+    if runs:
+        click.echo()
+        _print_runs(runs)
 
 
 @cron.command("add")
@@ -52,32 +144,58 @@ def list_jobs() -> None:
 @click.option(
     "--session", required=True, help="The session's key, or the start of its id if there is one."
 )
-@click.option("--at", metavar="TIME", help="Once, at this time (ISO 8601).")
-@click.option("--every", metavar="SECONDS", type=int, help="Every so many seconds, 60 at least.")
-@click.option("--cron", "expression", metavar="FIELDS", help='By the clock: "0 9 * * MON-FRI".')
-@click.option("--tz", metavar="ZONE", help="The time zone of --at and --cron. [default: UTC]")
-def add_job(
-    name: str,
-    message: str,
-    session: str,
-    at: str | None,
-    every: int | None,
-    expression: str | None,
-    tz: str | None,
-) -> None:
+@_when
+@click.option("--paused", is_flag=True, help="Don't begin yet: `cron resume` does.")
+def add_job(session: str, paused: bool, **options: Any) -> None:
     """Add a job: one of --at, --every and --cron says when it is due. Prints its id."""
     from remoteclaw.contract.cron import JobResult
 
-    kinds = {"at": at, "every": every, "cron": expression, "tz": tz}
-    schedule = {kind: value for kind, value in kinds.items() if value is not None}
-    if len(schedule.keys() - {"tz"}) != 1:
+    job = _changes(options)
+    if "schedule" not in job:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
-    job = {"name": name, "message": message, "sessionKey": session, "schedule": schedule}
-    made = _ask("cron.add", {"job": job})
+    made = _ask("cron.add", {"job": {**job, "sessionKey": session, "enabled": not paused}})
     assert isinstance(made, JobResult)
     click.echo(made.job.id)
-    if made.job.next_run_ms:
-        click.echo(f"It is due first on {clock(made.job.next_run_ms)}.", err=True)
+    _print_next(made.job, "It is due first on")
+
+
+@cron.command("edit")
+@click.argument("job", callback=_job_id)
+@click.option("--name", help="What it is called.")
+@click.option("--message", help="What the session's agent is told each time.")
+@_when
+def edit_job(job: str, **options: Any) -> None:
+    """Change a job; what is not said stays. A schedule is said as a whole."""
+    updates = _changes(options)
+    if not updates:
+        raise click.UsageError("Say what is to change: `remoteclaw cron edit --help` lists it.")
+    _update(job, updates)
+
+
+@cron.command("pause")
+@click.argument("job", callback=_job_id)
+def pause_job(job: str) -> None:
+    """Don't have a job run any more until it is resumed."""
+    _update(job, {"enabled": False})
+
+
+@cron.command("resume")
+@click.argument("job", callback=_job_id)
+def resume_job(job: str) -> None:
+    """Have a job run again, from its next due time on."""
+    _update(job, {"enabled": True})
+
+
+@cron.command("run")
+@click.argument("job", callback=_job_id)
+@click.option("--force", is_flag=True, help="Also while a run of it is unfinished.")
+def run_job(job: str, force: bool) -> None:
+    """Run a job now, also one that is paused; it is due next as before. Prints the run's name."""
+    from remoteclaw.contract.cron import RunResult
+
+    begun = _ask("cron.run", {"jobId": job, "force": force})
+    assert isinstance(begun, RunResult)
+    click.echo(begun.run_id)
 
 
 @cron.command("remove")
@@ -95,16 +213,64 @@ def remove_job(job: str) -> None:
 @click.argument("job", required=False, callback=_job_id)
 @click.option("--limit", metavar="NUMBER", type=click.IntRange(1, 1000), default=20,
               show_default=True, help="How many, newest first.")  # fmt: skip
-def list_runs(job: str | None, limit: int) -> None:
+@_json
+def list_runs(job: str | None, limit: int, as_json: bool) -> None:
     """List when jobs were due and what became of it: of one job, or of all."""
+    runs = _runs(job, limit=limit)
+    if as_json:
+        click.echo(_as_json([_plain(run) for run in runs]))
+    else:
+        _print_runs(runs)
+
+
+def _print_runs(runs: "Sequence[CronRun]") -> None:
+    click.echo(f"{'JOB':<16}  {'DUE':<19}  {'STATUS':<11}  {'TOOK':<8}  MESSAGE")
+    for run in runs:
+        took = "" if run.duration_ms is None else f"{run.duration_ms / 1000:.1f} s"
+        told = " ".join(filter(None, (run.run_id, "(asked for)" if run.is_manual else "",
+                                      run.detail)))  # fmt: skip
+        line = f"{run.job_id}  {clock(run.due_ms)}  {run.status:<11}  {took:<8}  {one_line(told)}"
+        click.echo(line.rstrip())
+
+
+def _print_next(job: "CronJob", words: str) -> None:
+    if job.next_run_ms:
+        click.echo(f"{words} {clock(job.next_run_ms)}.", err=True)
+
+
+# ---------------------------------------------------------------------------------------------
+# Asking
+
+
+def _update(job_id: str, updates: dict[str, Any]) -> None:
+    from remoteclaw.contract.cron import JobResult
+
+    changed = _ask("cron.update", {"jobId": job_id, "updates": updates})
+    assert isinstance(changed, JobResult)
+    _print_next(changed.job, "It is due next on")
+
+
+def _jobs() -> "Sequence[CronJob]":
+    from remoteclaw.contract.cron import JobsResult
+
+    found = _ask("cron.list", {})
+    assert isinstance(found, JobsResult)
+    return found.jobs
+
+
+def _job(job_id: str) -> "CronJob":
+    found = next((job for job in _jobs() if job.id == job_id), None)
+    if found is None:
+        raise CallRefused("NOT_FOUND", f"There is no cron job {job_id}.")
+    return found
+
+
+def _runs(job_id: str | None, *, limit: int) -> "Sequence[CronRun]":
     from remoteclaw.contract.cron import RunsResult
 
-    runs = _ask("cron.runs", {"limit": limit} | ({"jobId": job} if job else {}))
-    assert isinstance(runs, RunsResult)
-    click.echo(f"{'JOB':<16}  {'DUE':<19}  {'STATUS':<7}  MESSAGE")
-    for run in runs.runs:
-        told = one_line(run.detail or run.run_id or "")
-        click.echo(f"{run.job_id}  {clock(run.due_ms)}  {run.status:<7}  {told}".rstrip())
+    found = _ask("cron.runs", {"limit": limit} | ({"jobId": job_id} if job_id else {}))
+    assert isinstance(found, RunsResult)
+    return found.runs
 
 
 def _ask(method: str, params: dict[str, Any]) -> "Result":
@@ -128,6 +294,28 @@ def _ask(method: str, params: dict[str, Any]) -> "Result":
     return answer
 
 
+# ---------------------------------------------------------------------------------------------
+# Words
+
+
+def _plain(result: "Result") -> dict[str, Any]:
+    return result.model_dump(mode="json", by_alias=True)
+
+
+def _as_json(data: Any) -> str:
+    return json.dumps(data, indent=2)
+
+
+def _next(job: "CronJob") -> str:
+    if job.next_run_ms:
+        return clock(job.next_run_ms)
+    return "never" if job.enabled else "off"
+
+
+def _last(job: "CronJob") -> str:
+    return "running" if job.is_running else job.last_status or ""
+
+
 def _sid(job: "CronJob") -> str:
     from remoteclaw.messages import SessionKey
 
@@ -138,6 +326,7 @@ def _words(job: "CronJob") -> str:
     """Return a schedule in words."""
     kinds = dict(job.schedule)
     zone = kinds.pop("tz", None)
+    kinds.pop("stagger", None)
     ((kind, value),) = kinds.items()
     unit = " s" if kind == "every" else f" {zone}" if zone else ""
     return f"{kind} {value}{unit}"

@@ -23,6 +23,9 @@ class Schedule(Params):
     """A cron expression of five fields: minute, hour, day of the month, month, day of the week."""
     tz: Annotated[str, Field(max_length=64)] | None = None
     """The IANA time zone of `at` and `cron`, such as Europe/Berlin; else UTC."""
+    stagger: Annotated[int, Field(ge=0, le=3600)] | None = None
+    """By how many seconds `cron` may be put off at most, each job always by the same time: 0 for
+    exactly then. Else 300 where its minute is 0, so that not all begin at a full hour."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -30,7 +33,20 @@ class Schedule(Params):
             raise ValueError("needs exactly one of at, every and cron")
         if self.every is not None and self.tz is not None:
             raise ValueError("has every, so tz means nothing: leave it out")
+        if self.cron is None and self.stagger is not None:
+            raise ValueError("has no cron, so stagger means nothing: leave it out")
         return self
+
+
+Misfire = Literal["grace", "skip", "run_once"]
+Grace = Annotated[int, Field(ge=60, le=366 * 24 * 3600)]
+AlertAfter = Annotated[int, Field(ge=0, le=1000)]
+AlertCooldown = Annotated[int, Field(ge=0, le=366 * 24 * 3600)]
+
+
+def _check_grace(misfire: Misfire | None, grace: int | None) -> None:
+    if grace is not None and misfire not in (None, "grace"):
+        raise ValueError(f"has misfire {misfire}, so grace means nothing: leave it out")
 
 
 class JobSpec(Params):
@@ -44,6 +60,22 @@ class JobSpec(Params):
     session_key: Id | None = None
     """The session that it writes to; else that of this call."""
     enabled: bool = True
+    misfire: Misfire = "grace"
+    """What becomes of a due time that nobody could fire then: it is run if it is less than `grace`
+    old, not at all, or once, however old it is. Of several, the latest is meant."""
+    grace: Grace | None = None
+    """In seconds; else 3600."""
+    delete_after_run: bool | None = None
+    """Whether it is removed after a run that went well; else that is if it is due once."""
+    alert_after: AlertAfter | None = None
+    """After how many failures in a row its chat is told; 0 for never. Else as is configured."""
+    alert_cooldown: AlertCooldown | None = None
+    """For how many seconds it is not told again. Else as is configured."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        _check_grace(self.misfire, self.grace)
+        return self
 
 
 class JobPatch(Params):
@@ -55,6 +87,11 @@ class JobPatch(Params):
     schedule: Schedule | None = None
     message: Text | None = None
     enabled: bool | None = None
+    misfire: Misfire | None = None
+    grace: Grace | None = None
+    delete_after_run: bool | None = None
+    alert_after: AlertAfter | None = None
+    alert_cooldown: AlertCooldown | None = None
 
     @model_validator(mode="after")
     def _check_change(self) -> Self:
@@ -62,6 +99,7 @@ class JobPatch(Params):
             raise ValueError("changes nothing")
         if any(getattr(self, name) is None for name in self.model_fields_set):
             raise ValueError("takes no null: leave out what is to stay")
+        _check_grace(self.misfire, self.grace)
         return self
 
 
@@ -80,6 +118,14 @@ class JobParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"id": "jobId"}
 
     job_id: JobId
+
+
+class RunParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"id": "jobId"}
+
+    job_id: JobId
+    force: bool = False
+    """Also while a run of it is unfinished."""
 
 
 class ListParams(Params):
@@ -110,6 +156,21 @@ class CronJob(Result):
     next_run_ms: int | None = None
     """When it is due next, in milliseconds since 1970; none if it is not enabled, or done."""
     last_run_ms: int | None = None
+    """When the run was due that the clock began last."""
+    last_status: str | None = None
+    """How the last run ended that is over: done, failed, …"""
+    last_error: str | None = None
+    """Why that one did not go well."""
+    last_duration_ms: int | None = None
+    failures: int = 0
+    """How many runs in a row have failed."""
+    is_running: bool = False
+    """Whether the run that was begun last is not settled yet."""
+    misfire: Misfire
+    grace: int | None = None
+    delete_after_run: bool
+    alert_after: int | None = None
+    alert_cooldown: int | None = None
 
 
 class CronStatus(Result):
@@ -137,9 +198,14 @@ class CronRun(Result):
     job_id: str
     due_ms: int
     status: str
-    """fired, skipped or failed."""
+    """fired, until it is over; then done, failed, stopped, interrupted, dropped, dead or unknown.
+    skipped is a due time without a run."""
     run_id: str | None = None
     detail: str | None = None
+    """Why there was none, or why it did not go well."""
+    is_manual: bool = False
+    """Whether somebody asked for it."""
+    duration_ms: int | None = None
 
 
 class RunsResult(Result):
@@ -149,6 +215,7 @@ class RunsResult(Result):
 
 class RunResult(Result):
     run_id: str
+    """Names the message that the session was given; cron_runs tells what becomes of it."""
 
 
 def _method(name: str, tool: str, title: str, description: str, **more: Any) -> Method:
@@ -217,12 +284,11 @@ METHODS = (
         "cron.run",
         "cron_run",
         "Run a cron job now",
-        "Run a job now, whenever it is due.",
-        params=JobParams,
+        "Run a job now, whenever it is due. That moves nothing: it is due next as before.",
+        params=RunParams,
         result=RunResult,
         scope="admin",
         effect="job",
-        is_listed=False,
     ),
     _method(
         "cron.runs",

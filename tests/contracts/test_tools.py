@@ -173,7 +173,9 @@ async def jobs(here: World) -> None:
     await here.use("cron_update", jobId=job_id, updates={"name": "feed the cat"})
     stored = await here.redis("hgetall", keys.CRON_JOBS)
     assert "feed the cat" in stored[job_id.encode()].decode()
-    assert '"runs"' in await here.use("cron_runs", jobId=job_id)
+    assert '"runId"' in await here.use("cron_run", jobId=job_id)
+    await eventually(lambda: "water" in [post.text for post in here.platform.chat("chat-1")])
+    assert '"isManual":true' in (await here.use("cron_runs", jobId=job_id)).replace(" ", "")
     await here.use("cron_remove", jobId=job_id)
     assert await here.redis("hgetall", keys.CRON_JOBS) == {}
 

@@ -39,7 +39,7 @@ PROMISED = {
     "cron_add": "job",
     "cron_update": "jobId updates",
     "cron_remove": "jobId",
-    "cron_run": "jobId",
+    "cron_run": "jobId force?",
     "cron_runs": "jobId? limit?",
     "gateway_restart": "",
     "gateway_config_get": "key?",
@@ -60,6 +60,7 @@ ALIASES = [
     ("cron_update", "patch", "updates"),
     ("cron_update", "id", "jobId"),
     ("cron_remove", "id", "jobId"),
+    ("cron_run", "id", "jobId"),
     ("cron_list", "query", "filter"),
 ]
 #: Values of every kind.
@@ -141,7 +142,6 @@ def test_the_tools_are_those_that_are_promised() -> None:
 
 def test_what_a_later_version_brings_is_not_listed() -> None:
     assert {name for name, method in TOOLS.items() if not method.is_listed} == {
-        "cron_run",
         "gateway_restart",
     }
 
@@ -200,7 +200,7 @@ async def test_bad_parameters_are_refused_in_a_sentence(door: Dispatcher) -> Non
 
 
 async def test_what_is_only_declared_is_not_there(door: Dispatcher) -> None:
-    for name in ("cron_run", "gateway_restart", "no_such_tool", ""):
+    for name in ("gateway_restart", "gateway.restart", "no_such_tool", ""):
         with pytest.raises(CallRefused) as refusal:
             await door.call(ADMIN, name, {})
         assert refusal.value.code == "NOT_FOUND"

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import json
 import re
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +27,8 @@ from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
 from tests.gateway.test_contract import VALUES, kinds
+from tests.support import jobs
+from tests.support.failpoints import Proxy
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, begin_turn, gateway
@@ -45,6 +50,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "cron_add": {"job": JOB},
     "cron_update": {"jobId": "0" * 16, "updates": {"name": "new"}},
     "cron_remove": {"jobId": "0" * 16},
+    "cron_run": {"jobId": "0" * 16},
     "cron_runs": {},
 }
 
@@ -325,6 +331,231 @@ async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"name": "new"})
 
 
+async def test_what_a_job_is_to_do_where_it_goes_wrong_is_told(stack: Stack) -> None:
+    plain = await add(stack, ADMIN)
+    policy = {"misfire": "run_once", "deleteAfterRun": True, "alertAfter": 3, "alertCooldown": 60}
+    job = await add(stack, ADMIN, **policy)
+    updates = {"misfire": "grace", "grace": 120, "deleteAfterRun": False, "alertAfter": 0}
+    changed = (await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)).job
+
+    def told(one: Any) -> tuple[Any, ...]:
+        return one.misfire, one.grace, one.delete_after_run, one.alert_after, one.alert_cooldown
+
+    assert told(plain) == ("grace", 3600, False, None, None)
+    assert told(job) == ("run_once", None, True, 3, 60)
+    assert told(changed) == ("grace", 120, False, 0, 60)
+    (_, listed) = (await call(stack, ADMIN, "cron_list")).jobs
+    assert listed == changed
+    kept = await stack.fleet.cron.job(job.id)
+    assert kept is not None
+    assert kept.policy.late_ms == 120_000
+
+
+async def test_what_is_due_at_a_full_hour_is_put_off_unless_told_otherwise(stack: Stack) -> None:
+    """By up to five minutes, each job always by the same time; a reminder at 9:05 comes at 9:05."""
+    offsets = {}
+    cases: list[tuple[dict[str, Any], int]] = [
+        ({"cron": "0 * * * *"}, 300),
+        ({"cron": "00 9 * * MON"}, 300),
+        ({"cron": "0 * * * *", "stagger": 3600}, 3600),
+        ({"cron": "0 * * * *", "stagger": 0}, 0),
+        ({"cron": "5 * * * *"}, 0),
+        ({"cron": "0,30 * * * *"}, 0),
+        ({"cron": "*/15 * * * *"}, 0),
+        ({"cron": "5 * * * *", "stagger": 60}, 60),
+    ]
+    for fields, most_s in cases:
+        job = await add(stack, ADMIN, schedule=fields)
+        nominal = Schedule(cron=fields["cron"], tz="UTC")
+        due_ms, found = job.next_run_ms, []
+        for _ in range(5):
+            before = nominal.next_after(due_ms - most_s * 1000 - 1)
+            assert before is not None
+            found.append(due_ms - before)
+            kept = await stack.fleet.cron.job(job.id)
+            assert kept is not None
+            due_ms = kept.schedule.next_after(due_ms)
+        assert len(set(found)) == 1
+        assert 0 <= found[0] <= most_s * 1000
+        assert job.schedule.get("stagger", 0) == most_s
+        offsets[str(fields)] = found[0]
+
+    assert len(set(offsets.values())) > 3
+
+
+async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+    for updates, failures in (
+        ({"name": "new"}, 4),
+        ({"message": "New."}, 0),
+        ({"schedule": {"every": 60}}, 0),
+        ({"enabled": False}, 4),
+        ({"enabled": True}, 0),
+    ):
+        kept = await stack.fleet.cron.job(job.id)
+        assert kept is not None
+        failing = replace(kept, state=replace(kept.state, failures=4))
+        await stack.fleet.effects.job(
+            None, secrets.token_hex(4), job.id, before=kept.stored, after=failing.encode(),
+            due_ms=kept.next_ms, note=None,
+        )  # fmt: skip
+
+        changed = await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)
+
+        assert changed.job.failures == failures, updates
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"misfire": "skip", "grace": 60}, "cron_add: job has misfire skip, so grace means no"),
+        ({"misfire": "never"}, "cron_add: job.misfire "),
+        ({"grace": 59}, "cron_add: job.grace "),
+        ({"alertAfter": -1}, "cron_add: job.alertAfter "),
+        ({"schedule": {"every": 60, "stagger": 1}}, "cron_add: job.schedule has no cron, so stagg"),
+        ({"schedule": {"cron": "0 * * * *", "stagger": 3601}}, "cron_add: job.schedule.stagger "),
+    ],
+)
+async def test_a_policy_that_makes_no_sense_is_refused_in_one_sentence(
+    stack: Stack, fields: dict[str, Any], why: str
+) -> None:
+    job = {**JOB, "sessionKey": KEY, **fields}
+    code, told = await refused(stack, ADMIN, "cron_add", job=job)
+
+    assert code == "INVALID_REQUEST"
+    assert told.startswith(why)
+    assert await stack.fleet.cron.jobs() == []
+
+
+async def test_a_grace_for_a_job_that_has_none_is_refused(stack: Stack) -> None:
+    job = await add(stack, ADMIN, misfire="skip")
+
+    code, told = await refused(stack, ADMIN, "cron_update", jobId=job.id, updates={"grace": 60})
+
+    assert (code, told[:40]) == ("INVALID_REQUEST", "The job has misfire skip, so grace means")
+
+
+# -- run now --------------------------------------------------------------------------------------
+
+
+async def work(stack: Stack, key: str = KEY) -> None:
+    await jobs.work(stack.fleet, SessionKey.parse(key))
+
+
+async def test_a_job_runs_now_and_is_due_as_before(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+
+    begun = await call(stack, ADMIN, "cron_run", jobId=job.id)
+    open_runs = (await call(stack, ADMIN, "cron_runs", jobId=job.id)).runs
+    during = (await call(stack, ADMIN, "cron_list")).jobs[0]
+    told = await texts(stack, KEY)
+    await work(stack)
+    await stack.fleet.scheduler.look()
+    runs = (await call(stack, ADMIN, "cron_runs", jobId=job.id)).runs
+    after = (await call(stack, ADMIN, "cron_list")).jobs[0]
+
+    assert told == ["What is new?"]
+    assert begun.run_id.startswith(SessionKey.parse(KEY).sid)
+    assert [(run.run_id, run.status, run.is_manual) for run in open_runs] == [
+        (begun.run_id, "fired", True)
+    ]
+    assert [(run.run_id, run.status, run.is_manual) for run in runs] == [
+        (begun.run_id, "done", True)
+    ]
+    assert (during.is_running, after.is_running, after.last_status) == (True, False, "done")
+    assert after.next_run_ms == job.next_run_ms
+
+
+async def test_a_run_under_way_is_not_doubled_unless_forced(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+    await call(stack, ADMIN, "cron_run", jobId=job.id)
+
+    assert await refused(stack, ADMIN, "cron_run", jobId=job.id) == (
+        "UNAVAILABLE",
+        f"A run of the cron job {job.id} has not finished: wait for it, stop its session, "
+        "or say force.",
+    )
+    assert len(await texts(stack, KEY)) == 1
+    await call(stack, ADMIN, "cron_run", jobId=job.id, force=True)
+    assert len(await texts(stack, KEY)) == 2
+    await work(stack)
+    # It is not settled yet, but it is over.
+    await call(stack, ADMIN, "cron_run", jobId=job.id)
+    await work(stack)
+    await stack.fleet.scheduler.look()
+    assert [run.status for run in (await call(stack, ADMIN, "cron_runs")).runs] == ["done"] * 3
+
+
+async def test_the_same_call_runs_a_job_once(stack: Stack) -> None:
+    caller = await begin_turn(stack, HANDLERS, from_="bob")
+    job = await add(stack, caller, sessionKey=str(caller.lease.session))
+    again = [
+        (await call(stack, caller, "cron_run", jobId=job.id, call_id="c1")).run_id for _ in range(2)
+    ]
+    at_once = await asyncio.gather(
+        *(call(stack, ADMIN, "cron_run", jobId=job.id, force=True, call_id="c2") for _ in range(4))
+    )
+    late = (await call(stack, caller, "cron_run", jobId=job.id, call_id="c1")).run_id
+
+    assert {*again, late} == {again[0]}
+    assert len({one.run_id for one in at_once}) == 1
+    assert len(await texts(stack, caller.lease.session)) == 2
+    noted = await caller.lease.effects()
+    assert [note["type"] for note in noted] == ["cron_added", "job_changed"]
+    assert noted[1]["tool"] == "cron_run"
+
+
+async def test_two_who_run_a_job_at_once_are_not_both_obeyed(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+
+    answers = await asyncio.gather(
+        *(call(stack, ADMIN, "cron_run", jobId=job.id) for _ in range(4)), return_exceptions=True
+    )
+
+    assert len([one for one in answers if not isinstance(one, CallRefused)]) == 1
+    assert len(await texts(stack, KEY)) == 1
+
+
+async def test_a_job_that_is_changed_meanwhile_runs_as_it_is_now(stack: Stack) -> None:
+    job = await add(stack, ADMIN)
+    before = await stack.fleet.cron.job(job.id)
+    assert before is not None
+    await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
+
+    stale = await stack.fleet.effects.run(None, "c1", before, "r", now_ms=0, note=None)
+    await call(stack, ADMIN, "cron_run", jobId=job.id)
+
+    assert stale is None
+    assert await texts(stack, KEY) == ["New."]
+
+
+async def test_a_paused_job_can_be_run_and_stays_paused(stack: Stack) -> None:
+    job = await add(stack, ADMIN, enabled=False, schedule={"at": "2020-01-01T00:00"})
+
+    await call(stack, ADMIN, "cron_run", jobId=job.id)
+    await work(stack)
+    await stack.fleet.scheduler.look()
+
+    (after,) = (await call(stack, ADMIN, "cron_list")).jobs
+    assert (after.enabled, after.next_run_ms, after.last_status) == (False, None, "done")
+
+
+async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack, directory: Path) -> None:
+    job = await add(stack, ADMIN)
+    proxy = Proxy(stack.redis.socket, directory / "proxy")
+    await proxy.start()
+    fleet = Fleet.open(proxy.url, lease_s=30)
+    failpoint = proxy.arm("effect", "after")
+    failpoint.cut()
+
+    await gateway(fleet, stack.home, HANDLERS).call(ADMIN, "cron_run", {"jobId": job.id})
+
+    assert failpoint.reached.is_set()
+    assert len(await texts(stack, KEY)) == 1
+    await fleet.aclose()
+    await proxy.stop()
+
+
 # -- who may --------------------------------------------------------------------------------------
 
 
@@ -362,7 +593,7 @@ async def test_what_an_owner_s_job_starts_is_no_owner_s_turn(stack: Stack, tool:
         )
 
 
-@pytest.mark.parametrize(("scope", "tools"), [("read", 3), ("write", 3), ("admin", 6)])
+@pytest.mark.parametrize(("scope", "tools"), [("read", 3), ("write", 3), ("admin", 7)])
 async def test_operators_need_their_scope(stack: Stack, scope: Any, tools: int) -> None:
     may = 0
     for tool, params in CALLS.items():
@@ -416,6 +647,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
     removed = await call(stack, caller, "cron_remove", jobId=theirs.id)
     for tool, params in (
         ("cron_update", {"jobId": theirs.id, "updates": {"message": "mine now"}}),
+        ("cron_run", {"jobId": theirs.id, "force": True}),
         ("cron_runs", {"jobId": theirs.id}),
     ):
         assert await refused(stack, caller, tool, **params) == (
@@ -640,7 +872,7 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
     assert re.fullmatch("[0-9a-f]{16}", job_id)
     assert made.stderr.startswith("It is due first on ")
     head, first, second = listed.stdout.splitlines()
-    assert head.split() == ["JOB", "NEXT", "SCHEDULE", "SESSION", "NAME"]
+    assert head.split() == ["JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"]
     assert first.startswith(job_id)
     assert "cron 0 9 * * MON Europe/Berlin" in first
     assert "every 3600 s" in second
@@ -648,9 +880,48 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
         "remoteclaw: Nothing runs that fires them: run `remoteclaw up`, or `remoteclaw sweep`.\n"
     )
     sid = SessionKey.parse(KEY).sid
-    assert re.search(rf"^{once}  .{{19}}  fired    {sid}-\d+-\d+$", runs.stdout, re.MULTILINE)
+    assert re.search(
+        rf"^{once}  .{{19}}  fired                  {sid}-\d+-\d+$", runs.stdout, re.MULTILINE
+    )
     assert (gone.stdout, again.stdout) == ("It is gone.\n", "There was no such job.\n")
     assert [job.id for job in await stack.fleet.cron.jobs()] == [once]
+
+
+async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: Stack) -> None:
+    def told(*arguments: str) -> str:
+        done = cli(stack, "cron", *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    job_id = told(
+        *("add", "--name", "standup", "--message", "What is new?", "--session", KEY),
+        *("--cron", "0 9 * * MON", "--misfire", "skip", "--alert-after", "2", "--paused"),
+    ).strip()
+    paused = told("list")
+    changed = cli(
+        stack, *("cron", "edit", job_id, "--name", "new", "--every", "3600", "--misfire", "grace"),
+        *("--grace", "60", "--delete-after-run"),
+    )  # fmt: skip
+    assert (changed.returncode, changed.stdout) == (0, "")
+    resumed = cli(stack, "cron", "resume", job_id)
+    run_id = told("run", job_id).strip()
+    cli_refused(cli(stack, "cron", "run", job_id), "has not finished: wait for it, ")
+    assert told("run", job_id, "--force").strip() != run_id
+    shown = told("show", job_id)
+    told("pause", job_id)
+    as_json = json.loads(told("show", job_id, "--json"))
+
+    assert f"{job_id}  off " in paused
+    assert resumed.stderr.startswith("It is due next on ")
+    assert re.search("^schedule    every 3600 s$", shown, re.MULTILINE)
+    assert re.search("^misfire     grace of 60 s$", shown, re.MULTILINE)
+    assert re.search("^alert       after 2 failures$", shown, re.MULTILINE)
+    assert re.search("^afterwards  it is removed, if it went well$", shown, re.MULTILINE)
+    assert re.search("^last        running$", shown, re.MULTILINE)
+    assert f"{run_id} (asked for)" in shown
+    assert (as_json["name"], as_json["enabled"], len(as_json["runs"])) == ("new", False, 2)
+    assert [one["id"] for one in json.loads(told("list", "--json"))] == [job_id]
+    assert {one["runId"] for one in json.loads(told("runs", "--json"))} > {run_id}
 
 
 async def test_what_is_wrong_is_one_line_on_the_command_line(stack: Stack) -> None:
@@ -659,6 +930,13 @@ async def test_what_is_wrong_is_one_line_on_the_command_line(stack: Stack) -> No
     cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "is never due: no such day comes.")
     cli_refused(cli(stack, "cron", "runs", "0" * 16), f"There is no cron job {'0' * 16}.")
     assert "it has 16 hexadecimal digits" in cli(stack, "cron", "remove", "x").stderr
+    for command in ("show", "run", "pause", "resume"):
+        cli_refused(cli(stack, "cron", command, "0" * 16), f"There is no cron job {'0' * 16}.")
+    cli_refused(
+        cli(stack, *add, "--every", "60", "--misfire", "skip", "--grace", "60"), "grace mea"
+    )
+    nothing = cli(stack, "cron", "edit", "0" * 16)
+    assert (nothing.returncode, "Say what is to change" in nothing.stderr) == (2, True)
     when = cli(stack, *add, "--every", "60", "--at", "2999-01-01")
     assert (when.returncode, when.stdout) == (2, "")
     assert "Say when: one of --at, --every and --cron." in when.stderr

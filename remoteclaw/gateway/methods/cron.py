@@ -13,9 +13,9 @@ from typing import Any
 from remoteclaw import policy
 from remoteclaw.contract import cron as contract
 from remoteclaw.contract.base import NoParams
-from remoteclaw.cron import Schedule
+from remoteclaw.cron import GRACE_S, Schedule, offset_ms, stagger_s
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
-from remoteclaw.fleet.cron import Job, Maker, Run
+from remoteclaw.fleet.cron import Job, Maker, Policy, Run
 from remoteclaw.fleet.effects import call_name
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.methods import sessions
@@ -51,9 +51,10 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     spec = params.job
     session = await _target(call, spec.session_key)
     now_ms = await call.fleet.cron.now_ms()
-    schedule = _schedule(spec.schedule, now_ms)
+    job_id = _job_id(call)
+    schedule = _schedule(spec.schedule, job_id, now_ms)
     job = Job(
-        id=_job_id(call),
+        id=job_id,
         name=spec.name,
         schedule=schedule,
         message=spec.message,
@@ -62,6 +63,13 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
         created_ms=now_ms,
         maker=_maker(call),
         next_ms=None,
+        policy=Policy(
+            misfire=spec.misfire,
+            grace_s=GRACE_S if spec.grace is None else spec.grace,
+            delete_after_run=spec.delete_after_run,
+            alert_after=spec.alert_after,
+            alert_cooldown_s=spec.alert_cooldown,
+        ),
     )
     job = _checked(replace(job, next_ms=_first(schedule, now_ms) if spec.enabled else None), now_ms)
     note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
@@ -83,13 +91,20 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
             name=job.name if updates.name is None else updates.name,
             message=job.message if updates.message is None else updates.message,
             enabled=job.enabled if updates.enabled is None else updates.enabled,
-            schedule=_schedule(updates.schedule, now_ms) if updates.schedule else job.schedule,
+            schedule=_schedule(updates.schedule, job.id, now_ms)
+            if updates.schedule
+            else job.schedule,
+            policy=_policy(job.policy, updates),
             # Whoever changes a job has a part in what it says.
             maker=replace(job.maker, for_owner=job.maker.for_owner and _maker(call).for_owner),
         )
+        is_resumed = changed.enabled and not job.enabled
+        if is_resumed or updates.schedule or updates.message:
+            # What failed was something else.
+            changed = replace(changed, state=replace(changed.state, failures=0))
         if not changed.enabled:
             changed = replace(changed, next_ms=None)
-        elif updates.schedule or not job.enabled:
+        elif is_resumed or updates.schedule:
             changed = replace(changed, next_ms=_first(changed.schedule, now_ms))
         return _checked(changed, now_ms)
 
@@ -113,6 +128,35 @@ async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedRes
         )  # fmt: skip
         if status != "changed":
             return contract.RemovedResult(removed=status == "done")
+    raise _busy(job_id)
+
+
+async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
+    job_id = params.job_id
+    digest = hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
+    name = f"{job_id}:now-{digest}"
+    # Under this call's name it may have been done before; then it is not refused now.
+    is_new = await call.fleet.effects.made(call.caller, call.id) is None
+    for _ in range(MOST_TRIES):
+        job = await call.fleet.cron.job(job_id)
+        if job is None or not _sees(call, job.session.agent):
+            raise CallRefused("NOT_FOUND", f"There is no cron job {job_id}.")
+        if is_new and not params.force:
+            unfinished = await call.fleet.cron.unfinished(job)
+            if unfinished and unfinished.name != name:
+                raise CallRefused(
+                    "UNAVAILABLE",
+                    f"A run of the cron job {job_id} has not finished: wait for it, "
+                    "stop its session, or say force.",
+                )
+        now_ms = await call.fleet.cron.now_ms()
+        note = _changes(call, job_id)
+        entry_id = await call.fleet.effects.run(
+            call.caller, call.id, job, name, now_ms=now_ms, note=note
+        )
+        if entry_id is not None:
+            call.effects.append({**note, "callId": call.id})
+            return contract.RunResult(run_id=f"{job.session.sid}-{entry_id}")
     raise _busy(job_id)
 
 
@@ -182,11 +226,38 @@ def _job_id(call: Call) -> str:
     return hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
 
 
-def _schedule(wanted: contract.Schedule, now_ms: int) -> Schedule:
+def _schedule(wanted: contract.Schedule, job_id: str, now_ms: int) -> Schedule:
     """Return a schedule as it is stored, whether or not it will ever be due."""
+    most_s = stagger_s(wanted.cron, wanted.stagger)
     return Schedule(
-        at=wanted.at, every_s=wanted.every, cron=wanted.cron, tz=wanted.tz, anchor_ms=now_ms
+        at=wanted.at,
+        every_s=wanted.every,
+        cron=wanted.cron,
+        tz=wanted.tz,
+        anchor_ms=now_ms,
+        stagger_s=most_s,
+        offset_ms=offset_ms(job_id, most_s),
     )
+
+
+def _policy(policy: Policy, updates: contract.JobPatch) -> Policy:
+    """Return a policy with what is to be changed of it."""
+    wanted = {
+        "misfire": updates.misfire,
+        "grace_s": updates.grace,
+        "delete_after_run": updates.delete_after_run,
+        "alert_after": updates.alert_after,
+        "alert_cooldown_s": updates.alert_cooldown,
+    }
+    changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    changed = replace(policy, **changes)
+    if updates.grace is not None and changed.misfire != "grace":
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"The job has misfire {changed.misfire}, so grace means nothing: "
+            "say misfire grace with it, or leave it out.",
+        )
+    return changed
 
 
 def _first(schedule: Schedule, now_ms: int) -> int:
@@ -243,7 +314,14 @@ def _busy(job_id: str) -> CallRefused:
 
 def _told(job: Job) -> contract.CronJob:
     schedule = job.schedule
-    kinds = {"at": schedule.at, "every": schedule.every_s, "cron": schedule.cron, "tz": schedule.tz}
+    kinds = {
+        "at": schedule.at,
+        "every": schedule.every_s,
+        "cron": schedule.cron,
+        "tz": schedule.tz,
+        "stagger": schedule.stagger_s or None,
+    }
+    policy, state = job.policy, job.state
     return contract.CronJob(
         id=job.id,
         name=job.name,
@@ -254,6 +332,16 @@ def _told(job: Job) -> contract.CronJob:
         created_ms=job.created_ms,
         next_run_ms=job.next_ms,
         last_run_ms=job.last_ms,
+        last_status=state.last_status,
+        last_error=state.last_detail,
+        last_duration_ms=state.last_duration_ms,
+        failures=state.failures,
+        is_running=state.running is not None,
+        misfire=policy.misfire,
+        grace=policy.grace_s if policy.misfire == "grace" else None,
+        delete_after_run=job.goes_after_run,
+        alert_after=policy.alert_after,
+        alert_cooldown=policy.alert_cooldown_s,
     )
 
 
@@ -264,6 +352,8 @@ def _told_run(run: Run) -> contract.CronRun:
         status=run.status,
         run_id=run.run_id,
         detail=run.detail,
+        is_manual=run.is_manual,
+        duration_ms=run.duration_ms,
     )
 
 
@@ -273,5 +363,6 @@ HANDLERS: dict[str, Handler] = {
     "cron.add": _add,
     "cron.update": _update,
     "cron.remove": _remove,
+    "cron.run": _run,
     "cron.runs": _runs,
 }
