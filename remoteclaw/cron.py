@@ -16,7 +16,7 @@ import difflib
 import hashlib
 import zoneinfo
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
@@ -182,6 +182,8 @@ def _next_of(expression: str, zone: tzinfo, after_ms: int) -> int | None:
         )
     after = datetime.fromtimestamp(after_ms / 1000, tz=zone)
     try:
+        if fields[0].startswith("*") or fields[1].startswith("*"):
+            return _by_passing_time(" ".join(fields), zone, after)
         # In the hour that comes twice, what was due the first time comes up again.
         moments = (int(moment.timestamp() * 1000) for moment in CronSim(" ".join(fields), after))
         return next((moment for moment in moments if moment > after_ms), None)
@@ -190,6 +192,49 @@ def _next_of(expression: str, zone: tzinfo, after_ms: int) -> int | None:
             return None
         field = str(error).removeprefix("Bad ").replace("day-of-", "day of the ")
         raise ScheduleRefused(f"cron {expression!r} has no valid {field}.") from None
+
+
+def _by_passing_time(expression: str, zone: tzinfo, after: datetime) -> int | None:
+    """Return the next minute at which a clock of the zone shows what the expression says.
+
+    Between two changes of the clocks one looks like the other, so each such stretch is asked by
+    itself. cronsim goes from hour to hour instead, and where clocks change by half an hour, on Lord
+    Howe Island, it leaves a minute out.
+    """
+    start, wall = after.astimezone(UTC), after.replace(tzinfo=None)
+    while True:
+        offset = start.astimezone(zone).utcoffset()
+        assert offset is not None, "it is in a zone"
+        shown = next(CronSim(expression, wall), None)
+        if shown is None:
+            return None
+        due = shown.replace(tzinfo=UTC) - offset
+        change = _change_between(start, due, zone)
+        if change is None:
+            return int(due.timestamp() * 1000)
+        start = change
+        wall = change.astimezone(zone).replace(tzinfo=None) - timedelta(minutes=1)
+
+
+def _change_between(start: datetime, end: datetime, zone: tzinfo) -> datetime | None:
+    """Return the first minute behind `start` from which on clocks show another time, up to `end`.
+
+    Clocks that are changed twice within a day are not seen; there are none.
+    """
+    before = start.astimezone(zone).utcoffset()
+    early = start
+    while early < end:
+        late = min(early + timedelta(days=1), end)
+        if late.astimezone(zone).utcoffset() == before:
+            early = late
+            continue
+        low, high = int(early.timestamp()) // 60, int(late.timestamp()) // 60
+        while high - low > 1:
+            middle = (low + high) // 2
+            is_before = datetime.fromtimestamp(middle * 60, tz=zone).utcoffset() == before
+            low, high = (middle, high) if is_before else (low, middle)
+        return datetime.fromtimestamp(high * 60, tz=UTC)
+    return None
 
 
 def _is_well_formed(fields: list[str], after: datetime) -> bool:

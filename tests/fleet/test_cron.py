@@ -11,13 +11,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import orjson
 import pytest
 
 from remoteclaw.cron import GRACE_S, Schedule
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.cron import MOST_RUNS_OF_JOB
+from remoteclaw.fleet.cron import MOST_RUNS_OF_JOB, Policy, State
 from remoteclaw.fleet.embedded import ServerProgram
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.home import Home
@@ -121,29 +123,40 @@ async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_firs
 
 
 @pytest.mark.parametrize(
-    ("days", "times"),
+    ("zone", "days", "cron", "times"),
     [
-        ("2026-03-28", ["03-28 02:30+0100", "03-29 03:00+0200", "03-30 02:30+0200"]),
-        ("2026-10-24", ["10-24 02:30+0200", "10-25 02:30+0200", "10-26 02:30+0100"]),
+        ("Europe/Berlin", "2026-03-28", "30 2 * * *",
+         ["03-28 02:30+0100", "03-29 03:00+0200", "03-30 02:30+0200"]),
+        ("Europe/Berlin", "2026-10-24", "30 2 * * *",
+         ["10-24 02:30+0200", "10-25 02:30+0200", "10-26 02:30+0100"]),
+        ("America/New_York", "2026-03-07", "30 2 * * *",
+         ["03-07 02:30-0500", "03-08 03:00-0400", "03-09 02:30-0400"]),
+        ("America/New_York", "2026-10-31", "30 1 * * *",
+         ["10-31 01:30-0400", "11-01 01:30-0400", "11-02 01:30-0500"]),
+        ("Australia/Lord_Howe", "2026-10-03", "15 2 * * *",
+         ["10-03 02:15+1030", "10-04 02:30+1100", "10-05 02:15+1100"]),
+        ("Australia/Lord_Howe", "2026-04-04", "45 1 * * *",
+         ["04-04 01:45+1100", "04-05 01:45+1100", "04-06 01:45+1030"]),
     ],
-    ids=["spring", "autumn"],
-)
-async def test_a_night_in_which_clocks_are_changed(
-    fleet: Fleet, days: str, times: list[str]
+)  # fmt: skip
+async def test_nights_in_which_clocks_are_changed(
+    fleet: Fleet, zone: str, days: str, cron: str, times: list[str]
 ) -> None:
-    start = ms(f"{days}T00:00+01:00")
+    start = int(datetime.fromisoformat(days).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
     await set_clock(fleet, start)
-    job = await add(fleet, Schedule(cron="30 2 * * *", tz="Europe/Berlin"))
+    job = await add(fleet, Schedule(cron=cron, tz=zone))
     told: list[int] = []
 
-    for half_hours in range(3 * 48):
-        await set_clock(fleet, start + half_hours * HOUR_MS // 2)
+    for quarters in range(60 * 4):
+        await set_clock(fleet, start + quarters * HOUR_MS // 4)
         if await fleet.scheduler.look():
             told += [entry.message.timestamp for entry in await entries(fleet)]
             await work(fleet)
+    await fleet.scheduler.look()
 
     due = [ms(f"2026-{time[:5]}T{time[6:]}") for time in times]
-    assert fired(await fleet.cron.runs(job.id)) == due[::-1]
+    runs = await fleet.cron.runs(job.id)
+    assert (fired(runs), statuses(runs)) == (due[::-1], ["done"] * 3)
     assert told == due
 
 
@@ -420,6 +433,39 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
     await proxy.stop()
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side) -> None:
+    proxy = Proxy(stack.redis.socket, stack.home.path / "proxy")
+    await proxy.start()
+    stack.configure(redis_url=proxy.url)
+    now_ms = await stack.fleet.cron.now_ms()
+    loud = Policy(alert_after=1)
+    job = await add(stack.fleet, Schedule(every_s=3600), next_ms=now_ms, policy=loud)
+    await stack.fleet.scheduler.look()
+    await work(stack.fleet, status="failed", category="auth")
+    failpoint = proxy.arm("settle", side)
+    with _sweeping(stack) as one, _sweeping(stack) as other:
+        pid = await failpoint.wait()
+        os.kill(pid, signal.SIGKILL)
+        failpoint.cut()
+        await eventually(lambda: one.poll() is not None or other.poll() is not None)
+
+        async def is_settled() -> bool:
+            return not await stack.fleet.scripts.client.exists("rc:cron:open", "rc:cron:looks")
+
+        # The other one looks on, and again.
+        await eventually(is_settled)
+        await stack.fleet.scripts.client.delete("rc:cron:scheduler")
+        await eventually(stack.fleet.cron.has_scheduler)
+        assert statuses(await stack.fleet.cron.runs(job.id)) == ["failed"]
+        kept = await stack.fleet.cron.job(job.id)
+        assert kept is not None
+        assert kept.state.failures == 1
+        assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
+    await proxy.stop()
+
+
 @contextlib.contextmanager
 def _sweeping(stack: Stack) -> Any:
     """Have a `remoteclaw sweep` running."""
@@ -513,6 +559,35 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     assert (settled.status, settled.run_id, settled.detail) == ("done", run.run_id, None)
     assert settled.duration_ms is not None
     assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
+
+
+async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Stack) -> None:
+    await stack.start_worker()
+    now_ms = await stack.fleet.cron.now_ms()
+    job = await add(
+        stack.fleet,
+        Schedule(every_s=60, anchor_ms=now_ms),
+        next_ms=now_ms,
+        message="fail",
+        state=State(failures=2),
+        policy=Policy(alert_after=3),
+    )
+
+    await stack.fleet.scheduler.look()
+    (run,) = await stack.fleet.cron.runs(job.id)
+    sid, _, entry_id = str(run.run_id).partition("-")
+    await stack.fleet.outcomes.wait(sid, entry_id, timeout_s=20)
+    await stack.fleet.scheduler.look()
+
+    skipped, failed = await stack.fleet.cron.runs(job.id)
+    assert (failed.status, failed.run_id) == ("failed", run.run_id)
+    assert skipped.detail == "It had failed 3 times in a row, so it is left alone for 5 min."
+    kept = await stack.fleet.cron.job(job.id)
+    assert kept is not None
+    assert kept.next_ms == now_ms + 6 * 60_000
+    found: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
+    told = [orjson.loads(fields[b"reply"])["text"] for _, fields in found]
+    assert told[-1].startswith('The cron job "standup" has failed 3 times in a row, next try ')
 
 
 @pytest.mark.timeout(120)
