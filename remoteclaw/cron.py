@@ -75,7 +75,8 @@ class Schedule:
         Raises `ScheduleRefused`, with one sentence for whoever wrote it, if that can't be told, or
         is never.
         """
-        due = self.next_after(now_ms)
+        # What is put off from a moment that is past counts from the next one.
+        due = self.next_after(now_ms + self.offset_ms)
         if due is not None:
             return due
         if self.at is not None:

@@ -340,6 +340,14 @@ def test_what_is_put_off(cron: str | None, wanted: int | None, found: int) -> No
     assert stagger_s(cron, wanted) == found
 
 
+def test_what_is_put_off_begins_with_the_next_full_hour() -> None:
+    """A job that is made at two past nine is not due at three past nine for that."""
+    schedule = Schedule(cron="0 9 * * *", stagger_s=300, offset_ms=180_000)
+
+    assert schedule.first(ms("2026-11-21T09:02Z")) == ms("2026-11-22T09:03Z")
+    assert schedule.first(ms("2026-11-21T08:59Z")) == ms("2026-11-21T09:03Z")
+
+
 def test_jobs_are_put_off_by_different_times_each_always_by_the_same() -> None:
     offsets = [offset_ms(str(number), 300) for number in range(100)]
 

@@ -298,11 +298,16 @@ class Cron:
         run = await self.open_run(job)
         if run is None:
             return None
-        client = self._scripts.client
-        name = keys.outcome_prefix(run.sid) + run.entry_id
-        read = functools.partial(client.hget, name, "status")
-        status = await self._scripts.call(read, deadline=boottime() + READ_S)
-        return run if status in (b"accepted", b"running") else None
+        client, entry_id = self._scripts.client, run.entry_id
+
+        async def read() -> Any:
+            pipeline = client.pipeline(transaction=True)
+            pipeline.hget(keys.outcome_prefix(run.sid) + entry_id, "status")
+            pipeline.xrange(keys.inbound(run.sid), entry_id, entry_id)
+            return await pipeline.execute()
+
+        status, entry = await self._scripts.call(read, deadline=boottime() + READ_S)
+        return run if entry and status in (b"accepted", b"running") else None
 
     async def open_run(self, job: Job) -> OpenRun | None:
         """Return the run of a job that was begun last, if it is not settled."""

@@ -28,8 +28,8 @@ DAMAGED_REPLIES = "rc:damaged"
 #: The lanes, each an RQ queue: what people send, and what nobody waits for at a keyboard.
 #: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
 LANES: tuple[Lane, ...] = ("agents", "background")
-#: With a session's hash tag behind it, that session's state.
-STATE_PREFIX = "rc:st:"
+#: With a session's hash tag behind it, that session's state, and its inbound stream.
+STATE_PREFIX, INBOUND_PREFIX = "rc:st:", "rc:in:"
 #: Hash: cron jobs by id, as JSON. Sorted set: their ids, scored with when they are due (ms).
 CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
 #: List: how the last runs of all cron jobs ended, and due times without one, newest first.
@@ -106,7 +106,7 @@ def worker(hostname: str, pid: int) -> str:
 
 def inbound(sid: str) -> str:
     """Stream: what the session has still to answer, oldest first."""
-    return f"rc:in:{{{sid}}}"
+    return f"{INBOUND_PREFIX}{{{sid}}}"
 
 
 def state(sid: str) -> str:

@@ -37,8 +37,8 @@ RETRIES = 3
 
 _WENT_WELL = ("done", "steered")
 _FAILED = ("failed", "dead")
-#: Failures that may be gone in a minute.
-_TRANSIENT = (ErrorCategory.RETRYABLE, ErrorCategory.TIMEOUT, ErrorCategory.DIED)
+#: Failures that may be gone in a minute. An agent that died may have done a part of the work.
+_TRANSIENT = (ErrorCategory.RETRYABLE, ErrorCategory.TIMEOUT)
 #: What the log of runs says of an outcome: never what a CLI has printed, or the agent has said.
 _REASONS = {
     "stopped": "Somebody stopped it.",
@@ -98,8 +98,11 @@ class Ended:
 
     @classmethod
     def of(cls, outcome: Outcome | None, now_ms: int) -> "Ended":
-        """Return how a run with this outcome ended; None is one that is forgotten."""
-        if outcome is None:
+        """Return how a run with this outcome ended; None is one that is forgotten.
+
+        One that is not final is of an entry that an operator has removed with their own hands.
+        """
+        if outcome is None or not outcome.is_final:
             return cls("unknown", now_ms)
         steps = outcome.steps
         at_ms = max((step.at_ms for step in steps if step.name == "finished"), default=now_ms)
@@ -241,7 +244,7 @@ class Settler:
         _, *found = await self._scripts.run(
             "unsettled",
             [keys.CRON_OPEN, keys.CRON_LOOKS],
-            [AT_MOST, SHORTEST_MS, LONGEST_MS],
+            [AT_MOST, SHORTEST_MS, LONGEST_MS, keys.INBOUND_PREFIX],
             deadline=boottime() + READ_S,
         )
         parts = iter(found)

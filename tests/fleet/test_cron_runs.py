@@ -150,6 +150,26 @@ async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fle
     assert (after.enabled, after.next_ms, after.state.last_status) == (False, None, "unknown")
 
 
+@pytest.mark.parametrize("is_due", [True, False])
+async def test_a_run_whose_message_somebody_removed_holds_nothing_up(
+    fleet: Fleet, is_due: bool
+) -> None:
+    job = await started(fleet)
+    await set_clock(fleet, START + MINUTE_MS)
+    await fleet.scheduler.look()
+    await fleet.scripts.client.delete(f"rc:in:{{{SESSION.sid}}}")
+    if is_due:  # and it is not looked at before
+        name = f"{job.id}:{START + MINUTE_MS}"
+        await fleet.scripts.client.zadd("rc:cron:looks", {name: START + 2 * MINUTE_MS + 9000})
+        await set_clock(fleet, START + 2 * MINUTE_MS)
+
+    await fleet.scheduler.look()
+
+    assert statuses(await fleet.cron.runs(job.id)) == ["unknown"]
+    await set_clock(fleet, START + 2 * MINUTE_MS)
+    assert await fleet.scheduler.look() == 1
+
+
 async def test_a_run_of_a_job_that_was_removed_is_noted(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
@@ -167,7 +187,7 @@ async def test_a_run_of_a_job_that_was_removed_is_noted(fleet: Fleet) -> None:
 async def test_a_damaged_run_stops_no_other(fleet: Fleet) -> None:
     job = await started(fleet)
     client = fleet.scripts.client
-    for name, value in (("a", b"{"), ("b", b"rc:oc:{x}:1-1 {}"), ("c", b"rc:oc:{x}:1-1 []")):
+    for name, value in (("a", b"{"), ("b", b"rc:oc:{a}:1-1 {}"), ("c", b"rc:oc:{a}:1-1 []")):
         await client.hset("rc:cron:open", name, value)
         await client.zadd("rc:cron:looks", {name: START, "gone": START})
 
@@ -411,7 +431,10 @@ async def test_a_try_that_goes_well_is_the_last_one(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize(
     ("status", "category"),
-    [("failed", "auth"), ("dead", "died"), ("stopped", "aborted"), ("dropped", "")],
+    [
+        *[("failed", "auth"), ("failed", "died"), ("dead", "retryable")],
+        *[("stopped", "aborted"), ("dropped", "")],
+    ],
 )
 async def test_what_is_due_once_and_did_not_go_well_is_kept_and_off(
     fleet: Fleet, status: str, category: str

@@ -1,7 +1,7 @@
 -- Find runs of cron jobs that have ended, and put off the next look at all that are looked at.
 -- KEYS open runs, their looks
--- ARGV how many are looked at at most, shortest wait ms, longest wait ms
--- → now ms, then of each that has ended, or whose outcome is forgotten: name, run
+-- ARGV how many are looked at at most, shortest wait ms, longest wait ms, inbound prefix
+-- → now ms, then of each that has ended, or whose outcome or entry is not there any more: name, run
 local now, most, longest = now_ms(), tonumber(ARGV[1]), tonumber(ARGV[3])
 local names = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, most)
 if #names < most then
@@ -15,10 +15,11 @@ for _, name in ipairs(names) do
   if not run then
     redis.call('ZREM', KEYS[2], name)
   else
-    local outcome, begun = string.match(run, '^(%S+:(%d+)-%d+) ')
+    local outcome, tag, id, begun = string.match(run, '^(%S+({%x+}):((%d+)-%d+)) ')
     local status = outcome and redis.call('HGET', outcome, 'status')
     local wait = tonumber(ARGV[2])
-    if status == 'accepted' or status == 'running' then
+    local is_waiting = status == 'accepted' or status == 'running'
+    if is_waiting and redis.call('XRANGE', ARGV[4] .. tag, id, id)[1] then
       wait = math.max(wait, math.min((now - begun) / 4, longest))
     else
       found[#found + 1] = name
