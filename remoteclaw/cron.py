@@ -24,7 +24,16 @@ from cronsim import CronSim, CronSimError
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.messages import MAX_TIMESTAMP_MS
 
-__all__ = ["GRACE_S", "ON_TIME_MS", "STAGGER_S", "Due", "Schedule", "offset_ms", "stagger_s"]
+__all__ = [
+    "GRACE_S",
+    "ON_TIME_MS",
+    "STAGGER_S",
+    "Due",
+    "Schedule",
+    "in_words",
+    "offset_ms",
+    "stagger_s",
+]
 
 #: What should have run so many seconds ago is not run any more, unless the job says otherwise: what
 #: a person wanted at nine in the morning would surprise them in the evening.
@@ -135,6 +144,16 @@ def offset_ms(name: str, most_s: int) -> int:
     """Return by how much a job is put off, always the same for its name, in milliseconds."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return number % (most_s + 1) * 1000
+
+
+def in_words(seconds: int) -> str:
+    """Return a duration in words: "an hour", "90 seconds"."""
+    for unit, size in (("hour", 3600), ("minute", 60)):
+        if seconds % size == 0:
+            count = seconds // size
+            article = "an" if unit == "hour" else "a"
+            return f"{article} {unit}" if count == 1 else f"{count} {unit}s"
+    return f"{seconds} seconds"
 
 
 def _zone(name: str | None) -> tzinfo:

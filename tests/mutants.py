@@ -1053,14 +1053,14 @@ MUTANTS = (
     ),
     Mutant(
         "a chat that is told of each failure",
-        "remoteclaw/fleet/settling.py",
+        "remoteclaw/fleet/settlement.py",
         "if not threshold or not is_enough or is_quiet or not job.enabled:",
         "if not threshold or not is_enough or not job.enabled:",
         f"{CRON_RUNS}::test_several_settlers_tell_the_chat_once",
     ),
     Mutant(
         "a job that is lost when it did not go well",
-        "remoteclaw/fleet/settling.py",
+        "remoteclaw/fleet/settlement.py",
         "if ended.went_well and job.goes_after_run and",
         "if job.goes_after_run and",
         f"{CRON_RUNS}::test_what_is_due_once_and_did_not_go_well_is_kept_and_off",

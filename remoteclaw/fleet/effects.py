@@ -18,8 +18,9 @@ from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavail
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.cron import Job, Run
+from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.inbound import GRACE_MS, NewerEntry, decode_entry, encode_entry
+from remoteclaw.fleet.job import Job
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry
 from remoteclaw.fleet.wake import Waker

@@ -13,12 +13,13 @@ from typing import Literal
 
 from remoteclaw.clock import boottime
 from remoteclaw.config import CronConfig
-from remoteclaw.cron import Due
+from remoteclaw.cron import Due, in_words
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.cron import BOUNDS, READ_S, Cron, Job, NewerJob, Run
+from remoteclaw.fleet.cron import BOUNDS, READ_S, Cron, Run
 from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, FULL_AT, GRACE_MS, encode_entry
+from remoteclaw.fleet.job import Job, NewerJob
 from remoteclaw.fleet.settling import Settler
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, SessionKey
@@ -232,14 +233,6 @@ def _why_missed(job: Job, due: Due) -> str:
         return "No scheduler could fire it then; a later due time was fired instead."
     if job.policy.misfire == "skip":
         return "No scheduler could fire it then, and the job is not to run late."
-    return f"No scheduler could fire it then, and it is more than {_words(job.policy.grace_s)} ago."
-
-
-def _words(seconds: int) -> str:
-    """Return a duration in words."""
-    for unit, size in (("hour", 3600), ("minute", 60)):
-        if seconds % size == 0:
-            count = seconds // size
-            article = "an" if unit == "hour" else "a"
-            return f"{article} {unit}" if count == 1 else f"{count} {unit}s"
-    return f"{seconds} seconds"
+    return (
+        f"No scheduler could fire it then, and it is more than {in_words(job.policy.grace_s)} ago."
+    )

@@ -19,9 +19,10 @@ import pytest
 from remoteclaw.cron import GRACE_S, Schedule
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.cron import MOST_RUNS_OF_JOB, Policy, State
+from remoteclaw.fleet.cron import MOST_RUNS_OF_JOB
 from remoteclaw.fleet.embedded import ServerProgram
 from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.job import Policy, State
 from remoteclaw.home import Home
 from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
@@ -581,7 +582,7 @@ async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Sta
 
     skipped, failed = await stack.fleet.cron.runs(job.id)
     assert (failed.status, failed.run_id) == ("failed", run.run_id)
-    assert skipped.detail == "It had failed 3 times in a row, so it is left alone for 5 min."
+    assert skipped.detail == "It had failed 3 times in a row, so it is left alone for 5 minutes."
     kept = await stack.fleet.cron.job(job.id)
     assert kept is not None
     assert kept.next_ms == now_ms + 6 * 60_000

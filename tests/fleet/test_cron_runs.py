@@ -13,7 +13,7 @@ from remoteclaw.config import CronConfig
 from remoteclaw.cron import Schedule
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.cron import JOB_VERSION, Job, Maker, Policy, State
+from remoteclaw.fleet.job import JOB_VERSION, Job, Maker, Policy, State
 from remoteclaw.fleet.settling import AT_MOST, LONGEST_MS, Settler
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support.failpoints import Proxy, Side
@@ -340,7 +340,7 @@ async def test_a_job_that_fails_is_left_alone_for_longer_and_longer(fleet: Fleet
     assert found == [1, 1, 2, 6, 16, 61, 61]
     skipped = [run for run in await fleet.cron.runs(job.id) if run.status == "skipped"]
     assert [run.detail for run in skipped][-1] == (
-        "It had failed 2 times in a row, so it is left alone for 1 min."
+        "It had failed 2 times in a row, so it is left alone for a minute."
     )
     assert len(skipped) == 6
     assert (await kept(fleet, job)).state.failures == 7
@@ -845,6 +845,7 @@ async def test_what_version_1_has_noted_can_be_read(fleet: Fleet) -> None:
     for told, entry in ((line, "1-1"), (newer, "2-1")):
         data = orjson.dumps({**told, "sid": "s"})
         await fleet.scripts.client.lpush("rc:cron:runs:j", f"{entry} ".encode() + data)
+    await fleet.scripts.client.lpush("rc:cron:runs:j", b"damaged", b"3-1 {}", b" []")
 
     assert [run.run_id for run in await fleet.cron.runs("j")] == ["s-2-1", "s-1-1"]
 

@@ -19,9 +19,9 @@ from remoteclaw.cron import Schedule
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.cron import Job, Maker
 from remoteclaw.fleet.effects import MOST_JOBS
 from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.job import Job, Maker
 from remoteclaw.gateway.methods.cron import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import SessionKey

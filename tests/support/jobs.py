@@ -7,8 +7,9 @@ from typing import Any
 
 from remoteclaw.cron import Schedule
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.cron import Job, Maker, Run
+from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.fleet.job import Job, Maker
 from remoteclaw.messages import Entry, SessionKey
 
 __all__ = [

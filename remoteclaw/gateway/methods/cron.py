@@ -15,8 +15,9 @@ from remoteclaw.contract import cron as contract
 from remoteclaw.contract.base import NoParams
 from remoteclaw.cron import GRACE_S, Schedule, offset_ms, stagger_s
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
-from remoteclaw.fleet.cron import Job, Maker, Policy, Run
+from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.effects import call_name
+from remoteclaw.fleet.job import Job, Maker, Policy
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.principals import Operator
