@@ -749,7 +749,7 @@ async def test_the_worker_command_prints_and_becomes_rq(stack: Stack) -> None:
     assert printed.startswith("+ rq worker -c workers.settings -j workers.jobs.DrainJob")
 
 
-@pytest.mark.parametrize("command", [[], ["sessions"], ["config"]])
+@pytest.mark.parametrize("command", [[], ["sessions"], ["config"], ["cron"]])
 def test_no_summary_is_cut(directory: Path, command: list[str]) -> None:
     result = without_stack(directory, *command, "--help", COLUMNS="80")
 

@@ -33,35 +33,37 @@ def cron() -> None:
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _when(command: Callable[..., None]) -> Callable[..., None]:
+def _job_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add the options that say when a job is due, and what is done where it goes wrong."""
-    for option in reversed(
-        (
-            click.option("--at", metavar="TIME", help="Once, at this time (ISO 8601)."),
-            click.option("--every", metavar="SECONDS", type=int,
-                         help="Every so many seconds, 60 at least."),
-            click.option("--cron", metavar="FIELDS", help='By the clock: "0 9 * * MON-FRI".'),
-            click.option("--tz", metavar="ZONE",
-                         help="The time zone of --at and --cron. [default: UTC]"),
-            click.option("--stagger", metavar="SECONDS", type=int,
-                         help="By how much --cron may be put off at most, 0 for exactly then. "
-                         "[default: 300 at full hours, else 0]"),
-            click.option("--misfire", type=click.Choice(("grace", "skip", "run_once")),
-                         help="What becomes of a due time that nobody could fire then: it is run "
-                         "within a grace, not at all, or once, however late. [default: grace]"),
-            click.option("--grace", metavar="SECONDS", type=int,
-                         help="How late it is run within a grace. [default: 3600]"),
-            click.option("--delete-after-run/--keep", default=None,
-                         help="Remove it when a run went well. [default: with --at]"),
-            click.option("--alert-after", metavar="NUMBER", type=int,
-                         help="Tell its chat after so many failures in a row; 0 for never. "
-                         "[default: as configured]"),
-            click.option("--alert-cooldown", metavar="SECONDS", type=int,
-                         help="Don't tell it again for so long. [default: as configured]"),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+    options = (
+        ("--at", "TIME", str, "Once, at this time (ISO 8601)."),
+        ("--every", "SECONDS", int, "Every so many seconds, 60 at least."),
+        ("--cron", "FIELDS", str, 'By the clock: "0 9 * * MON-FRI".'),
+        ("--tz", "ZONE", str, "The time zone of --at and --cron. [default: UTC]"),
+        ("--stagger", "SECONDS", int, "By how much --cron may be put off at most, 0 for exactly "
+         "then. [default: 300 at full hours, else 0]"),
+        ("--misfire", None, click.Choice(("grace", "skip", "run_once")), "What becomes of a due "
+         "time that nobody could fire then: it is run within a grace, not at all, or once, "
+         "however late. [default: grace]"),
+        ("--grace", "SECONDS", int, "How late it is run within a grace. [default: 3600]"),
+        ("--delete-after-run/--keep", None, None, "Remove it when a run went well. "
+         "[default: with --at]"),
+        ("--alert-after", "NUMBER", int, "Tell its chat after so many failures in a row; 0 for "
+         "never. [default: as configured]"),
+        ("--alert-cooldown", "SECONDS", int, "Don't tell it again for so long. "
+         "[default: as configured]"),
+    )  # fmt: skip
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for name, metavar, kind, words in reversed(options):
+            # What is changed has no defaults: it stays as it is.
+            told = words if is_new or name in ("--tz", "--stagger") else words.partition(" [")[0]
+            command = click.option(name, metavar=metavar, type=kind, default=None, help=told)(
+                command
+            )
+        return command
+
+    return add
 
 
 def _changes(options: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +85,7 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
 @cron.command("list")
 @_json
 def list_jobs(as_json: bool) -> None:
-    """List the jobs, oldest first, when each is due next, and how its last run ended."""
+    """List the jobs: when each is due next, how its last run ended."""
     from remoteclaw.contract.cron import CronStatus
 
     status = _ask("cron.status", {})
@@ -107,7 +109,7 @@ def list_jobs(as_json: bool) -> None:
 @click.argument("job", callback=_job_id)
 @_json
 def show_job(job: str, as_json: bool) -> None:
-    """Show a job: what it says, when, what is done where it goes wrong, and its last runs."""
+    """Show all there is about a job, and its last runs."""
     found = _job(job)
     runs = _runs(job, limit=5)
     if as_json:
@@ -144,7 +146,7 @@ def show_job(job: str, as_json: bool) -> None:
 @click.option(
     "--session", required=True, help="The session's key, or the start of its id if there is one."
 )
-@_when
+@_job_options(is_new=True)
 @click.option("--paused", is_flag=True, help="Don't begin yet: `cron resume` does.")
 def add_job(session: str, paused: bool, **options: Any) -> None:
     """Add a job: one of --at, --every and --cron says when it is due. Prints its id."""
@@ -163,7 +165,7 @@ def add_job(session: str, paused: bool, **options: Any) -> None:
 @click.argument("job", callback=_job_id)
 @click.option("--name", help="What it is called.")
 @click.option("--message", help="What the session's agent is told each time.")
-@_when
+@_job_options(is_new=False)
 def edit_job(job: str, **options: Any) -> None:
     """Change a job; what is not said stays. A schedule is said as a whole."""
     updates = _changes(options)
@@ -190,7 +192,7 @@ def resume_job(job: str) -> None:
 @click.argument("job", callback=_job_id)
 @click.option("--force", is_flag=True, help="Also while a run of it is unfinished.")
 def run_job(job: str, force: bool) -> None:
-    """Run a job now, also one that is paused; it is due next as before. Prints the run's name."""
+    """Run a job now; it is due next as before. Prints the run's name."""
     from remoteclaw.contract.cron import RunResult
 
     begun = _ask("cron.run", {"jobId": job, "force": force})
@@ -215,7 +217,7 @@ def remove_job(job: str) -> None:
               show_default=True, help="How many, newest first.")  # fmt: skip
 @_json
 def list_runs(job: str | None, limit: int, as_json: bool) -> None:
-    """List when jobs were due and what became of it: of one job, or of all."""
+    """List when jobs were due, of one or of all, and what became of it."""
     runs = _runs(job, limit=limit)
     if as_json:
         click.echo(_as_json([_plain(run) for run in runs]))
