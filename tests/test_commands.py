@@ -1,10 +1,13 @@
 """Which messages are commands of the chat, and which are for the agent."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.config import load_config
+from remoteclaw.config import QueueConfig, load_config
+from remoteclaw.conversation.batching import next_batch
 from remoteclaw.conversation.commands import Command, command_in, words_for
 from remoteclaw.errors import ConfigError
 from remoteclaw.home import Home
@@ -131,3 +134,50 @@ def test_there_need_be_no_command(home: Home) -> None:
     home.config_file.write_text("[sessions]\nreset_triggers = []\n")
 
     assert load_config(home.config_file, {}).sessions.reset_triggers == ()
+
+
+# -- in their order -------------------------------------------------------------------------------
+
+
+TEXTS = st.sampled_from(["/new", "/reset", "/new x", "a", "b"])
+DELIVERS = st.sampled_from(["channel", "channel", "channel", "caller"])
+
+
+@given(
+    waiting=st.lists(st.tuples(TEXTS, DELIVERS), min_size=1, max_size=12),
+    mode=st.sampled_from(["collect", "followup", "steer", "interrupt"]),
+    cap=st.integers(0, 4),
+    drop=st.sampled_from(["old", "new", "summarize"]),
+    busy_since=st.sampled_from([None, 0, 5]),
+)
+def test_no_command_is_lost_or_overtaken(
+    waiting: list[tuple[str, Any]], mode: Any, cap: int, drop: Any, busy_since: int | None
+) -> None:
+    """Whatever waits and whatever is configured, until nothing waits any more."""
+    queue = QueueConfig(mode=mode, cap=cap, drop=drop)
+    left = [
+        Entry(f"{number}-0", message(text), deliver=deliver)
+        for number, (text, deliver) in enumerate(waiting)
+    ]
+
+    def command_of(entry: Entry) -> Command | None:
+        return command_in(entry, WORDS)
+
+    while left:
+        plan = next_batch(left, queue, busy_since_ms=busy_since, command_of=command_of)
+        batch = [entry for entry in left if entry.id in plan.batch]
+        before = left[: left.index(batch[0])]
+        assert [entry.id for entry in batch] == [*plan.batch]
+        commands = [command for entry in batch if (command := command_of(entry))]
+        # They are alone, or repeated; only one that says more is dropped, and then in its turn.
+        assert len(commands) in (0, len(batch))
+        assert len(commands) <= 1 or all(command.is_alone for command in commands)
+        if commands:
+            assert before == []
+            assert not plan.left_out
+            assert not plan.is_dropped or not commands[0].is_alone
+        # What the agent is asked stood before every command that waits.
+        if not plan.is_dropped and not commands:
+            assert not any(map(command_of, left[: left.index(batch[-1])]))
+        assert set(plan.left_out) < set(plan.batch) or not plan.left_out
+        left = [entry for entry in left if entry not in batch]

@@ -13,7 +13,8 @@ from remoteclaw.drain import SECOND_TRY, Drain
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Attachment
 from remoteclaw.resetting import RESET
-from tests.support.agents import AgentCli
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.bridges import script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
@@ -593,6 +594,21 @@ async def test_two_sessions_at_once(stack: Stack) -> None:
 
     assert first == "You said before:\n\n-"
     assert "- hello" in second
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini", "opencode"])
+async def test_a_real_cli_knows_nothing_of_before(
+    stack: Stack, model_server: ModelServerProcess, name: str
+) -> None:
+    cli = required(name, model_server)
+    stack.configure(cli.config())
+    await talk(stack, "my colour is green SAY:noted")
+    assert "my colour is green" in (await talk(stack, "RECALL"))[0]
+
+    assert await talk(stack, "/new") == [RESET]
+
+    assert "green" not in (await talk(stack, "RECALL"))[0]
+    assert "green" not in model_server.bodies().splitlines()[-1]
 
 
 @pytest.mark.parametrize("warm_s", [0, 600], ids=["cold", "warm"])
