@@ -377,6 +377,34 @@ async def test_a_worker_that_ends_a_conversation_at(
     assert set(before).isdisjoint(await client.hvals(f"rc:map:{{{sid}}}"))
 
 
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation(
+    lab: Lab, side: Side
+) -> None:
+    """When it wakes, it doesn't end the conversation that has begun meanwhile."""
+    word = uuid.uuid4().hex
+    first = await lab.stack.append(f"first{word}", from_=word)
+    await lab.stack.outcome(first)
+    await lab.stack.until_idle(first)
+    sid, client = first.session.sid, lab.stack.fleet.scripts.client
+    failpoint = lab.proxy.arm("reset", side)
+    command = await lab.stack.append(f"/new second{word}", from_=word)
+    horse = await failpoint.wait()
+
+    os.kill(horse, signal.SIGSTOP)
+    assert (await lab.stack.outcome(command)).status == "done"
+    await lab.stack.until_idle(first)
+    ids = await client.hvals(f"rc:map:{{{sid}}}")
+    os.kill(horse, signal.SIGCONT)
+    failpoint.release()
+    await eventually(lambda: not is_alive(horse))
+
+    assert ids
+    assert await client.hvals(f"rc:map:{{{sid}}}") == ids
+    assert await client.llen(f"rc:old:{{{sid}}}") == 1
+    assert lab.asked(f"second{word}") == 1
+
+
 @contextlib.asynccontextmanager
 async def adapter(lab: Lab, account: str, file: Path) -> AsyncIterator[None]:
     """Have a channel's process running, always."""
