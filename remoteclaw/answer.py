@@ -18,6 +18,7 @@ from remoteclaw.messages import (
     Deliver,
     Provenance,
     ReplyPayload,
+    SessionKey,
     Turn,
     hops_of,
     via_of,
@@ -91,12 +92,14 @@ class Answer:
         blobs: Sequence[str],
         record: Record | None,
         has_heard: bool,
+        waits_again: Sequence[str],
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 
         `steered` are the entries that came during the turn and were answered with it, `answered`
         those that were before it failed. `blobs` are the files that came with all of them;
-        `has_heard` tells whether an agent was asked what a person wrote.
+        `has_heard` tells whether an agent was asked what a person wrote. What `waits_again` makes
+        another turn.
         """
         everything = [*self._said, *payloads]
         return await self._lease.finish(
@@ -105,21 +108,26 @@ class Answer:
             error=error,
             agent_process=agent_process,
             first_index=self.next_index,
-            payloads=self._rest(payloads, steered),
+            payloads=self._rest(payloads, steered, waits_again),
             steered=steered,
             answered=answered,
             blobs=blobs,
             record=record,
             owed=self._owed(status, everything),
             has_heard=has_heard,
+            waits_again=waits_again,
         )
 
     def _owed(self, status: str, payloads: Sequence[ReplyPayload]) -> Owed | None:
         """Return the turn's result for the session that has started this one, if it gets one."""
-        parent = self._lease.parent
-        if parent is None or self.turn.entries[-1].deliver != "parent":
+        asked, state = self.turn.entries[-1], self._lease.state
+        told = asked.provenance.parent if asked.provenance else None
+        named = told or state.get("parent")
+        if asked.deliver != "parent" or named is None:
             return None
-        session, run = self._lease.session, f"{self._lease.sid}-{self.turn.id}"
+        parent, session = SessionKey.parse(named), self._lease.session
+        # It goes by the name under which the task was begun, also when it was retried.
+        run = f"{self._lease.sid}-{state.get('spawned', self.turn.id)}"
         text = "\n\n".join(payload.text for payload in payloads if payload.text)
         files = [file.name for payload in payloads for file in payload.attachments]
         if files:
@@ -143,13 +151,16 @@ class Answer:
             hops=hops_of(self.turn.entries) + 1,
             run=run,
             status=status,
-            label=self._lease.state.get("label"),
+            label=state.get("label"),
         )
         deliver: Deliver = "parent" if parent.task else "channel"
         return Owed(parent, encode_entry(message, deliver, "result", provenance))
 
     def _rest(
-        self, payloads: Sequence[ReplyPayload], steered: Sequence[str]
+        self,
+        payloads: Sequence[ReplyPayload],
+        steered: Sequence[str],
+        waits_again: Sequence[str],
     ) -> list[dict[str, Any]]:
         """Return what still has to go on the reply stream; the last one names the entries."""
         if not self._goes_to_channel:
@@ -158,6 +169,7 @@ class Answer:
         # A reply without text says no more than "that was all".
         *most, last = rest or [ReplyPayload("", index=self.next_index)]
         ids = [*(entry.id for entry in (*self.turn.left_out, *self.turn.entries)), *steered]
+        ids = [entry_id for entry_id in ids if entry_id not in waits_again]
         return [*(self._on_stream(payload, ()) for payload in most), self._on_stream(last, ids)]
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str]) -> dict[str, Any]:

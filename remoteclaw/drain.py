@@ -357,9 +357,9 @@ class _SessionDrain:
         self._running = turn
         is_chat = turn.entries[-1].deliver == "channel"
         if self._queue.mode == "steer" and is_chat and self._bridge.can_steer:
-            done = batch.entry_ids
-            # Nothing overtakes what waits.
-            if all(entry_id in done for entry_id, _ in self._lease.waiting):
+            behind = [entry for entry in waiting if entry.id not in {e.id for e in entries}]
+            # Nothing that a person has sent is overtaken by what comes later.
+            if all(entry.origin != "chat" for entry in behind):
                 self._steering = Steering(
                     self._lease, self._newest, command_of=self._resets.command_of
                 )
@@ -492,6 +492,9 @@ class _SessionDrain:
             nothing = ReplyPayload(NOTHING_SAID, index=index, is_ours=True)
             payloads = (*payloads, nothing)
         entries = self._entries_of(answer.turn, result.steered)
+        waits_again = [
+            entry.id for entry in entries if status == "interrupted" and entry.origin != "chat"
+        ]
         left = await answer.finish(
             status,
             payloads,
@@ -500,8 +503,9 @@ class _SessionDrain:
             steered=result.steered,
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
-            record=self._to_record(answer.turn, result) if is_recorded else None,
+            record=self._to_record(answer.turn, result, waits_again) if is_recorded else None,
             has_heard=was_asked and any(e.origin == "chat" for e in entries),
+            waits_again=waits_again,
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)
@@ -514,11 +518,15 @@ class _SessionDrain:
 
     # -- the record ----------------------------------------------------------------------------
 
-    def _to_record(self, turn: Turn, result: AgentDeliveryResult) -> Record:
+    def _to_record(
+        self, turn: Turn, result: AgentDeliveryResult, waits_again: Sequence[str]
+    ) -> Record:
         if not self._record.keep_days:
             return Record(b"", 0, 0)
         joined = self._steering.taken(result.steered) if self._steering else ()
         most_bytes = self._record.max_kb * 1024
+        kept = tuple(entry for entry in turn.entries if entry.id not in waits_again)
+        turn = replace(turn, entries=kept)  # the others come again
         lines = lines_of(turn, joined, result, at_ms=_now_ms(), most_bytes=most_bytes // 2)
         return Record(lines, most_bytes, self._record.keep_ms)
 

@@ -306,6 +306,12 @@ class SessionKey:
             task=unquote(task[0]) if task else None,
         )
 
+    @classmethod
+    def kept(cls, text: str, task: str | None) -> Self:
+        """Return a key of which the task is kept apart."""
+        key = cls.parse(text)
+        return key if task is None else replace(key, task=unquote(task))
+
     def __str__(self) -> str:
         """Return the key as text; `parse()` reads it."""
         scope = "/".join(_encode(part) for part in (self.agent, self.provider, self.account))
@@ -357,6 +363,8 @@ class Provenance(BaseModel):
     """Of a result: how it ended, as outcomes say it."""
     label: str | None = None
     """Of a result: the label of its session, if that has one."""
+    parent: str | None = None
+    """Of a task: the key of the session that gets its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +383,10 @@ class Entry:
     def at_ms(self) -> int:
         """When it was accepted, on Redis' clock."""
         return int(self.id.partition("-")[0])
+
+
+def _order(entry_id: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in entry_id.split("-"))
 
 
 def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -404,7 +416,7 @@ class Turn:
     @property
     def id(self) -> str:
         """The stream id of the first entry; stays the same over all attempts."""
-        return (self.left_out or self.entries)[0].id
+        return min((*self.left_out, *self.entries), key=lambda entry: _order(entry.id)).id
 
     @property
     def reference(self) -> str:

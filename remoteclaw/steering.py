@@ -57,9 +57,10 @@ class Steering:
             except (ValueError, NewerEntry):
                 self._is_over = True
                 break
-            # Its reply is not for the chat, no person has sent it, or it is not for the agent.
-            is_said = entry.deliver == "channel" and entry.origin == "chat"
-            if not is_said or self._command_of(entry):
+            if entry.origin != "chat":
+                continue  # no person has sent it, so it can wait behind those that one has
+            # A caller's reply is not for the chat, and a command not for the agent.
+            if entry.deliver != "channel" or self._command_of(entry):
                 self._is_over = True
                 break
             entries.append(entry)

@@ -24,6 +24,7 @@ FAILPOINT = "tests/test_failpoints.py"
 DOORS = "tests/gateway"
 SESSIONS = "tests/gateway/test_sessions.py"
 SUBAGENTS = "tests/gateway/test_subagents.py"
+TOGETHER = "tests/gateway/test_together.py"
 CRON = "tests/fleet/test_cron.py"
 RESET = "tests/test_reset.py"
 FRESHNESS = "tests/test_freshness.py"
@@ -119,8 +120,8 @@ MUTANTS = (
     Mutant(
         "a command that joins a running turn",
         "remoteclaw/steering.py",
-        "if not is_said or self._command_of(entry):",
-        "if not is_said:",
+        'if entry.deliver != "channel" or self._command_of(entry):',
+        'if entry.deliver != "channel":',
         f"{RESET}::test_it_never_joins_a_running_turn_and_nothing_overtakes_it",
     ),
     Mutant(
@@ -358,7 +359,7 @@ MUTANTS = (
     Mutant(
         "a message that overtakes one that waits",
         "remoteclaw/drain.py",
-        "if all(entry_id in done for entry_id, _ in self._lease.waiting):",
+        'if all(entry.origin != "chat" for entry in behind):',
         "if True:",
         f"{STEERING}::test_nothing_overtakes_what_waits",
     ),
@@ -921,7 +922,7 @@ MUTANTS = (
     Mutant(
         "a task that is started again by the next attempt",
         f"{LUA}/effect.lua",
-        "  if before[number] then",
+        "  if made_before then",
         "  if false then",
         f"{SUBAGENTS}::test_an_attempt_that_begins_anew_gets_the_sessions_of_the_one_before",
     ),
@@ -963,8 +964,8 @@ MUTANTS = (
     Mutant(
         "any number of turns that wait",
         f"{LUA}/wait.lua",
-        " then return 0 end",
-        " then return 1 end",
+        " then return 'full' end",
+        " then return 'free' end",
         f"{SUBAGENTS}::test_no_turn_waits_when_no_worker_would_be_left",
     ),
     Mutant(
@@ -980,6 +981,48 @@ MUTANTS = (
         ", depth=caller.depth)",
         ")",
         f"{SUBAGENTS}::test_a_task_may_no_more_than_its_depth",
+    ),
+    Mutant(
+        "an interrupted turn that takes a result along",
+        "remoteclaw/drain.py",
+        'if status == "interrupted" and entry.origin != "chat"',
+        "if False",
+        "tests/test_queue.py::test_a_result_whose_turn_is_interrupted_comes_again",
+    ),
+    Mutant(
+        "a result before all of it is done",
+        f"{LUA}/finish.lua",
+        "if is_unfinished(child) then return false end",
+        "",
+        f"{TOGETHER}::test_a_task_that_starts_tasks_has_one_result",
+    ),
+    Mutant(
+        "turns that wait for each other",
+        f"{LUA}/wait.lua",
+        "  if sid == own then return 'circle' end\n",
+        "",
+        f"{TOGETHER}::test_two_turns_that_run_dont_wait_for_each_other",
+    ),
+    Mutant(
+        "a wait that outlives its turn",
+        f"{LUA}/wait.lua",
+        "    redis.call('ZREM', KEYS[1], name)  -- its turn is over, whoever still waits",
+        "    count = count + 1",
+        f"{TOGETHER}::test_a_wait_ends_with_its_turn[invoke]",
+    ),
+    Mutant(
+        "a task that may everything once its depth is forgotten",
+        "remoteclaw/fleet/lease.py",
+        "MOST_DEPTH if session.task else 0",
+        "0",
+        f"{TOGETHER}::test_a_task_that_is_retried_when_nothing_else_is_known_of_it",
+    ),
+    Mutant(
+        "a cancelled task that a second try gets back",
+        f"{LUA}/effect.lua",
+        "if not id_at_most(id, redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted')) then",
+        "if true then",
+        f"{TOGETHER}::test_a_second_try_starts_anew_what_the_first_one_has_cancelled",
     ),
     Mutant(
         "a result that interrupts a turn",
@@ -1167,8 +1210,8 @@ MUTANTS = (
     Mutant(
         "rights that forget who joined the turn",
         f"{LUA}/caller.lua",
-        "ipairs({found[9] or '', found[10] or ''})",
-        "ipairs({found[9] or ''})",
+        "ipairs({found[10] or '', found[11] or ''})",
+        "ipairs({found[10] or ''})",
         f"{SESSIONS}::test_a_message_that_joins_narrows_the_rights_of_the_turn",
     ),
     Mutant(

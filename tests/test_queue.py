@@ -253,6 +253,23 @@ async def test_a_result_waits_for_the_running_turn(
     assert await replies(echo, first, came) == ["heard wait", "heard heard hi"]
 
 
+async def test_a_result_whose_turn_is_interrupted_comes_again(echo: Stack) -> None:
+    configure(echo, mode="interrupt")
+    first = await echo.append("hello")
+    await drain(echo, first)
+    came = await result(echo, first, "hi")
+    together = await echo.append("wait")
+    task = drain(echo, together)
+    await echo.reached(together, "output")
+    later = await echo.append("now")
+    await task
+
+    assert await statuses(echo, came, together, later) == ["done", "interrupted", "done"]
+    assert await replies(echo, came, later) == ["heard heard hi + now"] * 2
+    recorded = (await echo.fleet.sessions.record(first.session.sid)).decode()
+    assert recorded.count('"heard hi"') == 1
+
+
 @pytest.mark.parametrize("drop", ["old", "new", "summarize"])
 async def test_a_result_is_never_dropped(echo: Stack, drop: str) -> None:
     configure(echo, mode="followup", cap=1, drop=drop)

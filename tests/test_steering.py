@@ -137,6 +137,21 @@ async def test_a_message_joins_the_running_turn(agent: Stack) -> None:
     await replies.aclose()
 
 
+async def test_a_message_joins_although_a_result_came_before_it(agent: Stack) -> None:
+    """What no person has sent waits for a turn of its own, and keeps nobody from being heard."""
+    first, task = await busy(agent)
+    result = await agent.write(first.session, "tick", "cron")
+    second = await agent.append("two")
+    await heard(agent, "two")
+    go(agent)
+    await task
+
+    ticked = await agent.fleet.outcomes.read(first.session.sid, result)
+    assert ticked is not None
+    assert said(ticked) == "heard tick"
+    assert (await agent.outcome(second)).status == "steered"
+
+
 async def test_a_message_that_comes_too_late_gets_a_turn_of_its_own(agent: Stack) -> None:
     first, task = await busy(agent, "deaf")
     second = await agent.append("two")

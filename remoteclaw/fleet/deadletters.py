@@ -46,6 +46,8 @@ class DeadLetter:
     """The files that came with it; they are kept as long as it is."""
     blobs: tuple[str, ...] = ()
     """The names of their contents, also where the rest of the entry can't be read."""
+    is_said: bool = True
+    """Whether a person has sent it."""
 
 
 class DeadLetters:
@@ -94,7 +96,7 @@ class DeadLetters:
             ],
             [
                 *(letter_id, sid, GRACE_MS, keys.outcome_prefix(sid)),
-                *(str(letter.session), keys.bell(sid), OUTCOME_MS),
+                *(str(letter.session), keys.bell(sid) if letter.is_said else "", OUTCOME_MS),
             ],
             deadline=boottime() + LOOK_S,
         )
@@ -151,6 +153,7 @@ def _readable(entry: bytes) -> dict[str, Any]:
         return {
             "text": str(message["text"]),
             "deliver": str(data["deliver"]),
+            "is_said": data.get("origin", "chat") == "chat",
             "attachments": tuple(map(Attachment.model_validate, message.get("attachments", ()))),
         }
     except (ValueError, KeyError, TypeError, AttributeError):

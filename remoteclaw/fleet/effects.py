@@ -8,7 +8,7 @@ import contextlib
 import functools
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -22,12 +22,14 @@ from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.inbound import GRACE_MS, NewerEntry, decode_entry, encode_entry
 from remoteclaw.fleet.job import Job
 from remoteclaw.fleet.keys import Lane
-from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry
+from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry, depth_of
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey, hops_of, via_of
 
 __all__ = ["CALL_MS", "Caller", "Effects", "Grant", "RunningTurn", "call_name"]
 
+#: How many digits of a call's name are the name of the task that it starts.
+TASK_DIGITS = 16
 #: How long a call is tried while Redis is away, in seconds.
 CALL_S = 5.0
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
@@ -102,7 +104,18 @@ class Effects:
 
     async def caller(self, sid: str) -> Caller | None:
         """Return who a session's agent speaks for at this moment; None if there is no session."""
-        key, state, turn, epoch, attempt, tools, depth, parent, entries = await self._scripts.run(
+        (
+            key,
+            state,
+            turn,
+            epoch,
+            attempt,
+            tools,
+            depth,
+            parent,
+            task,
+            entries,
+        ) = await self._scripts.run(
             "caller", [keys.state(sid), keys.inbound(sid)], [], deadline=boottime() + CALL_S
         )
         if not key:
@@ -117,12 +130,13 @@ class Effects:
                 entries=decoded,
                 is_whole=len(decoded) == len(entries) > 0,
             )
+        session = SessionKey.kept(key.decode(), task.decode() or None)
         return Caller(
-            SessionKey.parse(key.decode()),
+            session,
             _grant(tools),
             running,
             SessionKey.parse(parent.decode()) if parent else None,
-            int(depth or 0),
+            depth_of(session, depth.decode()),
         )
 
     async def made(self, caller: Caller | None, call: str) -> list[str] | None:
@@ -188,7 +202,7 @@ class Effects:
         self,
         caller: Caller | None,
         call: str,
-        child: SessionKey,
+        place: SessionKey,
         message: ChannelMessage,
         *,
         note: Mapping[str, Any] | None,
@@ -198,18 +212,21 @@ class Effects:
         label: str | None,
         most: int,
     ) -> tuple[SessionKey, str]:
-        """Start a session for a task; return its key and the id of its first entry.
+        """Start a session for a task at a place; return its key and the id of its first entry.
 
-        An attempt that begins a turn anew, and asks for the same again, gets the session that the
-        attempt before has started. `most` is how many unfinished ones the `parent` may have.
+        A process that begins a turn anew, and asks for the same again, gets the session that the
+        one before has started. `most` is how many unfinished ones the `parent` may have.
         Raises `CallRefused` if there are as many, or another session has the label.
         """
-        asked = orjson.dumps([child.agent, child.provider, child.channel_id, message.text, label])
+        asked = orjson.dumps([str(place), message.text, label])
         digest = hashlib.sha256(asked).hexdigest()[:32]
+        # Another process' calls are others, whatever they are called.
+        asker = caller.grant.digest[:16] if caller and caller.grant else ""
+        task = call_name(caller, f"{asker}\0{call}").rpartition(":")[2][:TASK_DIGITS]
+        child = replace(place, task=task)
         names, arguments = _entry(
             "spawn", child, encode_entry(message, "parent", "session", provenance), "background"
         )
-        turn = caller.turn.id if caller and caller.turn else ""
         status, made = await self._run(
             caller,
             call,
@@ -218,9 +235,10 @@ class Effects:
                 *names,
                 keys.children(parent.sid),
                 keys.labels(child.agent),
-                keys.spawned(caller.session.sid, turn) if caller else keys.NOBODY,
+                keys.spawned(caller.session.sid) if caller else keys.NOBODY,
             ],
-            [*arguments, str(parent), most, depth, label or "", STATE_MS, digest],
+            [*arguments, str(parent), most, depth, label or "", STATE_MS, digest, asker],
+            asker=asker,
         )
         if status == "full":
             raise CallRefused(
@@ -230,7 +248,7 @@ class Effects:
             )
         if status == "labelled":
             raise CallRefused(
-                "INVALID_REQUEST", f"The label {label!r} is taken by {made[0]}: choose another one."
+                "INVALID_REQUEST", f"The label {label!r} is taken: choose another one."
             )
         key, entry_id, queue = made
         started = SessionKey.parse(key)
@@ -361,9 +379,11 @@ class Effects:
         note: Mapping[str, Any] | None,
         names: Sequence[str],
         arguments: Sequence[str | bytes | int],
+        *,
+        asker: str = "",
     ) -> tuple[str, list[str]]:
-        """Run the script; `call` is unique for its caller."""
-        asked = _asked(caller, call)
+        """Run the script; `call` is unique for its caller, or for the `asker` in its session."""
+        asked = _asked(caller, f"{asker}\0{call}" if asker else call)
         line = orjson.dumps({**note, "callId": call}) if note and caller else b""
         try:
             status, made = await self._scripts.run(

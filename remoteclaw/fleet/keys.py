@@ -124,9 +124,9 @@ def children(sid: str) -> str:
     return f"rc:kids:{{{sid}}}"
 
 
-def spawned(sid: str, turn: str) -> str:
-    """Hash: what a turn has started, by what was asked for; and how often each attempt did."""
-    return f"rc:spawned:{{{sid}}}:{turn}"
+def spawned(sid: str) -> str:
+    """Hash: what the unfinished turn has started, by what was asked for; and how often who did."""
+    return f"rc:spawned:{{{sid}}}"
 
 
 def labels(agent: str) -> str:

@@ -26,7 +26,7 @@ from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
-__all__ = ["Batch", "Finished", "Lease", "Leases", "Owed", "Phase", "Record"]
+__all__ = ["Batch", "Finished", "Lease", "Leases", "Owed", "Phase", "Record", "depth_of"]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
 #: The owner must have stopped before the agent's holder acts, both before anybody can take over.
@@ -37,6 +37,8 @@ OUTCOME_MS = 7 * 24 * 3600 * 1000
 STATE_MS = 8 * 24 * 3600 * 1000
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
+#: Deeper than any session may be.
+MOST_DEPTH = 99
 #: How long live text stays readable after the last write, in milliseconds.
 LIVE_MS = 60_000
 #: How long one read waits for an entry, in milliseconds.
@@ -163,8 +165,9 @@ class Lease:
 
     @property
     def depth(self) -> int:
-        """How many sessions are above this one."""
-        return int(self.state.get("depth", 0))
+        """How many sessions are above this one; of a task of which it isn't known, as many as can
+        be, so that it may as little as can be."""
+        return depth_of(self.session, self.state.get("depth"))
 
     @property
     def queue(self) -> QueueOverride | None:
@@ -355,6 +358,7 @@ class Lease:
         record: Record | None = None,
         owed: Owed | None = None,
         has_heard: bool = False,
+        waits_again: Sequence[str] = (),
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
 
@@ -364,10 +368,12 @@ class Lease:
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
         with them, are removed. What is `owed` to another session gets there in the same step.
-        `has_heard` says that a person was among those who wrote.
+        `has_heard` says that a person was among those who wrote. Entries that are to wait again
+        have no outcome yet.
         """
         sid = owed.to.sid if owed else keys.NOBODY
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
+        done -= {entry_id.encode() for entry_id in waits_again}
         left, hints, now, queue, hint = await self._run(
             "finish",
             [
@@ -400,6 +406,7 @@ class Lease:
                 *(owed.entry if owed else b"", sid, GRACE_MS, keys.outcome_prefix(sid)),
                 str(owed.to) if owed else "",
                 int(has_heard),
+                ",".join(waits_again),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )
@@ -616,7 +623,7 @@ class Leases:
         return Lease(
             sid=sid,
             epoch=epoch.decode(),
-            session=SessionKey.parse(fields["key"]),
+            session=SessionKey.kept(fields["key"], fields.get("task")),
             state=fields,
             session_ids=_text_pairs(session_ids),
             waiting=[tuple(entry) for entry in entries],
@@ -628,6 +635,11 @@ class Leases:
             _waker=self._waker,
             _is_stale=len(entries) == FEW_ENTRIES,
         )
+
+
+def depth_of(session: SessionKey, known: str | None) -> int:
+    """Return how many sessions are above one, as its state says."""
+    return int(known) if known else MOST_DEPTH if session.task else 0
 
 
 def _text_pairs(flat: list[bytes]) -> dict[str, str]:

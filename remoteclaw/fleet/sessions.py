@@ -15,7 +15,7 @@ from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.effects import CALL_MS, call_name
-from remoteclaw.fleet.lease import STATE_MS, Lease
+from remoteclaw.fleet.lease import STATE_MS, Lease, depth_of
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
@@ -56,6 +56,8 @@ class SessionView:
     """How many sessions are above it."""
     task_entry: str | None
     """The entry with the task that it was started for."""
+    retried_entry: str | None
+    """The entry that this became when it was retried as a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class Sessions:
         state = {name.decode(): value.decode() for name, value in raw.items()}
         return SessionView(
             sid=sid,
-            key=SessionKey.parse(state["key"]),
+            key=(key := SessionKey.kept(state["key"], state.get("task"))),
             state=state.get("state", "idle"),
             waiting=waiting,
             last_message_ms=int(last or 0),
@@ -134,8 +136,9 @@ class Sessions:
             else None,
             label=state.get("label"),
             parent=SessionKey.parse(state["parent"]) if "parent" in state else None,
-            depth=int(state.get("depth", 0)),
+            depth=depth_of(key, state.get("depth")),
             task_entry=state.get("spawned"),
+            retried_entry=state.get("spawned_again"),
         )
 
     async def above(self, view: SessionView) -> Sequence[SessionKey]:

@@ -1,18 +1,26 @@
 """Turns that wait for another session's turn: never so many that no worker is left to run it."""
 
 import contextlib
+import uuid
 from collections.abc import AsyncIterator
+from typing import Literal
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.keys import lane_on
+from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.workers import Workers
 
-__all__ = ["Waits"]
+__all__ = ["Verdict", "Waits"]
 
 #: How long it is tried to begin or end one while Redis is away, in seconds.
 WAIT_S = 2.0
+
+#: Whether a turn may wait: yes; no, nobody would be left to answer; or no, the other one waits for
+#: it already, at whatever remove.
+Verdict = Literal["free", "full", "circle"]
 
 
 class Waits:
@@ -23,30 +31,40 @@ class Waits:
         self._workers = workers
 
     @contextlib.asynccontextmanager
-    async def one(self, name: str, *, timeout_s: float) -> AsyncIterator[bool]:
-        """Whether a turn may wait for another one, for so long at most.
+    async def one(
+        self, sid: str, turn: str, target: SessionView, *, timeout_s: float
+    ) -> AsyncIterator[Verdict]:
+        """Have a session's turn wait for a turn of another one, for so long at most, if it may.
 
-        It holds a worker all the time, and the other turn needs one too. What a gateway that is
-        killed leaves behind ends with its time.
+        It holds a worker all the time, and the other turn needs one too: of its host, if it has
+        one. A wait is over with its turn, whatever became of who waited, or with its time.
+        Raises `RedisUnavailable` or `RedisRefused`.
         """
-        workers = sum(view.is_ours for view in await self._workers.list())
-        if not workers:  # whatever runs the turns can't be counted
-            yield True
-            return
-        may = bool(
-            await self._scripts.run(
-                "wait",
-                [keys.WAITS],
-                [name, int(timeout_s * 1000), workers],
-                deadline=boottime() + WAIT_S,
-            )
-        )
+        views = [view for view in await self._workers.list() if view.is_ours]
+        on_host = [view for view in views if lane_on("agents", target.host or "") in view.queues]
+        workers = len(on_host or views)
+        name = f"{sid} {turn} {target.sid} {uuid.uuid4().hex}"
+        verdict: Verdict = await self._begin(name, int(timeout_s * 1000), workers, target, on_host)
         try:
-            yield may
+            yield verdict
         finally:
-            if may:
+            if verdict == "free":
                 client = self._scripts.client
                 with contextlib.suppress(RedisUnavailable, RedisRefused):
                     await self._scripts.call(
                         lambda: client.zrem(keys.WAITS, name), deadline=boottime() + WAIT_S
                     )
+
+    async def _begin(
+        self, name: str, timeout_ms: int, workers: int, target: SessionView, on_host: object
+    ) -> Verdict:
+        host = target.host if on_host and target.host else ""
+        told = await self._scripts.run(
+            "wait",
+            [keys.WAITS],
+            # Without any that can be counted, something else runs the turns.
+            [name, timeout_ms, workers or 1000, host],
+            deadline=boottime() + WAIT_S,
+        )
+        verdict: Verdict = told.decode()
+        return verdict

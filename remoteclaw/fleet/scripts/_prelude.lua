@@ -71,6 +71,19 @@ local function queue_of(state)
   return lane
 end
 
+-- A session's key as it is kept: a program that knows no tasks reads the rest of it, and the task
+-- stands apart.
+local function keep_key(state, key)
+  local conversation, task = string.match(key, '^(.*/[^:]*:[^:]*:[^:]*):([^:]+)$')
+  redis.call('HSET', state, 'key', conversation or key)
+  if task then redis.call('HSET', state, 'task', task) end
+end
+
+local function key_of(state)
+  local key, task = unpack(redis.call('HMGET', state, 'key', 'task'))
+  return key and (task and key .. ':' .. task or key) or ''
+end
+
 -- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told:
 -- what no person has sent has none, and interrupts nothing.
 -- keys: inbound, state, active, sessions → entry id, queue if a hint is due, else nothing
@@ -79,7 +92,8 @@ local function accept(keys, entry, sid, grace, outcomes, key, lane, bell)
   local id = redis.call('XADD', keys.inbound, '*', 'entry', entry)
   local previous = redis.call('HGET', keys.state, 'last') or ''
   redis.call('HSET', outcomes .. id, 'status', 'accepted', 'accepted', now, 'previous', previous)
-  redis.call('HSET', keys.state, 'last', id, 'key', key)
+  redis.call('HSET', keys.state, 'last', id)
+  keep_key(keys.state, key)
   redis.call('PERSIST', keys.state)
   redis.call('PERSIST', keys.inbound)
   redis.call('ZADD', keys.sessions, now, sid)
@@ -113,9 +127,16 @@ local function descendants(sid)
   return found
 end
 
--- How many entries a session has that are not finished.
-local function unfinished(sid)
-  return redis.call('XLEN', 'rc:in:{' .. sid .. '}')
+-- Whether a session, or one that it has started, has something to do that somebody waits for.
+local function is_unfinished(sid)
+  local all = descendants(sid)
+  all[#all + 1] = sid
+  for _, each in ipairs(all) do
+    local newest = redis.call('XREVRANGE', 'rc:in:{' .. each .. '}', '+', '-', 'COUNT', 1)[1]
+    local unwanted = redis.call('HGET', 'rc:st:{' .. each .. '}', 'unwanted')
+    if newest and not id_at_most(newest[1], unwanted) then return true end
+  end
+  return false
 end
 
 -- Stop all that a session has accepted so far; with `is_unwanted`, its result isn't told either.

@@ -12,14 +12,15 @@
 --   messages: number of messages, how long blobs are kept ms, payload …
 --   entry:    sid, entry, grace ms, outcome prefix, session key, lane
 --   spawn:    the same, then the session that starts it: key and how many unfinished ones it may have;
---             depth, label (nothing: none), how long it is known ms, what is asked for (a digest)
+--             depth, label (nothing: none), how long it is known ms, what is asked for (a digest), and
+--             by which agent process
 --   job:      id, job as it was (nothing: there was none), job (nothing: there is to be none),
 --             when it is due ms (nothing: never), how many jobs there may be
 --   change:   how many there may be, within how long ms, what comes of it, id (nothing: it does not
 --             wait), the change as it waits, how long ms, how many may wait
 --   run:      job's id, job as it was, job, the run's name, the run (JSON), then as for an entry
 -- → done|again, what came of it: ids, one a line
---   spawn also: full, how many are unfinished; labelled, the key of the session that has the label
+--   spawn also: full, how many are unfinished; labelled: another session has the label
 --   others also: incomplete|changed|full, nothing; limited, after how long ms one may be made
 if ARGV[1] ~= '' then
   local fence = fenced(KEYS[1], ARGV[1])
@@ -51,36 +52,39 @@ elseif kind == 'entry' then
   made = {id, queue}
 elseif kind == 'spawn' then
   local keys = {inbound = KEYS[4], state = KEYS[5], active = KEYS[6], sessions = KEYS[7]}
-  -- An attempt that begins the turn anew asks for the same again: it gets what the one before made.
-  local attempt = redis.call('HGET', KEYS[1], 'attempt') or ''
+  -- A process that begins the turn anew asks for the same again: it gets what the one before made.
   local before = split(redis.call('HGET', KEYS[10], ARGV[18]) or '')
-  local number = ARGV[1] == '' and 0 or redis.call('HINCRBY', KEYS[10], ARGV[18] .. attempt, 1)
-  redis.call('PEXPIRE', KEYS[10], ARGV[3])
-  if before[number] then
-    local result = string.gsub(before[number], ' ', '\n')
-    redis.call('SET', KEYS[2], result, 'PX', ARGV[3])
-    return {'again', result}
+  local number = 1 + (tonumber(redis.call('HGET', KEYS[10], ARGV[18] .. ARGV[19])) or 0)
+  local function count()
+    if ARGV[1] == '' then return end
+    redis.call('HSET', KEYS[10], ARGV[18] .. ARGV[19], number)
+    redis.call('PEXPIRE', KEYS[10], ARGV[3])
+  end
+  local made_before = ARGV[1] ~= '' and before[number]
+  if made_before then
+    local sid, id = string.match(made_before, '^(%x+) %S+ (%S+)')
+    -- One that was cancelled has no result: it is started again.
+    if not id_at_most(id, redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted')) then
+      local result = string.gsub(string.match(made_before, ' (.*)'), ' ', '\n')
+      count()
+      redis.call('SET', KEYS[2], result, 'PX', ARGV[3])
+      return {'again', result}
+    end
   end
   local idle, busy = {}, 0
   for _, child in ipairs(redis.call('ZRANGE', KEYS[8], 0, -1)) do
-    if unfinished(child) > 0 then busy = busy + 1 else idle[#idle + 1] = child end
+    if is_unfinished(child) then busy = busy + 1 else idle[#idle + 1] = child end
   end
-  if busy >= tonumber(ARGV[14]) then
-    redis.call('HINCRBY', KEYS[10], ARGV[18] .. attempt, -1)
-    return {'full', tostring(busy)}
-  end
-  local owner = ARGV[16] ~= '' and name_it(KEYS[9], ARGV[16], ARGV[7], KEYS[5])
-  if owner then
-    redis.call('HINCRBY', KEYS[10], ARGV[18] .. attempt, -1)
-    return {'labelled', redis.call('HGET', 'rc:st:{' .. owner .. '}', 'key') or ''}
-  end
+  if busy >= tonumber(ARGV[14]) then return {'full', tostring(busy)} end
+  if ARGV[16] ~= '' and name_it(KEYS[9], ARGV[16], ARGV[7], KEYS[5]) then return {'labelled', ''} end
+  count()
   redis.call('HSET', KEYS[5], 'parent', ARGV[13], 'depth', ARGV[15])
   local id, queue = accept(keys, ARGV[8], ARGV[7], ARGV[9], ARGV[10], ARGV[11], ARGV[12], '')
   redis.call('HSET', KEYS[5], 'spawned', id)
   redis.call('ZADD', KEYS[8], now_ms(), ARGV[7])
   for position = 1, #idle - 50 do redis.call('ZREM', KEYS[8], idle[position]) end
   redis.call('PEXPIRE', KEYS[8], ARGV[17])
-  before[#before + 1] = ARGV[11] .. ' ' .. id .. ' '
+  before[made_before and number or #before + 1] = ARGV[7] .. ' ' .. ARGV[11] .. ' ' .. id .. ' '
   if ARGV[1] ~= '' then redis.call('HSET', KEYS[10], ARGV[18], table.concat(before, ',')) end
   made = {ARGV[11], id, queue}
 elseif kind == 'run' then

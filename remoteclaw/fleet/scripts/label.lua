@@ -8,4 +8,4 @@ if ARGV[2] == '' then
   return ''
 end
 local owner = name_it(KEYS[2], ARGV[2], ARGV[1], KEYS[1])
-return owner and redis.call('HGET', 'rc:st:{' .. owner .. '}', 'key') or ''
+return owner and key_of('rc:st:{' .. owner .. '}') or ''

@@ -13,6 +13,8 @@ local keys = {inbound = KEYS[2], state = KEYS[3], active = KEYS[4], sessions = K
 local lane = fields.lane or 'agents'
 local id, queue = accept(keys, fields.entry, ARGV[2], ARGV[3], ARGV[4], ARGV[5], lane, ARGV[6])
 redis.call('XDEL', KEYS[1], ARGV[1])
+local spawned, again = unpack(redis.call('HMGET', KEYS[3], 'spawned', 'spawned_again'))
+if fields.id == (again or spawned) then redis.call('HSET', KEYS[3], 'spawned_again', id) end
 redis.call('SET', KEYS[6], id, 'PX', ARGV[7])
 local outcome = ARGV[4] .. fields.id
 if redis.call('EXISTS', outcome) == 1 then

@@ -1,7 +1,8 @@
 """What can be asked of sessions: which there are, what was said; and a message to one of them."""
 
+import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
@@ -9,7 +10,7 @@ import orjson
 from remoteclaw import policy
 from remoteclaw.contract import sessions as contract
 from remoteclaw.contract.base import NoParams
-from remoteclaw.errors import CallRefused, UnknownSession
+from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.dispatch import Call, Handler
@@ -55,6 +56,12 @@ async def _own(call: Call, named: str | None) -> SessionView:
     return await find(call, named or str(call.session))
 
 
+async def _sees_parent(call: Call, view: SessionView) -> bool:
+    assert view.parent is not None, "it has one"
+    parent = await call.fleet.sessions.view(view.parent.sid)
+    return parent is not None and await _may_see(call, parent)
+
+
 async def _list(call: Call, params: contract.ListParams) -> contract.SessionsResult:
     wanted = (params.filter or "").casefold()
     found: list[SessionView] = []
@@ -64,6 +71,11 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
             found.append(view)
             if len(found) > params.limit:
                 break
+    parents = {
+        view.sid: str(view.parent)
+        for view in found
+        if view.parent and await _sees_parent(call, view)
+    }
     told = tuple(
         contract.SessionSummary(
             key=str(view.key),
@@ -75,7 +87,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
             last_message_ms=view.last_message_ms,
             is_self=view.key == call.session,
             label=view.label,
-            parent=str(view.parent) if view.parent else None,
+            parent=parents.get(view.sid),
         )
         for view in found[: params.limit]
     )
@@ -132,7 +144,8 @@ async def _agents(call: Call, params: NoParams) -> contract.AgentsResult:
 
 
 async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
-    target = (await _target(call, params)).key
+    view = await _target(call, params)
+    target = view.key
     check_hops(call)
     if call.caller:
         _check_direction(call, target)
@@ -146,22 +159,40 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
         "ts": now_ms(),
     }
     message = message_to(call, target, params.message)
-    entry_id = await call.fleet.effects.entry(
-        call.caller, call.id, target, message, note=note, provenance=provenance_of(call)
-    )
-    call.effects.append({**note, "callId": call.id})
-    run_id = f"{target.sid}-{entry_id}"
-    accepted = contract.SendResult(status="accepted", session_key=str(target), run_id=run_id)
-    if params.timeout == 0:
-        return accepted
-    if call.caller is None:  # it holds no worker
-        outcome = await call.fleet.outcomes.wait(target.sid, entry_id, timeout_s=params.timeout)
-        return answered(outcome, session_key=str(target), run_id=run_id)
-    async with call.fleet.waits.one(call.id, timeout_s=params.timeout) as may_wait:
-        if not may_wait:
-            return accepted.model_copy(update={"note": NO_WORKER})
-        outcome = await call.fleet.outcomes.wait(target.sid, entry_id, timeout_s=params.timeout)
-    return answered(outcome, session_key=str(target), run_id=run_id)
+    # Whether it can wait is known before anything is sent: a failure then has sent nothing.
+    async with _waiting(call, view, params.timeout) as may_wait:
+        entry_id = await call.fleet.effects.entry(
+            call.caller, call.id, target, message, note=note, provenance=provenance_of(call)
+        )
+        call.effects.append({**note, "callId": call.id})
+        run_id = f"{target.sid}-{entry_id}"
+        outcome = None
+        if may_wait:
+            wait = call.fleet.outcomes.wait
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                outcome = await wait(target.sid, entry_id, timeout_s=params.timeout)
+    result = answered(outcome, session_key=str(target), run_id=run_id)
+    why = NO_WORKER if params.timeout > 0 and not may_wait else None
+    return result.model_copy(update={"note": why})
+
+
+@contextlib.asynccontextmanager
+async def _waiting(call: Call, target: SessionView, timeout_s: float) -> AsyncIterator[bool]:
+    """Whether a call may wait for an answer. Raises `CallRefused` for one that would never come."""
+    if timeout_s == 0:
+        yield False
+    elif call.caller is None:  # it holds no worker
+        yield True
+    else:
+        own, turn = call.caller.session, call.turn.id
+        async with call.fleet.waits.one(own.sid, turn, target, timeout_s=timeout_s) as verdict:
+            if verdict == "circle":
+                raise CallRefused(
+                    "INVALID_REQUEST",
+                    f"The session {target.key} waits for this one at the moment, so it can't be "
+                    "waited for: with timeout 0, it gets the message later.",
+                )
+            yield verdict == "free"
 
 
 async def _target(call: Call, params: contract.SendParams) -> SessionView:

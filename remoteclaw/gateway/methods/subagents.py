@@ -10,7 +10,6 @@ from dataclasses import replace
 from remoteclaw import policy
 from remoteclaw.contract import sessions as contract
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.effects import call_name
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.methods.sessions import (
@@ -19,15 +18,11 @@ from remoteclaw.gateway.methods.sessions import (
     find,
     message_to,
     now_ms,
-    provenance_of,
 )
 from remoteclaw.gateway.places import place_of
 from remoteclaw.messages import Provenance, SessionKey
 
 __all__ = ["HANDLERS"]
-
-#: How many digits of a call's name are the name of the task that it starts.
-TASK_DIGITS = 16
 
 
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
@@ -38,26 +33,24 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
             "FORBIDDEN",
             "A session this far down can't start another one (max_depth in [sessions]).",
         )
-    task = call_name(call.caller, call.id).rpartition(":")[2][:TASK_DIGITS]
-    child = replace(
-        parent.key, agent=_agent(call, params.agent_id, parent.key), task=task
-    )  # its place is its parent's
+    # Its place is its parent's.
+    place = replace(parent.key, agent=_agent(call, params.agent_id, parent.key), task=None)
     if params.channel is not None:
-        child = await _at(call, child, params.channel)
+        place = await _at(call, place, params.channel)
     note = {
         "type": "session_spawned",
         "tool": "sessions_spawn",
-        "to": params.label or str(child),
+        "to": params.label or place.agent,
         "text": params.prompt,
         "ts": now_ms(),
     }
     started, entry_id = await call.fleet.effects.spawn(
         call.caller,
         call.id,
-        child,
-        message_to(call, child, params.prompt),
+        place,
+        message_to(call, place, params.prompt),
         note=note,
-        provenance=provenance_of(call) or Provenance(by=str(parent.key), via=(parent.sid,), hops=1),
+        provenance=await _provenance(call, parent),
         parent=parent.key,
         depth=parent.depth + 1,
         label=params.label,
@@ -69,6 +62,17 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         run_id=f"{started.sid}-{entry_id}",
         child_session_key=str(started),
         label=params.label,
+    )
+
+
+async def _provenance(call: Call, parent: SessionView) -> Provenance:
+    """Return where a task comes from: those above it get its result, and what comes of that."""
+    above = await call.fleet.sessions.above(parent)
+    return Provenance(
+        by=str(parent.key),
+        via=(*(key.sid for key in reversed(above)), parent.sid),
+        hops=call.turn.hops + 1 if call.caller else 1,
+        parent=str(parent.key),
     )
 
 
@@ -98,15 +102,15 @@ def _agent(call: Call, wanted: str | None, parent: SessionKey) -> str:
     return wanted
 
 
-async def _at(call: Call, child: SessionKey, channel: str) -> SessionKey:
+async def _at(call: Call, here: SessionKey, channel: str) -> SessionKey:
     """Return a session's key with another place. Another channel has other rules: owners only."""
-    place = place_of(call, await call.fleet.replies.readers(), channel)
+    there = place_of(call, await call.fleet.replies.readers(), channel)
+    names = (there.provider, there.account, there.chat)
+    if names == (here.provider, here.account, here.channel_id):
+        return here
     moved = replace(
-        child, provider=place.provider, account=place.account, channel_id=place.chat, thread=None
+        here, provider=there.provider, account=there.account, channel_id=there.chat, thread=None
     )
-    here = (child.provider, child.account, child.channel_id)
-    if (moved.provider, moved.account, moved.channel_id) == here:
-        return child
     if call.caller:
         subject = policy.subject_of(call.caller.session, call.turn.entries)
         if not policy.is_owner(call.config, subject):
@@ -123,10 +127,14 @@ async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.S
     is_named = any((target.run_id, target.session_key, target.label))
     if is_named:
         runs = [view for view in runs if _is_named(view, target)]
-        if len(runs) != 1:
+        if not runs:
             raise CallRefused(
                 "NOT_FOUND",
                 "This session has started no such session: action list has those that there are.",
+            )
+        if len(runs) > 1:
+            raise CallRefused(
+                "INVALID_REQUEST", "Several of its sessions are called so: say which by runId."
             )
     elif params.action == "status":
         raise CallRefused("INVALID_REQUEST", "subagents: status needs runId, sessionKey or label.")
@@ -152,19 +160,19 @@ async def _below(call: Call, view: SessionView) -> AsyncIterator[SessionView]:
 
 def _is_named(view: SessionView, target: contract.SubagentsTarget) -> bool:
     """Whether a session is the one that is meant: by all that is said of it."""
-    meant = (
-        (target.run_id, f"{view.sid}-{view.task_entry}"),
-        (target.session_key, str(view.key)),
-        (target.label, view.label),
+    named = target.session_key
+    return (
+        target.run_id in (None, f"{view.sid}-{view.task_entry}")
+        and (named in (None, str(view.key)) or view.sid.startswith(str(named)))
+        and target.label in (None, view.label)
     )
-    return all(wanted in (None, is_) for wanted, is_ in meant)
 
 
 async def _told(
     call: Call, view: SessionView, has_result: bool, own: SessionKey
 ) -> contract.Subagent:
     entry_id = view.task_entry or "0-0"
-    outcome = await call.fleet.outcomes.read(view.sid, entry_id)
+    outcome = await call.fleet.outcomes.read(view.sid, view.retried_entry or entry_id)
     run_id = f"{view.sid}-{entry_id}"
     result = None
     if has_result and outcome and outcome.is_final:

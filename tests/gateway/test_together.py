@@ -1,0 +1,430 @@
+"""Sessions that work together, where something goes wrong on the way."""
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.errors import CallRefused, RedisUnavailable
+from remoteclaw.fleet import keys
+from remoteclaw.messages import Entry, SessionKey
+from tests.gateway.test_subagents import (
+    HANDLERS,
+    call,
+    entries,
+    may,
+    parent,
+    refused,
+    take_over,
+    take_up,
+    work,
+)
+from tests.support.doors import calling, opened
+from tests.support.stack import Stack, message
+from tests.support.turns import DIGEST, Turn, begin_turn, gateway
+from tests.support.waiting import eventually
+
+__all__ = ["parent"]
+
+
+async def results(stack: Stack, session: SessionKey) -> list[Entry]:
+    return [entry for entry in await entries(stack, session) if entry.origin == "result"]
+
+
+async def died(child: Turn) -> None:
+    """Let a task become a dead letter."""
+    await child.lease.finish("dead", reply=[], error={"category": "died"})
+    assert await child.lease.close()
+
+
+async def retry(stack: Stack) -> None:
+    (letter,) = await stack.fleet.dead_letters.list()
+    await stack.fleet.dead_letters.retry(letter.id)
+
+
+# -- dead letters ----------------------------------------------------------------------------------
+
+
+async def test_a_task_that_is_retried_when_nothing_else_is_known_of_it(
+    stack: Stack, parent: Turn
+) -> None:
+    """Its result goes where it belongs, and it may no more than before."""
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    child = await take_up(stack, started.child_session_key)
+    await died(child)
+    await stack.fleet.scripts.client.delete(keys.state(child.lease.sid))  # as after eight days
+    await retry(stack)
+    again = await take_up(stack, started.child_session_key)
+    for tool, params in (("sessions_spawn", {"prompt": "x"}), ("sessions_list", {})):
+        assert "The policy doesn't allow" in await refused(stack, again, tool, **params)
+    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "expires", 0)
+    await work(stack, started.child_session_key)
+
+    (result,) = await results(stack, parent.lease.session)
+    assert result.provenance is not None
+    assert result.provenance.status == "done"
+
+
+async def test_a_retried_task_is_the_same_run(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    await died(await take_up(stack, started.child_session_key))
+    dead = await call(stack, parent, "subagents")
+    await retry(stack)
+    await work(stack, started.child_session_key)
+    done = await call(stack, parent, "subagents")
+
+    assert [run.state for run in (*dead.runs, *done.runs)] == ["dead", "done"]
+    runs = [result.provenance for result in await results(stack, parent.lease.session)]
+    assert [run.run for run in runs if run] == [started.run_id]
+
+
+async def test_a_retried_result_is_not_said_by_a_person(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    await work(stack, started.child_session_key)
+    await parent.finish()
+    (result,) = await entries(stack, parent.lease.session)
+    assert await parent.lease.begin([result.id])
+    await parent.lease.finish("dead", reply=[], error={"category": "died"})
+    state, client = keys.state(parent.lease.sid), stack.fleet.scripts.client
+    before = await client.hget(state, "said")
+    await retry(stack)
+
+    assert await client.hget(state, "said") == before
+
+
+# -- a second try ----------------------------------------------------------------------------------
+
+
+async def test_a_second_try_starts_anew_what_the_first_one_has_cancelled(
+    stack: Stack, parent: Turn
+) -> None:
+    first = await call(stack, parent, "sessions_spawn", prompt="dice", call_id="a")
+    target = {"runId": first.run_id}
+    await call(stack, parent, "subagents", action="cancel", params=target)
+    turn = await take_over(stack, parent)
+    again = await call(stack, turn, "sessions_spawn", prompt="dice", call_id="b")
+    await work(stack, first.child_session_key)
+    await work(stack, again.child_session_key)
+
+    runs = [result.provenance for result in await results(stack, parent.lease.session)]
+    assert [run.run for run in runs if run] == [again.run_id]
+
+
+async def test_calls_that_are_numbered_anew_get_different_sessions(
+    stack: Stack, parent: Turn
+) -> None:
+    first = [
+        await call(stack, parent, "sessions_spawn", prompt="dice", call_id=name)
+        for name in ("call_1", "call_2")
+    ]
+    turn = await take_over(stack, parent)
+    again = [
+        await call(stack, turn, "sessions_spawn", prompt="dice", call_id=name)
+        for name in ("call_0", "call_1")
+    ]
+
+    assert [one.run_id for one in again] == [one.run_id for one in first]
+
+
+async def test_another_process_in_the_same_attempt_gets_the_same_session(
+    stack: Stack, parent: Turn
+) -> None:
+    """One died before it had said anything: the next one is asked in the same attempt."""
+    first = await call(stack, parent, "sessions_spawn", prompt="dice", call_id="a")
+    await parent.lease.grant("6" * 64, {"sessions_spawn"})
+    other = Turn(parent.id, parent.lease, parent.agent.__class__(parent.lease.sid, "6" * 64),
+                 gateway(stack.fleet, stack.home, HANDLERS))  # fmt: skip
+    again = await call(stack, other, "sessions_spawn", prompt="dice", call_id="b")
+
+    assert again == first
+
+
+async def test_messages_that_are_tried_one_by_one_start_nothing_again(stack: Stack) -> None:
+    one, two = await stack.append("one"), await stack.append("two")
+    sid, ids = one.session.sid, [one.entry_id, two.entry_id]
+
+    async def attempt(number: int) -> Turn:
+        await stack.fleet.scripts.client.hset(keys.state(sid), "expires", 0)
+        lease = await stack.fleet.leases.acquire(sid, worker="w", host=stack.home.host_id)
+        assert lease is not None
+        batch = await lease.begin(ids)
+        assert batch is not None
+        digest = str(number) * 64
+        await lease.grant(digest, {"sessions_spawn"})
+        agent = turn.agent.__class__(sid, digest)
+        return Turn(batch.turn, lease, agent, gateway(stack.fleet, stack.home, HANDLERS))
+
+    turn = await begin_turn(stack, HANDLERS, from_="somebody else")
+    first = await call(stack, await attempt(1), "sessions_spawn", prompt="two's", call_id="a")
+    again = await call(stack, await attempt(2), "sessions_spawn", prompt="two's", call_id="b")
+    alone = await attempt(3)
+    await alone.finish()
+    batch = await alone.lease.begin([two.entry_id])
+    assert batch is not None
+    assert batch.attempt == 3
+    await alone.lease.grant("4" * 64, {"sessions_spawn"})
+    last = Turn(batch.turn, alone.lease, turn.agent.__class__(sid, "4" * 64), turn.gateway)
+    third = await call(stack, last, "sessions_spawn", prompt="two's", call_id="c")
+
+    assert again.run_id == third.run_id == first.run_id
+
+
+async def test_another_account_is_another_task(stack: Stack) -> None:
+    stack.configure({"runtime": "demo"}, channels={"test": {"owners": ["olga"]}})
+    client: Any = stack.fleet.scripts.client
+    await client.zadd(keys.READERS, {"test\0bot1": 9e14, "test\0bot2": 9e14})
+    olga = await begin_turn(stack, HANDLERS, from_="olga")
+    await call(stack, olga, "sessions_spawn", prompt="post", channel="test/bot1:c", call_id="1")
+    turn = await take_over(stack, olga)
+    two = await call(
+        stack, turn, "sessions_spawn", prompt="post", channel="test/bot2:c", call_id="2"
+    )
+
+    assert SessionKey.parse(two.child_session_key).account == "bot2"
+
+
+# -- tasks that have tasks -------------------------------------------------------------------------
+
+
+async def test_a_task_that_starts_tasks_has_one_result(stack: Stack) -> None:
+    """It is the one of the turn behind which nothing is left to come."""
+    may(stack, sessions={"max_depth": 2, "max_children": 1})
+    parent = await begin_turn(stack, HANDLERS)
+    first = await call(stack, parent, "sessions_spawn", prompt="one")
+    child = await take_up(stack, first.child_session_key)
+    second = await call(stack, child, "sessions_spawn", prompt="hello")
+    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "expires", 0)
+    await work(stack, first.child_session_key)
+    before = await results(stack, parent.lease.session)
+    full = await refused(stack, parent, "sessions_spawn", prompt="another")
+    await work(stack, second.child_session_key)
+    await work(stack, first.child_session_key)
+    after = await results(stack, parent.lease.session)
+
+    assert before == []
+    assert full.startswith("1 of the sessions that this one has started")
+    assert [one.provenance.run for one in after if one.provenance] == [first.run_id]
+
+
+async def test_a_task_whose_tasks_are_cancelled_has_a_result(stack: Stack) -> None:
+    may(stack, sessions={"max_depth": 2})
+    parent = await begin_turn(stack, HANDLERS)
+    first = await call(stack, parent, "sessions_spawn", prompt="one")
+    child = await take_up(stack, first.child_session_key)
+    await call(stack, child, "sessions_spawn", prompt="two")
+    await call(stack, child, "subagents", action="cancel")
+    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "expires", 0)
+    await work(stack, first.child_session_key)
+
+    assert len(await results(stack, parent.lease.session)) == 1
+
+
+async def test_who_writes_to_a_task_takes_nothing_from_its_result(stack: Stack) -> None:
+    may(stack)
+    parent = await begin_turn(stack, HANDLERS)
+    started = await call(stack, parent, "sessions_spawn", prompt="hello")
+    named = {"sessionKey": started.child_session_key}
+    await call(stack, parent, "sessions_send", **named, message="and?", timeout=0)
+    await work(stack, started.child_session_key)
+
+    assert len(await results(stack, parent.lease.session)) == 1
+
+
+async def test_what_runs_far_below_is_stopped_however_many_came_after_it(stack: Stack) -> None:
+    may(stack, sessions={"max_depth": 2})
+    parent = await begin_turn(stack, HANDLERS)
+    first = await call(stack, parent, "sessions_spawn", prompt="one")
+    child = await take_up(stack, first.child_session_key)
+    below = await call(stack, child, "sessions_spawn", prompt="two")
+    await child.finish()
+    assert await child.lease.close()
+    for number in range(52):
+        one = await call(stack, parent, "sessions_spawn", prompt=f"t{number}")
+        other = await take_up(stack, one.child_session_key)
+        await other.finish()
+        assert await other.lease.close()
+    await stack.fleet.sessions.stop(parent.lease.sid)
+    state = keys.state(SessionKey.parse(below.child_session_key).sid)
+
+    assert await stack.fleet.scripts.client.hget(state, "stop")
+
+
+# -- waiting ---------------------------------------------------------------------------------------
+
+
+async def test_whoever_waits_no_more_can_be_written_to(stack: Stack) -> None:
+    """A has asked B, which has started a task for it, and tells A when that is done."""
+    may(stack)
+    a = await begin_turn(stack, HANDLERS)
+    b = await stack.append("hello", from_="bob")
+    await work(stack, str(b.session))
+    named = {"sessionKey": str(b.session)}
+    await call(stack, a, "sessions_send", **named, message="tell me when done", timeout=0)
+    in_b = await take_up(stack, b.session)
+    started = await call(stack, in_b, "sessions_spawn", prompt="hello")
+    await in_b.finish()
+    await work(stack, started.child_session_key)
+    (result,) = await entries(stack, b.session)
+    assert await in_b.lease.begin([result.id])
+    told = await call(
+        stack, in_b, "sessions_send", sessionKey=str(a.lease.session), message="done", timeout=0
+    )
+
+    assert told.status == "accepted"
+
+
+async def test_two_turns_that_run_dont_wait_for_each_other(stack: Stack) -> None:
+    may(stack)
+    a = await begin_turn(stack, HANDLERS)
+    b = await begin_turn(stack, HANDLERS, from_="bob")
+    to_a, to_b = ({"sessionKey": str(turn.lease.session)} for turn in (a, b))
+    asking = asyncio.create_task(call(stack, a, "sessions_send", **to_b, message="?", timeout=60))
+    client: Any = stack.fleet.scripts.client
+    await eventually(lambda: client.zcard(keys.WAITS))
+    why = await refused(stack, b, "sessions_send", **to_a, message="?", timeout=60)
+    sent = await call(stack, b, "sessions_send", **to_a, message="later", timeout=0)
+    asking.cancel()
+
+    assert "waits for this one at the moment" in why
+    assert sent.status == "accepted"
+    assert [entry.message.text for entry in await entries(stack, a.lease.session)][1:] == ["later"]
+
+
+@pytest.mark.parametrize("door", ["mcp", "invoke"])
+async def test_a_wait_ends_with_its_turn(stack: Stack, door: str) -> None:
+    """Its agent is gone, and nobody told the gateway."""
+    stack.configure({"runtime": "demo", "sees_sessions": "all"})
+    for _ in range(2):
+        await stack.start_worker()
+    bob = await stack.append("hello", from_="bob")
+    await stack.outcome(bob)
+    await stack.append("slow", from_="bob")
+    args = {"sessionKey": str(bob.session), "message": "hello", "timeout": 100}
+    client: Any = stack.fleet.scripts.client
+    async with opened(stack) as at, calling(stack) as agent:
+        if door == "invoke":
+            asked = at.invoke(agent.token, "sessions_send", args)
+        else:
+            params = {"name": "sessions_send", "arguments": args}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            headers = {
+                "Accept": "application/json, text/event-stream",
+                "Content-Type": "application/json",
+                "MCP-Protocol-Version": "2025-06-18",
+            }
+            asked = at.post("/mcp", agent.token, orjson.dumps(body), **headers)
+        asking = asyncio.create_task(asked)
+        await eventually(lambda: client.zcard(keys.WAITS))
+        asking.cancel()
+        await agent.finish()
+        other = await begin_turn(stack, HANDLERS, from_="dora")
+        view = await stack.fleet.sessions.view(bob.session.sid)
+        assert view is not None
+        waiting = stack.fleet.waits.one(other.lease.sid, other.id, view, timeout_s=5)
+        async with waiting as verdict:
+            pass
+        await stack.fleet.sessions.stop(bob.session.sid)
+
+    assert verdict == "free"
+
+
+async def test_a_session_waits_for_no_worker_of_its_own_host_that_it_holds(stack: Stack) -> None:
+    """There is another worker, but not where the other session's agent is."""
+    may(stack)
+    bob = await stack.append("hello", from_="bob")
+    await stack.start_worker()
+    await stack.outcome(bob)
+    view = await stack.fleet.sessions.view(bob.session.sid)
+    alice = await begin_turn(stack, HANDLERS)
+    assert view is not None
+    async with stack.fleet.waits.one(alice.lease.sid, alice.id, view, timeout_s=5) as verdict:
+        assert verdict == "full"
+
+
+async def test_two_waits_of_one_call_are_two(stack: Stack) -> None:
+    """A connector asks again under the same name; one of both ends first."""
+    may(stack)
+    alice = await begin_turn(stack, HANDLERS)
+    bob = await stack.append("hello", from_="bob")
+    view = await stack.fleet.sessions.view(bob.session.sid)
+    assert view is not None
+    client: Any = stack.fleet.scripts.client
+    one = stack.fleet.waits.one
+    async with one(alice.lease.sid, alice.id, view, timeout_s=60):
+        async with one(alice.lease.sid, alice.id, view, timeout_s=5):
+            pass
+        assert await client.zcard(keys.WAITS) == 1
+    assert await client.zcard(keys.WAITS) == 0
+
+
+async def test_what_cant_be_waited_for_was_not_sent(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may(stack)
+    bob = await stack.append("hello", from_="bob")
+    alice = await begin_turn(stack, HANDLERS)
+
+    async def away(*_: Any) -> Any:
+        raise RedisUnavailable("Redis can't be reached.")
+
+    monkeypatch.setattr("remoteclaw.fleet.workers.Workers.list", away)
+    with pytest.raises(CallRefused, match="Redis can't be reached"):
+        await call(stack, alice, "sessions_send", sessionKey=str(bob.session), message="pay")
+
+    assert len(await entries(stack, bob.session)) == 1
+
+
+# -- what is told ----------------------------------------------------------------------------------
+
+
+async def test_a_label_tells_nothing_of_whose_it_is(stack: Stack) -> None:
+    bob = await stack.append("hello", from_="bob", channel_id="hidden")
+    view = await stack.fleet.sessions.view(bob.session.sid)
+    assert view is not None
+    await stack.fleet.sessions.label(view, "salary")
+    alice = await begin_turn(stack, HANDLERS)
+
+    why = await refused(stack, alice, "sessions_spawn", prompt="x", label="salary")
+    assert why == "The label 'salary' is taken: choose another one."
+
+
+async def test_a_parent_that_may_not_be_seen_is_not_told(stack: Stack) -> None:
+    stack.configure({"runtime": "demo", "spawns": ["other"]})
+    text = stack.home.config_file.read_text()
+    other = '\n[agents.other]\nruntime = "demo"\nsees_sessions = "agent"\n'
+    stack.home.config_file.write_text(text + other)
+    parent = await begin_turn(stack, HANDLERS)
+    await call(stack, parent, "sessions_spawn", prompt="x", agentId="other")
+    entry = await stack.fleet.inbound.append(message("hello", from_="eve"), agent="other")
+    lease = await stack.fleet.leases.acquire(entry.session.sid, worker="t", host=stack.home.host_id)
+    assert lease is not None
+    assert await lease.begin([entry.entry_id])
+    await lease.grant(DIGEST, {"sessions_list"})
+    agent = parent.agent.__class__(entry.session.sid, DIGEST)
+    eve = Turn(entry.entry_id, lease, agent, parent.gateway)
+    listed = await call(stack, eve, "sessions_list")
+
+    assert len(listed.sessions) == 2
+    assert [one.parent for one in listed.sessions] == [None, None]
+
+
+async def test_tasks_are_named_by_the_start_of_an_id_too(stack: Stack, parent: Turn) -> None:
+    started = await call(stack, parent, "sessions_spawn", prompt="x")
+    sid = SessionKey.parse(started.child_session_key).sid
+    named = {"sessionKey": sid[:12]}
+
+    found = await call(stack, parent, "subagents", action="status", params=named)
+    assert [run.run_id for run in found.runs] == [started.run_id]
+
+
+async def test_an_older_program_reads_the_key_of_a_task(stack: Stack, parent: Turn) -> None:
+    """It knows no fourth part, so that stands apart; the entry itself waits for a newer worker."""
+    started = await call(stack, parent, "sessions_spawn", prompt="x")
+    key = SessionKey.parse(started.child_session_key)
+    client: Any = stack.fleet.scripts.client
+    kept = await client.hget(keys.state(key.sid), "key")
+    stored = await client.xrange(keys.inbound(key.sid))
+
+    assert kept.decode() == str(parent.lease.session)
+    assert orjson.loads(stored[0][1][b"entry"])["v"] == 3
