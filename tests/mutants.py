@@ -39,6 +39,7 @@ CHATS = "tests/gateway/test_chats.py"
 CHAT_MEDIA = "tests/gateway/test_chat_media.py"
 CHAT_OPERATIONS = "tests/gateway/test_chat_operations.py"
 CONFIG_FILE = "tests/test_config_file.py"
+RESTART = "tests/gateway/test_restart.py"
 CONFIGURING = "tests/gateway/test_configuration.py"
 CONFIRMING = "tests/gateway/test_confirming.py"
 RELOAD = "tests/test_reload.py"
@@ -1377,6 +1378,34 @@ MUTANTS = (
         "if now ~= ARGV[2] then return 'changed' end\n",
         "",
         f"{CONFIRMING}::test_what_was_decided_stays_so",
+    ),
+    Mutant(
+        "a gateway that turns callers away while it starts anew",
+        "remoteclaw/gateway/server.py",
+        "                server.accept_no_more()\n",
+        "",
+        f"{RESTART}::test_who_asks_meanwhile_waits_and_is_answered",
+    ),
+    Mutant(
+        "a gateway that is forgotten while it starts anew",
+        "remoteclaw/fleet/gateways.py",
+        "            if not stays():\n",
+        "            if True:\n",
+        f"{RESTART}::test_its_address_is_known_all_the_time",
+    ),
+    Mutant(
+        "a gateway that ends and can't come back",
+        "remoteclaw/gateway/methods/configuration.py",
+        "            _check_start(call)\n",
+        "",
+        f"{RESTART}::test_with_a_configuration_that_cannot_be_used_it_stays",
+    ),
+    Mutant(
+        "a gateway that starts anew although it is asked to end",
+        "remoteclaw/gateway/server.py",
+        "return None if stop.is_set() else kept",
+        "return kept",
+        f"{RESTART}::test_asked_to_end_while_it_starts_anew_it_ends",
     ),
     Mutant(
         "a job class that allows everything",

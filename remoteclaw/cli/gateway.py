@@ -1,6 +1,7 @@
 """The commands about the gateway: `gateway`, `token`."""
 
 import asyncio
+import os
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -11,14 +12,17 @@ from remoteclaw.errors import UnknownToken
 from remoteclaw.terminal import one_line
 
 if TYPE_CHECKING:
+    import socket
+
     from remoteclaw.fleet import Fleet
 
 __all__ = ["gateway", "token"]
 
 
 @click.command()
-@click.option("--socket", "descriptor", type=int, hidden=True, help="What `up` has opened for it.")
-def gateway(descriptor: int | None) -> None:
+@click.option("--socket", "descriptor", type=int, hidden=True, help="What it answers on.")
+@click.option("--alone", is_flag=True, hidden=True, help="The socket is its own, and not `up`'s.")
+def gateway(descriptor: int | None, alone: bool) -> None:
     """Run the gateway that agents and operators ask.
 
     Every host with workers needs one, and `up` starts it. It ends with Ctrl-C or SIGTERM.
@@ -26,6 +30,8 @@ def gateway(descriptor: int | None) -> None:
     from remoteclaw.gateway.address import inherited
     from remoteclaw.gateway.server import serve
     from remoteclaw.gateway.token_file import TokenFile
+    from remoteclaw.process import become
+    from remoteclaw.supervisor import gateway_command
     from remoteclaw.telemetry import configure_logging
 
     home, config = load()
@@ -36,11 +42,17 @@ def gateway(descriptor: int | None) -> None:
     def said(url: str) -> None:
         click.echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
 
-    async def run() -> None:
+    async def run() -> "socket.socket | None":
         listening = None if descriptor is None else inherited(descriptor)
-        await serve(home, config, stop=leave_event(), listening=listening, said=said)
+        return await serve(
+            home, config, stop=leave_event(), listening=listening, is_alone=is_alone, said=said
+        )
 
-    asyncio.run(run())
+    is_alone = alone or descriptor is None
+    kept = asyncio.run(run())
+    if kept is not None:  # it was asked to start anew
+        os.set_inheritable(kept.fileno(), True)
+        become([*gateway_command(kept), *(["--alone"] if is_alone else [])], os.environ)
 
 
 @click.group()

@@ -182,12 +182,12 @@ METHODS = (
         "gateway.restart",
         "gateway_restart",
         "Restart the gateway",
-        "Restart the gateway.",
+        "Restart the gateway of this host, through which these tools are called, and nothing "
+        "else: what of the configuration it reads once, it then has. Calls go on a moment later.",
         params=NoParams,
         result=Restarted,
         scope="admin",
         effect="system",
-        is_listed=False,
     ),
     _tool(
         "config.get",

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 from remoteclaw.clock import boottime
@@ -34,8 +34,13 @@ class Gateways:
         return found.decode() if found else None
 
     @contextlib.asynccontextmanager
-    async def announced(self, host_id: str, address: str) -> AsyncIterator[None]:
-        """Have it known where a host's gateway is. Of several, that is the one started last."""
+    async def announced(
+        self, host_id: str, address: str, *, stays: Callable[[], bool] = lambda: False
+    ) -> AsyncIterator[None]:
+        """Have it known where a host's gateway is. Of several, that is the one started last.
+
+        In the end it is forgotten, unless it `stays`, because another one follows there at once.
+        """
         await self._say("start", host_id, address, TRY_S)
 
         async def keep() -> None:
@@ -50,8 +55,9 @@ class Gateways:
         finally:
             keeping.cancel()
             await asyncio.wait((keeping,))
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._say("end", host_id, address, END_S)
+            if not stays():
+                with contextlib.suppress(RedisUnavailable, RedisRefused):
+                    await self._say("end", host_id, address, END_S)
 
     async def withdraw(self, host_id: str, address: str) -> None:
         """Forget an address, of a gateway that was killed before it could."""

@@ -5,11 +5,12 @@ ask `_permitted()`, after everything else is known: what agents may do is the na
 their process was started with and of what the policy says of the running turn at this moment.
 """
 
+import asyncio
 import hashlib
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pydantic import ValidationError
@@ -35,7 +36,7 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.telemetry import frames_of
 from remoteclaw.tools import TOOLS as FACTS
 
-__all__ = ["Call", "Dispatcher", "Handler", "Subscriber"]
+__all__ = ["Call", "Dispatcher", "Handler", "Restart", "Subscriber"]
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,16 @@ class Subscriber(Protocol):
 
     def unsubscribe(self, sid: str) -> None:
         """Send no more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """What has a gateway's process start anew."""
+
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once that is so."""
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held by whoever asks, so that several at once ask for one restart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,8 @@ class Call:
     """What the call did besides answering, as it was noted with its turn."""
     subscriber: Subscriber | None = None
     """The connection that the call came over, if events can be sent over it."""
+    restart: Restart | None = None
+    """How the process that answers starts anew; None if that is no gateway's."""
 
     @property
     def turn(self) -> RunningTurn:
@@ -93,8 +106,9 @@ class Dispatcher:
         handlers: Mapping[str, Handler],
         *,
         methods: Mapping[str, Method] = METHODS,
+        restart: Restart | None = None,
     ) -> None:
-        """`config` returns the configuration of now.
+        """`config` returns the configuration of now; `restart` has the gateway start anew.
 
         Raises `RuntimeError` for a method without a handler, a handler without a method, or a
         method whose scope isn't one: such a gateway does not start.
@@ -113,6 +127,7 @@ class Dispatcher:
         self._config = config
         self._handlers = handlers
         self._methods = methods
+        self._restart = restart
 
     async def agent(self, sid: str, digest: str) -> Agent | None:
         """Return the agent that a token is for, if it is the session's one of now."""
@@ -158,6 +173,7 @@ class Dispatcher:
             home=self._home,
             effects=[],
             subscriber=subscriber,
+            restart=self._restart,
         )
         try:
             return await self._handlers[method.name](call, checked), call.effects

@@ -14,7 +14,7 @@ from remoteclaw.contract import METHODS, Method
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth import Authenticator
-from remoteclaw.gateway.dispatch import Handler
+from remoteclaw.gateway.dispatch import Handler, Restart
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.limits import LimitedDispatcher
 from remoteclaw.gateway.meters import Meters
@@ -64,8 +64,15 @@ class Gateway:
         self.home = home
         self.config = config
         self.meters = Meters()
+        self.restart = Restart()
         self.dispatcher = LimitedDispatcher(
-            fleet, home, config, handlers, methods=methods, meters=self.meters
+            fleet,
+            home,
+            config,
+            handlers,
+            methods=methods,
+            meters=self.meters,
+            restart=self.restart,
         )
         self.authenticator = Authenticator(fleet, self.dispatcher, TokenFile(home.path))
         self.feeds = Feeds(fleet)

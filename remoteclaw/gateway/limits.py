@@ -101,6 +101,12 @@ class LimitedDispatcher(Dispatcher):
             if not self._limits:
                 self._idle.set()
 
+    async def idle(self, *, within_s: float) -> None:
+        """Wait until no call runs, as long as that may take."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._idle.wait()
+
     async def close(self, *, within_s: float) -> None:
         """Take no more calls, and let those that run finish; after that they are cut off.
 

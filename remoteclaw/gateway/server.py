@@ -14,9 +14,10 @@ from types import ModuleType
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from remoteclaw.config import Config
+from remoteclaw.config import Config, load_config
 from remoteclaw.config_file import ConfigFile
 from remoteclaw.current import CurrentConfig
+from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.gateway.address import listen, url_of
@@ -37,6 +38,9 @@ MOST_HEAD_BYTES = 16 * 1024
 IDLE_S = 60
 #: How often a client is pinged, and how long it may take to answer, in seconds.
 PING_S = 20.0
+#: How long open connections are listened to before a restart, in seconds: whoever has one and uses
+#: it is told to open another. And how long calls that run are given: who asks meanwhile waits.
+ANSWER_S, RESTART_S = 0.2, 5.0
 #: How long it is waited before `mcp` is imported again, in seconds.
 IMPORT_S = 1.0
 
@@ -49,14 +53,18 @@ async def serve(
     *,
     stop: asyncio.Event,
     listening: socket.socket | None = None,
+    is_alone: bool = True,
     said: Callable[[str], None] = log.info,
-) -> None:
+) -> socket.socket | None:
     """Be a gateway until `stop` is set. `said` is told once where it is.
 
     Without a socket that listens already, one is opened where the configuration says. Raises
     `RemoteClawError` for a start that can't be: a port in use, a token that must not be used, no
-    Redis.
+    Redis. If it was asked to start anew, the socket is returned on which the next one answers; who
+    asks meanwhile waits there. It is another one if the configuration says so by now and this
+    gateway `is_alone`: else the socket is of whoever looks after it.
     """
+    kept: socket.socket | None = None
     raise_descriptors()
     TokenFile(home.path).create()
     listening = listening or listen(config.gateway)
@@ -66,14 +74,45 @@ async def serve(
         await check_fitness(fleet.scripts.client, url)
         keep = ConfigFile(home.config_file).keep
         gateway = Gateway(fleet, home, CurrentConfig(home, config, keep=keep), HANDLERS)
-        here = fleet.gateways.announced(home.host_id, url_of(listening))
-        async with served(gateway, listening, announced=here):
-            said(url_of(listening))
-            await stop.wait()
-            await gateway.end("stopped")
+        address = url_of(listening)
+        here = fleet.gateways.announced(
+            home.host_id, address, stays=lambda: kept is not None and url_of(kept) == address
+        )
+        async with served(gateway, listening, announced=here) as server:
+            said(address)
+            await _first(stop, gateway.restart.wanted)
+            if stop.is_set():
+                await gateway.end("stopped")
+            else:
+                kept = _kept(listening, home, config, is_alone=is_alone)
+                server.accept_no_more()
+                await asyncio.sleep(ANSWER_S)
+                await gateway.dispatcher.idle(within_s=RESTART_S)
+                await gateway.end("restarting")
+        return None if stop.is_set() else kept
     finally:
         listening.close()
         await fleet.aclose()
+
+
+async def _first(*events: asyncio.Event) -> None:
+    """Wait until one of several events is set."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in waiting:
+            task.cancel()
+
+
+def _kept(listening: socket.socket, home: Home, config: Config, *, is_alone: bool) -> socket.socket:
+    """Return the socket for the gateway that follows: this one, or where the file says by now."""
+    if is_alone:
+        with contextlib.suppress(ConfigError):
+            wanted = load_config(home.config_file).gateway
+            if (wanted.host, wanted.port) != (config.gateway.host, config.gateway.port):
+                return listen(wanted)
+    return listening.dup()
 
 
 @contextlib.asynccontextmanager
@@ -82,7 +121,7 @@ async def served(
     listening: socket.socket,
     *,
     announced: AbstractAsyncContextManager[None] | None = None,
-) -> AsyncIterator[None]:
+) -> "AsyncIterator[_Server]":
     """Have a gateway answer what comes to a socket, and have that announced meanwhile."""
     mcp = _Mcp(gateway)
     server = _server(create_app(gateway, mcp=mcp))
@@ -93,7 +132,7 @@ async def served(
             await server.is_started.wait()
             async with announced or contextlib.nullcontext():
                 duties.append(tasks.create_task(mcp.run()))
-                yield
+                yield server
         finally:
             for duty in duties:
                 duty.cancel()
@@ -177,6 +216,17 @@ class _Server(uvicorn.Server):
         """Begin to answer."""
         await super().startup(sockets)
         self.is_started.set()
+
+    def accept_no_more(self) -> None:
+        """Leave new connections to whoever else has the socket.
+
+        What comes over those that are open is answered, and that connection closed then.
+        """
+        for listener in self.servers:
+            listener.close()
+        for connection in self.server_state.connections:
+            if isinstance(connection, Http):
+                connection.be_last()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -57,6 +57,7 @@ class Http(H11Protocol):
 
     _cut: asyncio.TimerHandle | None = None
     _is_known = False
+    _is_last = False
     _heard_at = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -74,6 +75,16 @@ class Http(H11Protocol):
         """Be a connection over which somebody with a token asks."""
         self._is_known = True
         self.timeout_keep_alive = self.config.timeout_keep_alive
+
+    def be_last(self) -> None:
+        """Be closed behind the next answer, or the one that is being given."""
+        self._is_last = True
+        self._say_last()
+
+    def _say_last(self) -> None:
+        """Tell the peer with the answer that no other follows, so that it asks over another one."""
+        if self._is_last and not self._is_idle() and not self.cycle.response_started:
+            self.cycle.default_headers = [*self.cycle.default_headers, (b"connection", b"close")]
 
     def _make_room(self) -> bool:
         """Cut the connection that has been idle for longest, rather one of nobody's, if any is."""
@@ -93,6 +104,7 @@ class Http(H11Protocol):
         """Take what came; a head that has begun, or a body nobody waits for, has to end soon."""
         self._heard_at = self.loop.time()
         super().data_received(data)
+        self._say_last()
         if not self._is_unfinished():
             self._let_be()
         elif self._cut is None:

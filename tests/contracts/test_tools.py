@@ -199,6 +199,10 @@ async def configuration(here: World) -> None:
     told = await here.use("gateway_config_apply", config=wanted, baseHash=base)
     assert '"queue.cap"' in told
     assert file.read_text() == before.replace("cap = 0", "cap = 8")
+    assert '"restarting"' in await here.use("gateway_restart")
+    assert '"running"' in await here.use("session_status")  # it waits for the new one
+    log = here.stack.home.logs / "gateway.log"
+    assert log.read_text().count("The gateway is at ") == 2
 
 
 # -- when something is not there ------------------------------------------------------------------

@@ -140,12 +140,6 @@ def test_the_tools_are_those_that_are_promised() -> None:
         assert not NOT_EXPOSED.search(name), name
 
 
-def test_what_a_later_version_brings_is_not_listed() -> None:
-    assert {name for name, method in TOOLS.items() if not method.is_listed} == {
-        "gateway_restart",
-    }
-
-
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_tool_is_described(name: str) -> None:
     method = TOOLS[name]
@@ -200,7 +194,7 @@ async def test_bad_parameters_are_refused_in_a_sentence(door: Dispatcher) -> Non
 
 
 async def test_what_is_only_declared_is_not_there(door: Dispatcher) -> None:
-    for name in ("gateway_restart", "gateway.restart", "no_such_tool", ""):
+    for name in ("sessions.spoon", "no_such_tool", ""):
         with pytest.raises(CallRefused) as refusal:
             await door.call(ADMIN, name, {})
         assert refusal.value.code == "NOT_FOUND"

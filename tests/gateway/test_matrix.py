@@ -53,7 +53,7 @@ EXPECTED = {
     "cron.remove": "         U U U U     F    F     Y      Y     F        F     T    U     F",
     "cron.run": "            U U U U     F    F     Y      Y     F        F     T    U     F",
     "cron.runs": "           U U U U     Y    Y     Y      Y     F        F     T    U     F",
-    "gateway.restart": "     U U U U     N    N     N      N     N        N     N    U     N",
+    "gateway.restart": "     U U U U     F    F     Y      Y     F        F     T    U     F",
     "config.get": "          U U U U     Y    Y     Y      Y     F        F     T    U     F",
     "config.apply": "        U U U U     F    F     Y      Y     F        F     T    U     F",
     "config.patch": "        U U U U     F    F     Y      Y     F        F     T    U     F",

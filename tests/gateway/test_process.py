@@ -30,9 +30,11 @@ def address(home: Home) -> str:
     return found[1]
 
 
-def ask(url: str, token: str | None = None, *, within_s: float = 30) -> int:
+def ask(
+    url: str, token: str | None = None, *, within_s: float = 30, tool: str = "sessions_list"
+) -> int:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(url, b'{"tool":"sessions_list"}', headers)
+    request = urllib.request.Request(url, f'{{"tool":"{tool}"}}'.encode(), headers)
     try:
         with urllib.request.urlopen(request, timeout=within_s) as answer:
             return int(answer.status)

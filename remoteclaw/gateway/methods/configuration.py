@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import orjson
 
 from remoteclaw import policy
-from remoteclaw.config import Config
+from remoteclaw.config import Config, load_config
 from remoteclaw.config_file import ConfigFile, Plan, Version, check_for_agents
 from remoteclaw.confirming import confirm, reject
 from remoteclaw.contract import system as contract
@@ -32,6 +32,8 @@ __all__ = ["HANDLERS"]
 #: How many changes somebody makes within how long, in milliseconds: a model that goes round in
 #: circles is stopped, a person who knows what they want isn't.
 MOST_CHANGES, WITHIN_MS = 3, 60_000
+#: How long a gateway is not restarted again, in milliseconds.
+RESTART_MS = 30_000
 #: How long hooks may take to be imported, in seconds.
 IMPORT_S = 20.0
 #: Imports hooks as a worker would, in a process of its own: the gateway runs no code of theirs.
@@ -115,6 +117,46 @@ def _may(call: Call) -> Callable[[Sequence[Difference]], None]:
             check_for_agents(found)
 
     return may
+
+
+async def _restart(call: Call, params: NoParams) -> contract.Restarted:
+    assert call.restart is not None, "only a gateway has this method"
+    host = call.home.host_id
+    answer = contract.Restarted(
+        status="restarting",
+        detail=(
+            f"The gateway of {host} starts anew in a moment, and nothing else: workers, agents and "
+            "their turns go on, and who asks it meanwhile waits."
+        ),
+    )
+    async with call.restart.asking:
+        was_asked = await call.fleet.effects.made(call.caller, call.id)
+        if not was_asked and not call.restart.wanted.is_set():
+            _check_start(call)
+            note = {"type": "gateway_restarted", "tool": call.method.tool}
+            await call.fleet.effects.change(
+                call.caller,
+                call.id,
+                "restarting",
+                who=f"restart:{host}",
+                most=1,
+                within_ms=RESTART_MS,
+                note=note,
+            )
+            call.restart.wanted.set()
+    return answer
+
+
+def _check_start(call: Call) -> None:
+    """Refuse to end a gateway that could not start again."""
+    try:
+        policy.check(load_config(call.home.config_file), FACTS)
+    except ConfigError:
+        raise CallRefused(
+            "UNAVAILABLE",
+            "The gateway is not restarted, because it would not come back: the configuration file "
+            "has a mistake in it; `remoteclaw config validate` names it.",
+        ) from None
 
 
 # -- confirmed first ------------------------------------------------------------------------------
@@ -249,6 +291,7 @@ def _check_hooks(config: Config) -> None:
 
 
 HANDLERS: dict[str, Handler] = {
+    "gateway.restart": _restart,
     "config.patch": _patch,
     "config.apply": _apply,
     "config.pending": _pending,

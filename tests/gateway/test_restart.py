@@ -1,0 +1,195 @@
+"""A gateway that is asked to start anew: nobody is turned away, and nothing else is touched."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from typing import Any
+
+import pytest
+
+from remoteclaw.config import GatewayConfig
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
+from remoteclaw.gateway.address import listen
+from remoteclaw.gateway.dispatch import Restart
+from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.home import Home
+from tests.gateway.test_process import address, ask, gateway_of
+from tests.support.doors import Answer, Door, gateway_process
+from tests.support.stack import Stack
+from tests.support.turns import begin_turn
+from tests.support.waiting import eventually, eventually_sync
+from tests.test_up import command_line, remoteclaw, running
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def own_token(stack: Stack) -> str:
+    return (stack.home.path / "gateway-token").read_text().strip()
+
+
+def starts(stack: Stack) -> int:
+    return (stack.home.logs / "gateway.log").read_text().count("The gateway is at ")
+
+
+async def restart(stack: Stack, door: Door) -> dict[str, Any]:
+    """Have it start anew, and wait until it has begun to."""
+    answer = await door.invoke(own_token(stack), "gateway_restart")
+    assert answer.status == 200, answer.body
+    return dict(answer.json["result"])
+
+
+async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
+    """At any moment of it, over new connections and over one that was open before."""
+    async with gateway_process(stack) as (door, process):
+        told = await restart(stack, door)
+        answers: list[Answer] = []
+        while starts(stack) == 1 or len(answers) < 20:
+            answers.append(await door.invoke(own_token(stack), "sessions_list"))
+        assert "--alone" in command_line(process.pid)
+
+    assert told["status"] == "restarting"
+    assert f"The gateway of {stack.home.host_id} starts anew" in told["detail"]
+    assert {answer.status for answer in answers} == {200}
+    assert starts(stack) == 2
+    log = (stack.home.logs / "gateway.log").read_text()
+    assert len(set(re.findall(r"The gateway is at (\S+),", log))) == 1
+    assert "Traceback" not in log
+
+
+async def test_its_address_is_known_all_the_time(stack: Stack) -> None:
+    """Else a worker that looks in this moment starts an agent without tools."""
+    async with gateway_process(stack) as (door, _):
+        await restart(stack, door)
+        found = set()
+        while starts(stack) == 1:
+            found.add(await stack.fleet.gateways.address(stack.home.host_id))
+            await asyncio.sleep(0)
+
+    assert found == {door.url}
+
+
+async def test_calls_that_run_finish_and_clients_are_told(stack: Stack) -> None:
+    params = {"message": "hello", "channel": "test", "from": "ada"}
+    async with gateway_process(stack) as (door, _), door.connected(own_token(stack)) as client:
+        run_id = (await client.call("agent", params))["runId"]
+        waiting = await client.begin("agent.wait", {"runId": run_id, "timeout": 1.5})
+        long = await client.begin("agent.wait", {"runId": run_id, "timeout": 60})
+        asking = await client.begin("gateway.restart")
+        asked = await client.answer(asking)
+        finished = await client.answer(waiting)
+        cut = await client.answer(long)
+        told = await client.event("shutdown")
+        code, _ = await client.closed()
+
+    assert asked["payload"]["status"] == "restarting"
+    assert finished["payload"]["status"] == "accepted"
+    assert cut["error"]["code"] == "UNAVAILABLE"
+    assert cut["error"]["retryable"] is True
+    assert told == {"reason": "restarting"}
+    assert code == 1012
+
+
+async def test_asked_for_at_once_it_is_one_restart_and_then_there_is_none_for_a_while(
+    stack: Stack,
+) -> None:
+    async with gateway_process(stack) as (door, _):
+        together = await asyncio.gather(*(restart(stack, door) for _ in range(3)))
+        await eventually(lambda: starts(stack) == 2)
+        refused = await door.invoke(own_token(stack), "gateway_restart")
+
+    assert [one["status"] for one in together] == ["restarting"] * 3
+    assert refused.status == 503
+    told = refused.json["error"]["message"]
+    assert re.fullmatch(r"Nothing was done: .* once in 30 s\. Ask again in \d+ s\.", told)
+    assert starts(stack) == 2
+
+
+async def test_with_a_configuration_that_cannot_be_used_it_stays(stack: Stack) -> None:
+    text = stack.home.config_file.read_text()
+    async with gateway_process(stack) as (door, _):
+        stack.home.config_file.write_text(text + "\n[tools]\ndeny = ['mesage_send']\n")
+        refused = await door.invoke(own_token(stack), "gateway_restart")
+        stack.home.config_file.write_text(text)
+        await restart(stack, door)
+        await eventually(lambda: starts(stack) == 2)
+
+    assert refused.status == 503
+    assert "because it would not come back" in refused.json["error"]["message"]
+    assert "mesage_send" not in refused.json["error"]["message"]
+
+
+async def test_where_it_is_alone_it_takes_a_new_address(stack: Stack) -> None:
+    with listen(GatewayConfig(port=0)) as listening:
+        port = listening.getsockname()[1]
+    async with gateway_process(stack) as (door, _):
+        stack.configure(gateway={"port": port})
+        await restart(stack, door)
+        await eventually(lambda: starts(stack) == 2)
+        new = f"http://127.0.0.1:{port}"
+
+        async def is_known() -> bool:
+            return await stack.fleet.gateways.address(stack.home.host_id) == new
+
+        await eventually(is_known)
+
+
+async def test_asked_to_end_while_it_starts_anew_it_ends(stack: Stack) -> None:
+    params = {"message": "hello", "channel": "test", "from": "ada"}
+    async with (
+        gateway_process(stack) as (door, process),
+        door.connected(own_token(stack)) as client,
+    ):
+        run_id = (await client.call("agent", params))["runId"]
+        await client.begin("agent.wait", {"runId": run_id, "timeout": 60})
+        await client.call("gateway.restart")
+        await client.event("shutdown")
+        process.send_signal(signal.SIGTERM)
+
+        assert await asyncio.to_thread(process.wait, 15) == 0
+    assert starts(stack) == 1
+
+
+async def test_an_agent_s_call_is_fenced_and_noted(stack: Stack) -> None:
+    turn = await begin_turn(stack, {"gateway.restart": HANDLERS["gateway.restart"]})
+    restart = Restart()
+    event = restart.wanted
+    turn.gateway._restart = restart
+    stack.configure(channels={"test": {"owners": ["alice"]}})
+    await turn.call("gateway_restart", "one")
+    assert event.is_set()
+    event.clear()
+    await turn.call("gateway_restart", "one")
+    assert not event.is_set()  # asked again, it does nothing again
+    (noted,) = await stack.fleet.scripts.client.lrange(keys.effects(turn.agent.sid), 0, -1)
+    await stack.fleet.sessions.stop(turn.agent.sid)
+    await stack.fleet.scripts.client.delete(keys.config_changes(f"restart:{stack.home.host_id}"))
+    with pytest.raises(CallRefused) as refusal:
+        await turn.call("gateway_restart", "two")
+
+    assert json.loads(noted)["type"] == "gateway_restarted"
+    assert refusal.value.code == "TURN_OVER"
+    assert not event.is_set()
+
+
+def test_under_up_everything_else_goes_on(home: Home) -> None:
+    with running(home) as up:
+        url, gateway = address(home), gateway_of(up.pid)
+        token = (home.path / "gateway-token").read_text().strip()
+        log = home.logs / "gateway.log"
+        assert "demo agent" in remoteclaw(home, "send", "hello").stdout
+        agents = sorted(path.name for path in home.runs.iterdir())
+
+        assert ask(f"{url}/tools/invoke", token, tool="gateway_restart") == 200
+        assert ask(f"{url}/tools/invoke", token) == 200
+        eventually_sync(lambda: log.read_text().count("The gateway is at ") == 2)
+
+        assert gateway_of(up.pid) == gateway
+        assert address(home) == url
+        assert sorted(path.name for path in home.runs.iterdir()) == agents
+        assert "message 2" in remoteclaw(home, "send", "hello").stdout
+        os.kill(gateway, signal.SIGKILL)
+        assert ask(f"{url}/tools/invoke", token) == 200
+        assert gateway_of(up.pid) != gateway
