@@ -301,7 +301,7 @@ class AgentConfig(_Section):
     permission, it may take its time."""
     turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, allow_inf_nan=False)
     """Seconds that one turn may take in all."""
-    warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, allow_inf_nan=False)
+    warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=366 * 24 * 3600)
     """Seconds for which an idle agent process is kept warm for the next message."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools it may use."""

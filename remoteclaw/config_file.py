@@ -20,7 +20,7 @@ from remoteclaw import policy
 from remoteclaw.clock import boottime
 from remoteclaw.config import Config, overrides, parse_config, parse_toml
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.patch import check_patch, edited, replacing, without_hidden
+from remoteclaw.patch import check_depth, check_patch, edited, replacing, without_hidden
 from remoteclaw.redaction import redacted
 from remoteclaw.setting import Difference, differences
 from remoteclaw.tools import TOOLS
@@ -161,10 +161,10 @@ class ConfigFile:
         self, version: Version, wanted: Mapping[str, Any], may: _May = lambda _: None
     ) -> Plan:
         """Return the change to a whole configuration, of which some is as it was shown."""
-        check_patch(wanted)
         config, problem = self._usable(version)
         if config is None:
             raise ConfigError(problem)
+        check_depth(wanted)
         shown = redacted(config)
         patch = replacing(wanted, shown, parse_toml(version.content, self.file))
         return self.patched(version, patch, may)

@@ -16,22 +16,36 @@ from tomlkit.items import AoT, InlineTable, Table
 from remoteclaw.errors import ConfigError
 from remoteclaw.redaction import HIDDEN
 
-__all__ = ["check_patch", "edited", "merged", "replacing", "without_hidden"]
+__all__ = ["check_depth", "check_patch", "edited", "merged", "replacing", "without_hidden"]
 
 #: How deep tables may lie in each other: no setting lies deeper than six.
 MOST_DEPTH = 16
+#: How many values a change has, or a list in it. To add so many to a file takes a second, and to
+#: add more takes longer for each.
+MOST_VALUES = 2000
 #: How long a key may be: the longest are ids of people, 255 characters on Matrix.
 MOST_KEY_CHARS = 255
 
 
+def check_depth(tree: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for a tree in which tables lie too deep in each other to be looked at."""
+    for path, _ in _values(tree, ()):
+        if len(path) > MOST_DEPTH:
+            raise ConfigError(f"The configuration lies too deep in {path[0][:50]!a}.")
+
+
 def check_patch(patch: Mapping[str, Any]) -> None:
     """Raise `ConfigError` for a patch that no TOML file could hold."""
+    if sum(1 for _ in _values(patch, ())) > MOST_VALUES:
+        raise ConfigError(f"A change names {MOST_VALUES} values at most: make several of it.")
     for path, value in _values(patch, ()):
         where = ".".join(path)[:100].encode("ascii", "backslashreplace").decode()
         if any(len(part) > MOST_KEY_CHARS for part in path):
             raise ConfigError(f"A key is longer than {MOST_KEY_CHARS} characters: {where[:50]!r}…")
         if len(path) > MOST_DEPTH:
             raise ConfigError(f"The change lies too deep: {where!r}.")
+        if isinstance(value, list) and len(value) > MOST_VALUES:
+            raise ConfigError(f"{where} is a list of more than {MOST_VALUES} values.")
         if isinstance(value, list) and not _is_writable(value, MOST_DEPTH):
             raise ConfigError(f"{where} has a null in its list, or lists too deep in each other.")
         try:

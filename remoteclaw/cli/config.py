@@ -50,7 +50,7 @@ def schema() -> None:
 @config.command()
 @click.argument("key", required=False)
 def get(key: str | None) -> None:
-    """Print what holds, as JSON and without what is secret.
+    """Print what holds, without what is secret.
 
     KEY is a part of it, such as agents.main.model.
     """
@@ -67,7 +67,7 @@ def get(key: str | None) -> None:
 @click.argument("key")
 @click.argument("value")
 def set_value(key: str, value: str) -> None:
-    """Set KEY in the file, which keeps its comments, to VALUE.
+    """Set KEY in the file to VALUE; comments stay.
 
     VALUE is written as in TOML: 3, true, '["a", "b"]'. What isn't TOML is a text.
     """
@@ -80,7 +80,10 @@ def set_value(key: str, value: str) -> None:
 @config.command()
 @click.argument("key")
 def unset(key: str) -> None:
-    """Take KEY, a value or a whole table, out of the file: then its default holds."""
+    """Take KEY out of the file, so that its default holds.
+
+    It may be a whole table.
+    """
     path = _path(key)
     plan = _changed(lambda file: file.patched(file.read(), _nested(path, None)))
     click.echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
@@ -107,7 +110,7 @@ def restore() -> None:
 
 @config.command()
 def pending() -> None:
-    """List the changes that agents have asked for and a person has to confirm."""
+    """List the changes of agents that a person has to confirm."""
 
     async def run(fleet: "Fleet") -> None:
         click.echo(f"{'CHANGE':<12}  {'UNTIL':<19}  {'SESSION':<8}  {'FOR':<20}  WHAT")
