@@ -123,5 +123,3 @@ class Method:
     """The tool's name for people."""
     destroys: bool = False
     """Whether it removes or overwrites something."""
-    is_listed: bool = True
-    """Whether it is offered: a method that is only declared is not."""

@@ -113,8 +113,7 @@ class Dispatcher:
         Raises `RuntimeError` for a method without a handler, a handler without a method, or a
         method whose scope isn't one: such a gateway does not start.
         """
-        offered = {name for name, method in methods.items() if method.is_listed}
-        if missing := sorted(offered - set(handlers)):
+        if missing := sorted(set(methods) - set(handlers)):
             raise RuntimeError(f"methods without a handler: {', '.join(missing)}")
         if unknown := sorted(set(handlers) - set(methods)):
             raise RuntimeError(f"handlers without a method: {', '.join(unknown)}")
@@ -137,8 +136,7 @@ class Dispatcher:
     async def tools(self, principal: Principal) -> list[Method]:
         """Return the tools that a principal may use, or could in a turn like the last one."""
         caller = await self._caller(principal)
-        listed = [method for method in TOOLS.values() if method.is_listed]
-        return [method for method in listed if self._may_list(principal, caller, method)]
+        return [tool for tool in TOOLS.values() if self._may_list(principal, caller, tool)]
 
     async def call(
         self,
@@ -156,7 +154,7 @@ class Dispatcher:
         say by `session_key` which session the call is about. Raises `CallRefused`.
         """
         method = self._methods.get(name) or TOOLS.get(name)
-        if method is None or not method.is_listed:
+        if method is None:
             raise CallRefused("NOT_FOUND", f"There is no method {name[:100]!r}.")
         caller = await self._caller(principal)
         self._authorize(principal, caller, method)

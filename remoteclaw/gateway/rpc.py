@@ -307,8 +307,7 @@ class Connection:
         """Return what a client is told first: among it what it may really do."""
         if isinstance(principal, Operator):
             role, scopes = "operator", [s for s in ("read", "write", "admin") if principal.has(s)]
-            listed = [method for method in METHODS.values() if method.is_listed]
-            methods = [method.name for method in listed if principal.has(method.scope)]
+            methods = [m.name for m in METHODS.values() if principal.has(m.scope)]
             events = ["tick", "shutdown", *EVENTS]
         else:
             role, scopes = "agent", []

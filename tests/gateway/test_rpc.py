@@ -481,7 +481,6 @@ async def test_what_runs_is_told(stack: Stack) -> None:
         tools = {tool["name"]: tool for tool in (await client.call("tools.catalog"))["tools"]}
         assert tools["cron_add"]["ownerOnly"]
         assert "group:messaging" in tools["message_send"]["groups"]
-        assert "sessions_spawn" not in tools
 
 
 async def test_speaking_for_an_owner_needs_what_the_owners_agent_may(stack: Stack) -> None:

@@ -71,7 +71,6 @@ async def catalog(_call: Call, _params: NoParams) -> Catalog:
                 owner_only=fact.owner_only,
             )
             for fact in FACTS
-            if TOOLS[fact.name].is_listed
         )
     )
 
