@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -244,11 +243,10 @@ async def test_a_session_has_a_label(stack: Stack) -> None:
 
 async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
     alice = (await stack.append("hello")).session
-    child = replace(alice, task="t1")
-    await stack.fleet.effects.spawn(
+    child, _ = await stack.fleet.effects.spawn(
         None,
         "call",
-        child,
+        alice,
         message("look"),
         note=None,
         provenance=Provenance(by=str(alice), via=(alice.sid,), hops=1),

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -315,7 +314,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
     child, entry_id = await lab.stack.fleet.effects.spawn(
         None,
         word,
-        replace(parent, task="t1"),
+        parent,
         task,
         note=None,
         provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1),
@@ -346,6 +345,8 @@ async def test_a_worker_with_a_task_of_another_session_at(
         assert lab.asked(f"first{word}") == 1
 
 
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
 @pytest.mark.parametrize("step", ["acquire", "begin", "reset", "finish", "close"])
 async def test_a_worker_that_ends_a_conversation_at(
     lab: Lab, step: str, side: Side, what_happens: object

@@ -1,7 +1,6 @@
 """What becomes of messages that arrive while their session is busy: each mode, and each crash."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -211,7 +210,7 @@ async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
     child, entry_id = await stack.fleet.effects.spawn(
         None,
         task,
-        replace(key, task=task),
+        key,
         message(task),
         note=None,
         provenance=Provenance(by=str(key), via=(key.sid,), hops=1),

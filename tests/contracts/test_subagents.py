@@ -54,12 +54,17 @@ async def begun(stack: Stack, sid: str) -> int:
 
 async def kill_all(stack: Stack) -> None:
     """Kill every work-horse, and let their sessions be taken over at once."""
-    for worker in stack.workers:
-        for horse in children(worker.pid):
-            os.kill(horse, signal.SIGKILL)
-    await eventually(
-        lambda: stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive), within_s=30
-    )
+    horses = [horse for worker in stack.workers for horse in children(worker.pid)]
+    for horse in horses:
+        os.kill(horse, signal.SIGKILL)
+    released = 0
+
+    async def are_all_released() -> bool:
+        nonlocal released
+        released += await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
+        return released >= len(horses)
+
+    await eventually(are_all_released, within_s=30)
     await stack.fleet.sweeper.sweep()
 
 
@@ -85,7 +90,7 @@ async def test_three_children_through_two_kills(
                 busy = [sid, *(view.sid for view in views)]
                 return len(busy) == 4 and all([await begun(stack, s) == attempt for s in busy])
 
-            await eventually(are_all_begun, within_s=60)
+            await eventually(are_all_begun, within_s=90)
             await kill_all(stack)
         (workspace / "go-parent").touch()
         assert (await stack.outcome(accepted, within_s=60)).status == "done"
