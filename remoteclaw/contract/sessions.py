@@ -65,7 +65,10 @@ class SessionsResult(Result):
 class HistoryParams(Params):
     session_key: SessionKeyText
     limit: Limit = 50
-    """How many items at most, the newest."""
+    """How many items, the newest; with them come those of the same moment as the oldest of them."""
+    before: Annotated[int, Field(ge=10**12, lt=10**14)] | None = None
+    """Only what was said before this time, in milliseconds since 1970: the `at` of the oldest item
+    so far turns the page."""
 
 
 class HistoryItem(Result):
@@ -84,6 +87,8 @@ class HistoryResult(Result):
     session_key: str
     items: tuple[HistoryItem, ...]
     """Oldest first."""
+    is_complete: bool
+    """False if there is more before these."""
 
 
 class SendParams(Params):

@@ -18,7 +18,7 @@ from tests.support.stack import Stack
 #: The tools that are promised, each with its parameters; a ? marks one that may be left out.
 PROMISED = {
     "sessions_list": "filter? limit?",
-    "sessions_history": "sessionKey limit?",
+    "sessions_history": "sessionKey limit? before?",
     "sessions_send": "sessionKey? label? message timeout?",
     "sessions_spawn": "agentId? channel? prompt label?",
     "session_status": "sessionKey?",

@@ -94,7 +94,31 @@ async def test_history_is_what_was_said(stack: Stack) -> None:
 
     assert [item.role for item in told.items] == ["user", "tool", "agent"]
     assert (told.items[0].text, told.items[0].from_) == ("my colour is green", "Bob")
-    assert [item.role for item in last.items] == ["agent"]
+    # The tool's line is of the same moment as the answer, so it is on the same page.
+    assert [item.role for item in last.items] == ["tool", "agent"]
+
+
+async def test_history_has_pages(stack: Stack) -> None:
+    bob = await stack.append("one", from_="bob")
+    await answer(stack, bob.session.sid)
+    for text in ("two", "three"):
+        await stack.append(text, from_="bob")
+        await answer(stack, bob.session.sid)
+    key, before = str(bob.session), None
+    said: list[Any] = []
+    pages = 0
+    while True:
+        more: dict[str, Any] = {} if before is None else {"before": before}
+        page = await call(stack, ADMIN, "sessions_history", sessionKey=key, limit=2, **more)
+        said = [*page.items, *said]
+        before, pages = page.items[0].at, pages + 1
+        if page.is_complete:
+            break
+    whole = await call(stack, ADMIN, "sessions_history", sessionKey=key)
+
+    assert pages > 1
+    assert said == list(whole.items)
+    assert whole.is_complete
 
 
 async def test_a_message_to_another_session_comes_back_answered(stack: Stack) -> None:

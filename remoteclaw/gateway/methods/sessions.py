@@ -96,9 +96,17 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryResult:
     view = await find(call, params.session_key)
-    lines = (await call.fleet.sessions.record(view.sid)).splitlines()
-    items = tuple(_item(orjson.loads(line)) for line in lines[-params.limit :])
-    return contract.HistoryResult(session_key=str(view.key), items=items)
+    recorded = map(orjson.loads, (await call.fleet.sessions.record(view.sid)).splitlines())
+    items = [_item(line) for line in recorded]
+    if params.before is not None:
+        items = [item for item in items if item.at < params.before]
+    first = max(len(items) - params.limit, 0)
+    # All of a moment stand on one page, or the next one would leave some out.
+    while first and items[first - 1].at == items[first].at:
+        first -= 1
+    return contract.HistoryResult(
+        session_key=str(view.key), items=tuple(items[first:]), is_complete=first == 0
+    )
 
 
 def _item(recorded: Mapping[str, Any]) -> contract.HistoryItem:
