@@ -7,15 +7,13 @@ This is the life of a message in a worker, top to bottom:
 import asyncio
 import functools
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from remoteclaw import policy
 from remoteclaw.answer import Answer
-from remoteclaw.bridge import ChannelBridge, Hooks, Limits
+from remoteclaw.bridge import Hooks
 from remoteclaw.clock import boottime
 from remoteclaw.config import Config, QueueConfig, QueueOverride, RecordConfig
 from remoteclaw.conversation.batching import Plan, next_batch
@@ -24,40 +22,28 @@ from remoteclaw.errors import (
     ErrorCategory,
     LeaseLost,
     RedisUnavailable,
-    RemoteClawError,
-    sentence,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease, Record
-from remoteclaw.fleet.sessions import LeasedSessionMap
-from remoteclaw.granting import ToolAccess
 from remoteclaw.home import Home
-from remoteclaw.keeper import AgentKeeper
 from remoteclaw.messages import (
     AgentDeliveryResult,
-    AgentRunResult,
     ChannelMessage,
     Entry,
-    McpSideEffects,
     ReplyPayload,
     SessionKey,
     Turn,
 )
+from remoteclaw.own_words import failure, said, superseded
 from remoteclaw.process import identity
 from remoteclaw.protocols import (
     FORK_OF,
     BridgeCallbacks,
-    Effects,
-    History,
-    Newcomers,
-    conversation_name,
 )
 from remoteclaw.resetting import ENDED_BY_ITSELF, RESET, Resets
-from remoteclaw.runtimes import create_cli_runtime, detect_runtime
+from remoteclaw.session_bridge import SessionBridge, open_bridge
 from remoteclaw.steering import Steering
-from remoteclaw.tools import TOOLS
 
 __all__ = ["Drain"]
 
@@ -129,23 +115,12 @@ class Drain:
         lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
         if lease is None:
             return
-        try:
-            conversation, bridge, keeper = _bridge(
-                self._fleet, lease, self._config, self._home, self._hooks
-            )
-        except RemoteClawError as problem:
-            conversation = None
-            log.error("session %s: %s", sid[:8], problem)
-            access = ToolAccess(lease, transport="http")
-            bridge = _Unusable(problem)
-            keeper = _keeper(lease, self._config, self._home, access, warm_s=0)
+        bridge = open_bridge(self._fleet, lease, self._config, self._home, self._hooks)
         try:
             await _SessionDrain(
                 lease,
                 bridge,
-                keeper,
-                conversation=conversation,
-                resets=Resets(lease, self._config, discard_agent=keeper.forget),
+                resets=Resets(lease, self._config, discard_agent=bridge.keeper.forget),
                 queue_of=functools.partial(self._config.queue.of, lease.session.provider),
                 record=self._config.record,
                 linger_s=self._config.fleet.linger_s,
@@ -165,10 +140,8 @@ class _SessionDrain:
     def __init__(
         self,
         lease: Lease,
-        bridge: "_Handler",
-        keeper: AgentKeeper,
+        bridge: SessionBridge,
         *,
-        conversation: str | None,
         resets: Resets,
         queue_of: Callable[[QueueOverride | None], QueueConfig],
         record: RecordConfig,
@@ -180,10 +153,10 @@ class _SessionDrain:
     ) -> None:
         """What a hook may change is not shown before (`shows_live`)."""
         self._lease = lease
-        self._bridge = bridge
-        self._keeper = keeper
-        self._conversation = conversation
-        """Its name in the session map; None if there is no agent to have one with."""
+        self._bridge = bridge.handler
+        self._keeper = bridge.keeper
+        self._conversation = bridge.conversation
+        """Its name in the session map; None if that isn't known."""
         self._resets = resets
         self._queue_of = queue_of
         self._queue_known: tuple[str | None, QueueConfig] | None = None
@@ -381,18 +354,18 @@ class _SessionDrain:
         if batch.is_dropped:
             await self._begin_anew(batch, answer)
             words = TOO_MANY.format(count=len(turn.entries), cap=self._queue.cap)
-            return await self._finish(answer, _said(words), status="dropped")
+            return await self._finish(answer, said(words), status="dropped")
         # What an operator wants is not stopped with what people want.
         if batch.is_stopped and turn.entries[0].origin != "operator":
-            return await self._finish(answer, _failure(turn, ErrorCategory.ABORTED))
+            return await self._finish(answer, failure(turn, ErrorCategory.ABORTED))
         if unreadable := [self._unreadable[e.id] for e in turn.entries if e.id in self._unreadable]:
-            failure = _failure(turn, ErrorCategory.UNREADABLE, unreadable[0])
-            return await self._finish(answer, failure, status="dead")
+            told = failure(turn, ErrorCategory.UNREADABLE, unreadable[0])
+            return await self._finish(answer, told, status="dead")
         if batch.failures >= MOST_ATTEMPTS:
-            failure = _failure(turn, ErrorCategory.INTERRUPTED)
-            return await self._finish(answer, failure, status="dead")
+            told = failure(turn, ErrorCategory.INTERRUPTED)
+            return await self._finish(answer, told, status="dead")
         if await self._begin_anew(batch, answer):
-            return await self._finish(answer, _said(RESET), is_recorded=False)
+            return await self._finish(answer, said(RESET), is_recorded=False)
         if turn.was_interrupted:
             await answer.say(SECOND_TRY)
         if self._conversation and self._lease.has_lost(self._conversation):
@@ -422,7 +395,7 @@ class _SessionDrain:
             lost = ReplyPayload(await self._what_is_lost(), index=index, is_ours=True)
             result = replace(result, payloads=(*result.payloads, lost))
         if self._is_overtaken and result.error_category is ErrorCategory.ABORTED:
-            result = _superseded(result, answer.turn)
+            result = superseded(result, answer.turn)
         return await self._finish(answer, result, was_asked=True)
 
     async def _begin_anew(self, batch: Batch, answer: Answer) -> bool:
@@ -569,153 +542,6 @@ class _SessionDrain:
                 self._abort.set()
         elif newest and self._steering:
             self._steering.announce()
-
-
-class _Handler(Protocol):
-    """What a drain needs of a bridge."""
-
-    @property
-    def can_steer(self) -> bool:
-        """Whether the agent takes up messages while it works."""
-
-    async def handle(
-        self,
-        message: Turn,
-        callbacks: BridgeCallbacks,
-        abort: asyncio.Event,
-        *,
-        first_index: int,
-        newcomers: Newcomers | None,
-        history: History,
-        effects: Effects | None,
-        used_s: float,
-    ) -> AgentDeliveryResult:
-        """Run one turn to its end."""
-
-    async def settle(self) -> None:
-        """Wait for what turns have left behind that nobody waits for."""
-
-
-class _Unusable:
-    """In place of a bridge, for a session whose agent is not, or wrongly, configured."""
-
-    can_steer = False
-
-    def __init__(self, problem: RemoteClawError) -> None:
-        self._problem = problem
-
-    async def handle(
-        self,
-        message: Turn,
-        callbacks: BridgeCallbacks,
-        abort: asyncio.Event,
-        *,
-        first_index: int,
-        newcomers: Newcomers | None,
-        history: History,
-        effects: Effects | None,
-        used_s: float,
-    ) -> AgentDeliveryResult:
-        """Tell the person that this agent can't be started."""
-        return _failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)
-
-    async def settle(self) -> None:
-        """Do nothing: no hooks were called."""
-
-
-def _bridge(
-    fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
-) -> tuple[str | None, _Handler, AgentKeeper]:
-    """Return the bridge to a session's agent, and the name of their conversation.
-
-    The name is None where a hook may decide it. Raises RemoteClawError if there can't be a bridge.
-    """
-    agent, settings = config.agent(lease.session.agent)
-    runtime = create_cli_runtime(settings.runtime or detect_runtime()[0])
-    workspace = str(home.workspace(agent, settings))
-    conversation = conversation_name(runtime.name, workspace)
-    access = ToolAccess(lease, transport=settings.mcp_transport)
-    # One task is all that it is for: its agent makes room for those that people talk with.
-    warm_s = 0.0 if lease.session.task else settings.warm_s
-    keeper = _keeper(lease, config, home, access, warm_s=warm_s)
-    channel = config.channel(lease.session.provider)
-    bridge = ChannelBridge(
-        runtime=runtime,
-        agents=keeper,
-        session_map=LeasedSessionMap(lease),
-        command=settings.command or runtime.command,
-        workspace_dir=workspace,
-        env={**runtime.environment(os.environ), **settings.env},
-        model=settings.model,
-        permissions=settings.permissions,
-        inherit_mcp=settings.inherit_mcp,
-        trust_workspace=settings.trust_workspace,
-        mcp_servers=settings.mcp_servers,
-        chunk_limit=channel.chunk_limit,
-        chunk_unit=channel.chunk_unit,
-        zone=settings.timezone,
-        facts=channel,
-        hooks=hooks,
-        attachments=SessionFiles(fleet.blobs, lease),
-        limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
-        tools=functools.partial(_tools_for, config, lease.depth) if access.is_there else None,
-    )
-    # Where a hook may choose another directory, the name is not known before.
-    return None if hooks.has("before_runtime_spawn") else conversation, bridge, keeper
-
-
-def _tools_for(config: Config, depth: int, turn: Turn) -> frozenset[str]:
-    """Return the tools that whoever wrote what a turn answers may have an agent use."""
-    subject = policy.subject_of(turn.session, turn.entries, depth=depth)
-    return policy.allowed(config, subject, TOOLS)
-
-
-def _keeper(
-    lease: Lease, config: Config, home: Home, access: ToolAccess, *, warm_s: float
-) -> AgentKeeper:
-    return AgentKeeper(
-        home,
-        epoch=int(lease.epoch),
-        kill_at=lambda: lease.kill,
-        warm_s=warm_s,
-        budget=config.fleet,
-        parked=lease.parked_agent,
-        finished_turn=lease.state.get("finished"),
-        tool_server=access.server,
-    )
-
-
-def _failure(
-    turn: Turn, category: ErrorCategory, detail: str = "", index: int = 0
-) -> AgentDeliveryResult:
-    """Return the result of a turn that was not given to an agent."""
-    words = sentence(category, agent=turn.session.agent, reference=turn.reference)
-    is_error = category is not ErrorCategory.ABORTED
-    return AgentDeliveryResult(
-        payloads=(ReplyPayload(words, index=index, is_error=is_error, is_ours=True),),
-        run=AgentRunResult(error_subtype=str(category)),
-        mcp=McpSideEffects(),
-        error=detail,
-        error_category=category,
-    )
-
-
-def _said(words: str) -> AgentDeliveryResult:
-    """Return the result of a turn in which nobody but us said something."""
-    return AgentDeliveryResult(
-        payloads=(ReplyPayload(words, is_ours=True),),
-        run=AgentRunResult(),
-        mcp=McpSideEffects(),
-        is_silent=True,
-    )
-
-
-def _superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
-    """Return the result of a stopped turn in words that say for what it was stopped."""
-    category = ErrorCategory.SUPERSEDED
-    words = sentence(category, agent=turn.session.agent, reference=turn.reference)
-    *before, last = result.payloads
-    return replace(result, payloads=(*before, replace(last, text=words)), error_category=category)
 
 
 def _in_place_of(entry_id: str, session: SessionKey) -> Entry:
