@@ -92,14 +92,12 @@ class Answer:
         blobs: Sequence[str],
         record: Record | None,
         has_heard: bool,
-        waits_again: Sequence[str],
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 
         `steered` are the entries that came during the turn and were answered with it, `answered`
         those that were before it failed. `blobs` are the files that came with all of them;
-        `has_heard` tells whether an agent was asked what a person wrote. What `waits_again` makes
-        another turn.
+        `has_heard` tells whether an agent was asked what a person wrote.
         """
         everything = [*self._said, *payloads]
         return await self._lease.finish(
@@ -108,14 +106,13 @@ class Answer:
             error=error,
             agent_process=agent_process,
             first_index=self.next_index,
-            payloads=self._rest(payloads, steered, waits_again),
+            payloads=self._rest(payloads, steered),
             steered=steered,
             answered=answered,
             blobs=blobs,
             record=record,
             owed=self._owed(status, everything),
             has_heard=has_heard,
-            waits_again=waits_again,
         )
 
     def _owed(self, status: str, payloads: Sequence[ReplyPayload]) -> Owed | None:
@@ -160,7 +157,6 @@ class Answer:
         self,
         payloads: Sequence[ReplyPayload],
         steered: Sequence[str],
-        waits_again: Sequence[str],
     ) -> list[dict[str, Any]]:
         """Return what still has to go on the reply stream; the last one names the entries."""
         if not self._goes_to_channel:
@@ -169,7 +165,6 @@ class Answer:
         # A reply without text says no more than "that was all".
         *most, last = rest or [ReplyPayload("", index=self.next_index)]
         ids = [*(entry.id for entry in (*self.turn.left_out, *self.turn.entries)), *steered]
-        ids = [entry_id for entry_id in ids if entry_id not in waits_again]
         return [*(self._on_stream(payload, ()) for payload in most), self._on_stream(last, ids)]
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str]) -> dict[str, Any]:

@@ -304,7 +304,7 @@ class _SessionDrain:
     async def _turn(self, plan: Plan, waiting: Sequence[Entry]) -> Finished:
         """Run the next batch, of what waits, to its outcome."""
         planned = [entry for entry in waiting if entry.id in plan.batch]
-        will_reset = await self._resets.why(planned[0].id, planned)
+        will_reset = await self._resets.why(planned[0].id, planned, was_asked=False)
         ready = None if will_reset else self._keeper.ready
         batch = await self._lease.begin(
             plan.batch,
@@ -401,7 +401,8 @@ class _SessionDrain:
     async def _begin_anew(self, batch: Batch, answer: Answer) -> bool:
         """End the conversation if the turn is to begin another; return whether that was all."""
         entries = answer.turn.entries
-        if why := await self._resets.why(batch.turn, entries):
+        was_asked = batch.before not in ("", "accepted")
+        if why := await self._resets.why(batch.turn, entries, was_asked=was_asked):
             await self._resets.end_conversation(batch.turn, why)
             if words := ENDED_BY_ITSELF.get(why):
                 await answer.say(words)
@@ -465,9 +466,6 @@ class _SessionDrain:
             nothing = ReplyPayload(NOTHING_SAID, index=index, is_ours=True)
             payloads = (*payloads, nothing)
         entries = self._entries_of(answer.turn, result.steered)
-        waits_again = [
-            entry.id for entry in entries if status == "interrupted" and entry.origin != "chat"
-        ]
         left = await answer.finish(
             status,
             payloads,
@@ -476,9 +474,8 @@ class _SessionDrain:
             steered=result.steered,
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
-            record=self._to_record(answer.turn, result, waits_again) if is_recorded else None,
+            record=self._to_record(answer.turn, result) if is_recorded else None,
             has_heard=was_asked and any(e.origin == "chat" for e in entries),
-            waits_again=waits_again,
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)
@@ -491,15 +488,11 @@ class _SessionDrain:
 
     # -- the record ----------------------------------------------------------------------------
 
-    def _to_record(
-        self, turn: Turn, result: AgentDeliveryResult, waits_again: Sequence[str]
-    ) -> Record:
+    def _to_record(self, turn: Turn, result: AgentDeliveryResult) -> Record:
         if not self._record.keep_days:
             return Record(b"", 0, 0)
         joined = self._steering.taken(result.steered) if self._steering else ()
         most_bytes = self._record.max_kb * 1024
-        kept = tuple(entry for entry in turn.entries if entry.id not in waits_again)
-        turn = replace(turn, entries=kept)  # the others come again
         lines = lines_of(turn, joined, result, at_ms=_now_ms(), most_bytes=most_bytes // 2)
         return Record(lines, most_bytes, self._record.keep_ms)
 
@@ -520,9 +513,15 @@ class _SessionDrain:
 
     @property
     def _may_be_interrupted(self) -> bool:
-        """Whether a newer message stops the running turn: not if somebody waits for its reply."""
-        is_chat = self._running is not None and self._running.entries[-1].deliver == "channel"
-        return self._queue.mode == "interrupt" and is_chat
+        """Whether a newer message stops the running turn.
+
+        Not if somebody waits for its reply, nor if it is about what no person has sent, such as a
+        cron job or a task's result: nobody would send that again.
+        """
+        if self._running is None or self._running.entries[-1].deliver != "channel":
+            return False
+        is_said = all(entry.origin == "chat" for entry in self._running.entries)
+        return self._queue.mode == "interrupt" and is_said
 
     def _renewed(self, stop_mark: str, newest: str) -> None:
         self._keeper.beat()

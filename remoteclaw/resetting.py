@@ -41,15 +41,18 @@ class Resets:
         """Return the command that an entry is; None if it is for the agent."""
         return command_in(entry, self._words)
 
-    async def why(self, turn: str, entries: Sequence[Entry]) -> str | None:
+    async def why(self, turn: str, entries: Sequence[Entry], *, was_asked: bool) -> str | None:
         """Return why a turn of these entries begins a new conversation; None if it doesn't.
 
-        It is the same in each attempt at the turn.
+        It is the same in each attempt at the turn: of one that `was_asked` before, messages may
+        have joined it that say nothing about how it began.
         """
         if command := self.command_of(entries[0]):
             return command.word
         if self._lease.state.get("reset") == turn:
             return self._lease.state["reset_why"]
+        if was_asked:
+            return None
         person = next((entry for entry in entries if entry.origin == "chat"), None)
         if person is None:
             return None

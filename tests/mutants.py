@@ -24,6 +24,7 @@ FAILPOINT = "tests/test_failpoints.py"
 DOORS = "tests/gateway"
 SESSIONS = "tests/gateway/test_sessions.py"
 SUBAGENTS = "tests/gateway/test_subagents.py"
+ENDINGS = "tests/test_endings.py"
 TOGETHER = "tests/gateway/test_together.py"
 CRON = "tests/fleet/test_cron.py"
 RESET = "tests/test_reset.py"
@@ -205,7 +206,7 @@ MUTANTS = (
     Mutant(
         "a conversation that is as old as its last question",
         f"{LUA}/finish.lua",
-        "redis.call('HSET', KEYS[1], 'heard', now)",
+        "redis.call('HSET', KEYS[1], 'heard', by_now(KEYS[1]))",
         "redis.call('HSET', KEYS[1], 'heard', string.match(turn, '%d+'))",
         f"{FRESHNESS}::test_it_is_the_time_of_the_answer_that_counts",
     ),
@@ -823,8 +824,8 @@ MUTANTS = (
     Mutant(
         "a stop that begin does not look at",
         f"{LUA}/begin.lua",
-        "elseif id_at_most(entries[#entries][1], stop) then",
-        "elseif false then",
+        "if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) then",
+        "if false then",
         "tests/test_drain.py::test_a_running_turn_is_stopped_and_what_waits_behind_it_too",
     ),
     Mutant(
@@ -984,11 +985,32 @@ MUTANTS = (
         f"{SUBAGENTS}::test_a_task_may_no_more_than_its_depth",
     ),
     Mutant(
-        "an interrupted turn that takes a result along",
+        "a result of the conversation that has ended",
+        f"{LUA}/reset.lua",
+        "told.origin == 'result' then",
+        "false then",
+        f"{ENDINGS}::test_results_that_wait_behind_the_command_are_not_told_to_the_next_agent",
+    ),
+    Mutant(
+        "a conversation that ends again with each message",
+        f"{LUA}/_prelude.lua",
+        "return math.max(now_ms(), last",
+        "return math.min(now_ms(), last",
+        f"{ENDINGS}::test_a_clock_that_was_ahead_ends_one_conversation_at_most",
+    ),
+    Mutant(
+        "a message that joined a turn and ends its conversation",
+        "remoteclaw/resetting.py",
+        "        if was_asked:\n            return None\n",
+        "",
+        f"{ENDINGS}::test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt",
+    ),
+    Mutant(
+        "a turn about a result that a person's message ends",
         "remoteclaw/drain.py",
-        'if status == "interrupted" and entry.origin != "chat"',
-        "if False",
-        "tests/test_queue.py::test_a_result_whose_turn_is_interrupted_comes_again",
+        'return self._queue.mode == "interrupt" and is_said',
+        'return self._queue.mode == "interrupt"',
+        "tests/test_queue.py::test_a_turn_about_what_no_person_has_sent_is_not_interrupted",
     ),
     Mutant(
         "a result before all of it is done",

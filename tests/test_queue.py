@@ -252,21 +252,27 @@ async def test_a_result_waits_for_the_running_turn(
     assert await replies(echo, first, came) == ["heard wait", "heard heard hi"]
 
 
-async def test_a_result_whose_turn_is_interrupted_comes_again(echo: Stack) -> None:
+async def test_a_turn_about_what_no_person_has_sent_is_not_interrupted(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would send it again. What a person sends is answered behind it, in its own turn."""
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
     configure(echo, mode="interrupt")
     first = await echo.append("hello")
     await drain(echo, first)
-    came = await result(echo, first, "hi")
-    together = await echo.append("wait")
-    task = drain(echo, together)
-    await echo.reached(together, "output")
-    later = await echo.append("now")
+    tick = await echo.write(first.session, "wait", "cron", deliver="channel")
+    cron = Accepted(first.session, tick, False)
+    together = await echo.append("two")
+    task = drain(echo, first)
+    await echo.reached(cron, "output")
+    later = await echo.append("three")
+    await renewals(echo, first)
+    go(echo)
     await task
 
-    assert await statuses(echo, came, together, later) == ["done", "interrupted", "done"]
-    assert await replies(echo, came, later) == ["heard heard hi + now"] * 2
-    recorded = (await echo.fleet.sessions.record(first.session.sid)).decode()
-    assert recorded.count('"heard hi"') == 1
+    assert await statuses(echo, cron, together, later) == ["done"] * 3
+    assert await replies(echo, cron) == ["heard wait"]
+    assert await replies(echo, together, later) == ["heard two + three"] * 2
 
 
 @pytest.mark.parametrize("drop", ["old", "new", "summarize"])

@@ -68,6 +68,9 @@ def next_batch(
         head = from_chat[0]
         return Plan((head.id,), is_dropped=head in beyond)
     kept = [entry for entry in before if entry.id not in left_out]
+    if queue.mode == "interrupt":  # what may be interrupted stands apart from what may not
+        first = kept[0].origin == "chat"
+        kept = list(itertools.takewhile(lambda e: (e.origin == "chat") == first, kept))
     together = kept if queue.mode in ("collect", "interrupt") else kept[:1]
     batch = [entry for entry in before if entry.id in left_out or entry in together]
     return Plan(_ids(batch), left_out=left_out)

@@ -214,8 +214,11 @@ class Lease:
             [
                 *(turn, why, keep_ms, keep, keys.outcome_prefix(self.sid) + turn),
                 self.sid if stops_tasks else "",
+                *(keys.outcome_prefix(self.sid), OUTCOME_MS, keys.outcome_channel(self.sid)),
             ],
         )
+        if stops_tasks:
+            self.waiting = []  # to be read anew
         self.session_ids.clear()
         for name in ("remembers", "agent_process", "finished", "tools"):
             self.state.pop(name, None)
@@ -358,7 +361,6 @@ class Lease:
         record: Record | None = None,
         owed: Owed | None = None,
         has_heard: bool = False,
-        waits_again: Sequence[str] = (),
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
 
@@ -368,12 +370,10 @@ class Lease:
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
         with them, are removed. What is `owed` to another session gets there in the same step.
-        `has_heard` says that a person was among those who wrote. Entries that are to wait again
-        have no outcome yet.
+        `has_heard` says that a person was among those who wrote.
         """
         sid = owed.to.sid if owed else keys.NOBODY
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
-        done -= {entry_id.encode() for entry_id in waits_again}
         left, hints, now, queue, hint = await self._run(
             "finish",
             [
@@ -406,7 +406,6 @@ class Lease:
                 *(owed.entry if owed else b"", sid, GRACE_MS, keys.outcome_prefix(sid)),
                 str(owed.to) if owed else "",
                 int(has_heard),
-                ",".join(waits_again),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )

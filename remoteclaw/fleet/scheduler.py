@@ -60,21 +60,20 @@ class Scheduler:
     async def look(self, config: CronConfig = UNCONFIGURED) -> int:
         """Settle what is over and fire what is due; return how many jobs gave a message."""
         await self._settler.look(config)
-        fired = 0
+        fired = left = 0
         while True:
             now, *found = await self._scripts.run(
                 "due",
                 [keys.CRON_DUE, keys.CRON_JOBS, keys.CRON_SCHEDULER],
-                [AT_MOST, THERE_MS],
+                [AT_MOST, THERE_MS, left],
                 deadline=boottime() + READ_S,
             )
             parts = iter(found)
-            taken = 0
             for job_id, due, data in zip(parts, parts, parts, strict=True):
                 status = await self._take(job_id.decode(), int(float(due)), data, int(now), config)
-                taken += status != "left"
+                left += status == "left"
                 fired += status == "fired"
-            if len(found) < 3 * AT_MOST or not taken:
+            if len(found) < 3 * AT_MOST:
                 return fired
 
     async def _take(

@@ -11,7 +11,7 @@ import pytest
 
 from remoteclaw.config import CronConfig
 from remoteclaw.cron import Schedule
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.job import JOB_VERSION, Job, Maker, Policy, State
 from remoteclaw.fleet.settling import AT_MOST, LONGEST_MS, Settler
@@ -869,3 +869,15 @@ async def test_a_run_of_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: 
 
     assert len(await fleet.scripts.client.hkeys("rc:cron:open")) == 1
     assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b'{"v":3}'
+
+
+async def test_jobs_of_a_newer_version_keep_nobody_waiting(fleet: Fleet) -> None:
+    job = await started(fleet)
+    client = fleet.scripts.client
+    for number in range(100):
+        newer = orjson.loads(job.encode()) | {"id": f"n{number}", "v": 99}
+        await client.hset(keys.CRON_JOBS, f"n{number}", orjson.dumps(newer))
+        await client.zadd(keys.CRON_DUE, {f"n{number}": START - 1000})
+    await set_clock(fleet, START + MINUTE_MS)
+
+    assert await fleet.scheduler.look() == 1

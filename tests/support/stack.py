@@ -18,7 +18,7 @@ from remoteclaw.fleet.inbound import Accepted, encode_entry
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.home import Home
-from remoteclaw.messages import ChannelMessage, Origin, SessionKey
+from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
 from remoteclaw.supervisor import worker_command
 from tests.support.processes import marked_processes
 from tests.support.servers import Server
@@ -157,9 +157,11 @@ class Stack:
         """Accept a message from Alice, as an adapter would."""
         return await self.fleet.inbound.append(message(text, **fields), agent="main", lane=lane)
 
-    async def write(self, session: SessionKey, text: str, origin: Origin) -> str:
+    async def write(
+        self, session: SessionKey, text: str, origin: Origin, *, deliver: Deliver = "caller"
+    ) -> str:
         """Put an entry on a session's stream that no person has sent; return its id."""
-        entry = encode_entry(message(text), "caller", origin)
+        entry = encode_entry(message(text), deliver, origin)
         effects = self.fleet.effects
         _, made = await effects._run(None, text, None, *_entry("entry", session, entry, "agents"))
         return made[0]

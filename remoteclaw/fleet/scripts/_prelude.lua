@@ -4,6 +4,13 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- The time on the clock that numbers a session's entries: it never goes back, although the server's
+-- own may have been set right.
+local function by_now(state)
+  local last = redis.call('HGET', state, 'last')
+  return math.max(now_ms(), last and tonumber(string.match(last, '^%d+')) or 0)
+end
+
 -- Fencing (Kleppmann 2016): every write of a lease's owner carries the epoch it was given, and
 -- none is obeyed once a newer one was given out. Expiry plays no part here: only acquire looks at
 -- it, so an owner that is late but alone still finishes.

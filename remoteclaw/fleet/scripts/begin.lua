@@ -38,9 +38,12 @@ if begun ~= ARGV[2] then
     local head = split(batch)[1]
     if wanted ~= 'dropped' and singly then
       if id_at_most(head, singly) then
-        batch, mentioned, attempt, before = head, '', attempts_at(ARGV[3] .. head), 'output'
+        batch, mentioned, attempt = head, '', attempts_at(ARGV[3] .. head)
+        -- What came between those that were tried before was in no attempt itself.
+        before = attempt > 0 and 'output' or ''
       else
         redis.call('HDEL', KEYS[1], 'singly')
+        redis.call('UNLINK', 'rc:spawned:' .. string.match(KEYS[1], '{.-}'))
       end
     end
   elseif attempt - forgiven >= 2 and before ~= 'dropped' and string.find(batch, ',') then
@@ -78,10 +81,11 @@ if begun ~= ARGV[2] then
   end
 end
 local verdict = 'begun'
-if before == 'dropped' or redis.call('HGET', KEYS[1], 'phase') == 'dropped' then
-  verdict = 'dropped'
-elseif id_at_most(entries[#entries][1], stop) then
+local is_dropped = before == 'dropped' or redis.call('HGET', KEYS[1], 'phase') == 'dropped'
+if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) then
   verdict = 'stopped'
+elseif is_dropped then
+  verdict = 'dropped'
 end
 return {verdict, turn, attempt, before, entries, forgiven, mentioned,
   redis.call('HGET', KEYS[1], 'busy_since'), redis.call('HGET', KEYS[1], 'queue') or ''}

@@ -1,10 +1,10 @@
 -- Find the cron jobs that are due, and say that a scheduler looks.
 -- KEYS due times, jobs, scheduler
--- ARGV at most, how long this scheduler counts as there ms
+-- ARGV at most, how long this scheduler counts as there ms, how many to pass over
 -- → now ms, then of each: id, when it was due ms, job
 local now = now_ms()
 redis.call('SET', KEYS[3], 1, 'PX', ARGV[2])
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'WITHSCORES', 'LIMIT', 0, ARGV[1])
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'WITHSCORES', 'LIMIT', ARGV[3], ARGV[1])
 local found = {now}
 for position = 1, #due, 2 do
   local job = redis.call('HGET', KEYS[2], due[position])

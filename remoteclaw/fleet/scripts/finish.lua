@@ -6,7 +6,7 @@
 --      those that were answered before a failure, lines for the record, its size at most, how long
 --      it is kept ms (0: no record), prefix of blobs, blobs of those entries, result as an entry
 --      (nothing: none is owed), sid that gets it, its grace ms, outcome prefix, session key,
---      1 if a person was heard, entries that wait again, payload …
+--      1 if a person was heard, payload …
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
 local fence = fenced(KEYS[1], ARGV[1])
@@ -22,8 +22,7 @@ if turn ~= ARGV[2] then
   end
   return redis.error_reply('FENCED turn ' .. ARGV[2] .. ' is not running')
 end
-local status, waits_again = {}, {}
-for _, id in ipairs(split(ARGV[26])) do waits_again[id] = true end
+local status = {}
 for _, id in ipairs(split(batch)) do status[id] = ARGV[4] end
 for _, id in ipairs(split(mentioned or '')) do status[id] = 'dropped' end
 local ending, answered = split(batch), {}
@@ -44,24 +43,19 @@ for _, id in ipairs(split(steered or '')) do
 end
 for _, id in ipairs(ending) do
   local outcome = ARGV[6] .. id
-  if waits_again[id] then
-    redis.call('HSET', outcome, 'status', 'accepted')
-    redis.call('HDEL', outcome, 'turn')
-  else
-    if status[id] == 'dead' then
-      local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
-      if entry then
-        redis.call('XADD', KEYS[4], '*', 'sid', ARGV[11], 'key', key_of(KEYS[1]), 'id', id, 'attempts', ARGV[3],
-          'error', ARGV[9], 'lane', lane or 'agents', 'entry', entry[2][2])
-      end
+  if status[id] == 'dead' then
+    local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
+    if entry then
+      redis.call('XADD', KEYS[4], '*', 'sid', ARGV[11], 'key', key_of(KEYS[1]), 'id', id, 'attempts', ARGV[3],
+        'error', ARGV[9], 'lane', lane or 'agents', 'entry', entry[2][2])
     end
-    redis.call('XDEL', KEYS[2], id)
-    redis.call('HSET', outcome, 'status', status[id], 'finished', now, 'attempts', ARGV[3])
-    if ARGV[8] ~= '' then redis.call('HSET', outcome, 'reply', ARGV[8]) end
-    if ARGV[9] ~= '' and not answered[id] then redis.call('HSET', outcome, 'error', ARGV[9]) end
-    redis.call('PEXPIRE', outcome, ARGV[5])
-    redis.call('PUBLISH', ARGV[7], id)
   end
+  redis.call('XDEL', KEYS[2], id)
+  redis.call('HSET', outcome, 'status', status[id], 'finished', now, 'attempts', ARGV[3])
+  if ARGV[8] ~= '' then redis.call('HSET', outcome, 'reply', ARGV[8]) end
+  if ARGV[9] ~= '' and not answered[id] then redis.call('HSET', outcome, 'error', ARGV[9]) end
+  redis.call('PEXPIRE', outcome, ARGV[5])
+  redis.call('PUBLISH', ARGV[7], id)
 end
 -- What a task comes to is known once nothing is left that it has started, or that came back to it.
 local function is_over()
@@ -81,8 +75,8 @@ if ARGV[20] ~= '' and is_over() then
   hint = due
 end
 local first = tonumber(ARGV[12])
-for position = 27, #ARGV do
-  if first + position - 27 >= tonumber(published) then
+for position = 26, #ARGV do
+  if first + position - 26 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
@@ -106,7 +100,7 @@ redis.call('HSET', KEYS[1], 'finished', turn)
 if redis.call('HEXISTS', KEYS[1], 'singly') == 0 then
   redis.call('UNLINK', 'rc:spawned:{' .. ARGV[11] .. '}')
 end
-if ARGV[25] == '1' then redis.call('HSET', KEYS[1], 'heard', now) end
+if ARGV[25] == '1' then redis.call('HSET', KEYS[1], 'heard', by_now(KEYS[1])) end
 if ARGV[10] == '' then
   redis.call('HDEL', KEYS[1], 'agent_process')
 else

@@ -105,8 +105,10 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
             changed = replace(changed, state=replace(changed.state, failures=0))
         if not changed.enabled:
             changed = replace(changed, next_ms=None)
-        elif is_resumed or updates.schedule:
+        elif updates.schedule:
             changed = replace(changed, next_ms=_first(changed.schedule, now_ms))
+        elif is_resumed:
+            changed = replace(changed, next_ms=_resumed(job, now_ms))
         return _checked(changed, now_ms)
 
     found = await _changed(call, params.job_id, change)
@@ -266,6 +268,14 @@ def _first(schedule: Schedule, now_ms: int) -> int:
         return schedule.first(now_ms)
     except ScheduleRefused as error:
         raise CallRefused("INVALID_REQUEST", str(error)) from None
+
+
+def _resumed(job: Job, now_ms: int) -> int:
+    """Return when a job is due that goes on: a one-shot that failed, now."""
+    due = job.schedule.next_after(now_ms)
+    if due is None and job.schedule.at is not None and job.state.failures:
+        return now_ms
+    return _first(job.schedule, now_ms) if due is None else due
 
 
 def _checked(job: Job, now_ms: int) -> Job:
