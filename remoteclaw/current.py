@@ -25,7 +25,7 @@ class CurrentConfig:
     def __init__(
         self, home: Home, config: Config, *, keep: Callable[[bytes], None] | None = None
     ) -> None:
-        """`config` is what the file has now.
+        """`config` is what the file had a moment ago; the first call looks whether it still is.
 
         `keep` is given what the file had while it was good, once it has something else; it may
         raise OSError.
@@ -33,9 +33,10 @@ class CurrentConfig:
         self._home = home
         self._config = config
         self._keep = keep
-        seen = self._look()
-        self._seen: tuple[int, ...] | None = seen
-        self._had_content = _has_content(seen)
+        # What starts reads the file, and then takes seconds: a change meanwhile must be seen.
+        self._seen: tuple[int, ...] | None = None
+        self.had_content = _has_content(self._look()) or config != self._without_file()
+        """Whether there was a file with something in it."""
         self._content = self._good_content() if keep else b""
         self.problem: str | None = None
         """What is wrong with the file, if it is not what holds."""
@@ -45,7 +46,7 @@ class CurrentConfig:
         seen = self._look()
         if seen != self._seen:
             self._seen = seen
-            if self._had_content and not _has_content(seen):
+            if self.had_content and not _has_content(seen):
                 self.problem = f"{self._home.config_file} is gone, or empty."
                 log.warning("the configuration stays as it was: its file is gone, or empty")
             else:
@@ -66,7 +67,7 @@ class CurrentConfig:
             self._seen = None  # it changed meanwhile: what was read may be neither
             return
         self._config = config
-        self._had_content = _has_content(seen)
+        self.had_content = _has_content(seen)
         self.problem = None
 
     def _keep_before(self, keep: Callable[[bytes], None]) -> None:
@@ -88,6 +89,12 @@ class CurrentConfig:
         except (OSError, ConfigError):
             return b""
         return content
+
+    def _without_file(self) -> Config | None:
+        try:
+            return parse_config(b"", self._home.config_file, os.environ)
+        except ConfigError:  # overrides that need one
+            return None
 
     def _look(self) -> tuple[int, ...]:
         """Return what changes with the file, its size first; nothing if there is none."""

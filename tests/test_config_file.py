@@ -465,3 +465,21 @@ def test_what_was_good_before_an_editor_is_kept(home: Home) -> None:
     assert now().queue.mode == "steer"
     assert now.problem is None
     assert file.last_good.read_text() == COMMENTED
+
+
+@pytest.mark.parametrize("text", ['[queue]\nmode = "steer"\n', "", None])
+def test_a_change_between_the_reading_and_the_watching_is_noticed(
+    home: Home, text: str | None
+) -> None:
+    """A worker imports hooks in between, and a gateway asks Redis: that takes seconds."""
+    home.config_file.write_text(COMMENTED)
+    config = load_config(home.config_file)
+    if text is None:
+        home.config_file.unlink()
+    else:
+        home.config_file.write_text(text)
+    now = CurrentConfig(home, config)
+
+    assert now().queue.mode == ("steer" if text else "collect")
+    assert now().queue.drop == ("summarize" if text else "old")
+    assert (now.problem is None) == bool(text)
