@@ -140,9 +140,14 @@ class ConfigFile:
 
     # -- what a change would be ----------------------------------------------------------------
 
-    def problem(self, version: Version) -> str:
-        """Return what is wrong with a version; nothing if it can be used."""
-        return self._usable(version)[1]
+    def usable(self, version: Version) -> tuple[Config | None, str]:
+        """Return the configuration that a version is, or what is wrong with it."""
+        try:
+            config = parse_config(version.content, self.file, self._environment)
+            policy.check(config, TOOLS)
+        except ConfigError as error:
+            return None, str(error)
+        return config, ""
 
     def patched(
         self, version: Version, patch: Mapping[str, Any], may: _May = lambda _: None
@@ -152,7 +157,7 @@ class ConfigFile:
         `may` is told what would change before anything else is done with it, and may refuse that.
         """
         check_patch(patch)
-        config, _ = self._usable(version)
+        config, _ = self.usable(version)
         if config:
             patch = without_hidden(patch, redacted(config), config.model_dump(mode="json"))
         return self._plan(version, patch, may)
@@ -161,7 +166,7 @@ class ConfigFile:
         self, version: Version, wanted: Mapping[str, Any], may: _May = lambda _: None
     ) -> Plan:
         """Return the change to a whole configuration, of which some is as it was shown."""
-        config, problem = self._usable(version)
+        config, problem = self.usable(version)
         if config is None:
             raise ConfigError(problem)
         check_depth(wanted)
@@ -182,7 +187,7 @@ class ConfigFile:
             config=self._checked(content, version),
             patch=patch,
             differences=found,
-            is_good_before=self._usable(version)[0] is not None,
+            is_good_before=self.usable(version)[0] is not None,
         )
 
     def _between(self, before: bytes, after: bytes) -> tuple[Difference, ...]:
@@ -196,7 +201,7 @@ class ConfigFile:
         # What is overridden here is not elsewhere; but it may never have been right there.
         if overrides(self._environment) and self._is_right_alone(before.content):
             parse_config(content, self.file, {})
-        old, _ = self._usable(before)
+        old, _ = self.usable(before)
         if old is None or config.hooks != old.hooks:
             self._check(config)
         return config
@@ -207,15 +212,6 @@ class ConfigFile:
         except ConfigError:
             return False
         return True
-
-    def _usable(self, version: Version) -> tuple[Config | None, str]:
-        """Return the configuration that a version is, or what is wrong with it."""
-        try:
-            config = parse_config(version.content, self.file, self._environment)
-            policy.check(config, TOOLS)
-        except ConfigError as error:
-            return None, str(error)
-        return config, ""
 
     def overriding(self, plan: Plan) -> tuple[str, ...]:
         """Return the variables of this process that hide what a change changes."""
@@ -264,7 +260,7 @@ class ConfigFile:
                 f"There is no earlier version of {self.file}: {self.last_good} is not there."
             ) from None
         config = self._checked(content, version)
-        is_good = self._usable(version)[0] is not None
+        is_good = self.usable(version)[0] is not None
         if not is_good:
             self._replace(self.broken, version.content, 0o600)
         found = self._between(version.content, content) if is_good else ()

@@ -19,6 +19,7 @@ from remoteclaw import policy
 from remoteclaw.config import Config
 from remoteclaw.contract import METHODS, TOOLS, Method, Params, Result
 from remoteclaw.credentials import is_same
+from remoteclaw.current import CurrentConfig
 from remoteclaw.errors import (
     CallRefused,
     ConfigError,
@@ -36,7 +37,15 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.telemetry import frames_of
 from remoteclaw.tools import TOOLS as FACTS
 
-__all__ = ["Call", "Dispatcher", "Handler", "Restart", "Subscriber"]
+__all__ = [
+    "Call",
+    "Dispatcher",
+    "Handler",
+    "Restart",
+    "Subscriber",
+    "is_allowed",
+    "not_allowed",
+]
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +84,9 @@ class Call:
     """The session that the call is about where it names none: the caller's, or the one that an
     operator named beside the parameters."""
     config: Config
+    """What held when it was asked."""
+    now: Callable[[], Config]
+    """Returns what holds at this moment."""
     fleet: Fleet
     home: Home
     effects: list[dict[str, Any]]
@@ -83,6 +95,14 @@ class Call:
     """The connection that the call came over, if events can be sent over it."""
     restart: Restart | None = None
     """How the process that answers starts anew; None if that is no gateway's."""
+
+    @property
+    def current(self) -> CurrentConfig | None:
+        """What knows whether the file is what holds, after a look at it; None in a test."""
+        if not isinstance(self.now, CurrentConfig):
+            return None
+        self.now()
+        return self.now
 
     @property
     def turn(self) -> RunningTurn:
@@ -167,6 +187,7 @@ class Dispatcher:
             caller=caller,
             session=session,
             config=self._config(),
+            now=self._config,
             fleet=self._fleet,
             home=self._home,
             effects=[],
@@ -221,7 +242,7 @@ class Dispatcher:
         if caller.turn is None:
             raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
         if not self._permitted(caller, method.tool):
-            raise CallRefused("FORBIDDEN", f"The policy doesn't allow {method.tool} here.")
+            raise not_allowed(method.tool)
 
     def _may_list(self, principal: Principal, caller: Caller | None, method: Method) -> bool:
         if isinstance(principal, Operator):
@@ -236,15 +257,7 @@ class Dispatcher:
         """Whether both the grant of the process and the policy of now allow a tool."""
         if caller.grant is None or tool not in caller.grant.tools:
             return False
-        assert caller.turn is not None, "only a turn has senders"
-        subject = policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
-        facts = [fact for fact in FACTS if fact.name == tool]
-        try:
-            may = tool in policy.allowed(self._config(), subject, facts)
-        except ConfigError:  # the agent is not configured any more
-            return False
-        # Who can't be read may have had fewer rights than those who can.
-        return may and caller.turn.is_whole
+        return is_allowed(self._config(), caller, tool)
 
     async def _session(
         self, principal: Principal, caller: Caller | None, session_key: str | None
@@ -263,6 +276,24 @@ class Dispatcher:
             raise CallRefused("UNAVAILABLE", str(error)) from None
         view = await self._fleet.sessions.view(sid)
         return view.key if view else None
+
+
+def is_allowed(config: Config, caller: Caller, tool: str) -> bool:
+    """Whether a configuration's policy allows a tool to the turn that a caller is in."""
+    assert caller.turn is not None, "only a turn has senders"
+    subject = policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
+    facts = [fact for fact in FACTS if fact.name == tool]
+    try:
+        may = tool in policy.allowed(config, subject, facts)
+    except ConfigError:  # the agent is not configured any more
+        return False
+    # Who can't be read may have had fewer rights than those who can.
+    return may and caller.turn.is_whole
+
+
+def not_allowed(tool: str) -> CallRefused:
+    """Return what is told whoever may not use a tool."""
+    return CallRefused("FORBIDDEN", f"The policy doesn't allow {tool} here.")
 
 
 def _name_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:

@@ -1,9 +1,11 @@
 """The tools that change the configuration: who may change what, once, and nothing besides."""
 
 import asyncio
+import contextlib
+import hashlib
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -13,6 +15,7 @@ from pydantic.fields import FieldInfo
 
 from remoteclaw.config import Config, load_config
 from remoteclaw.config_file import ConfigFile
+from remoteclaw.current import CurrentConfig
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods import configuration, system
@@ -427,6 +430,76 @@ async def test_with_a_broken_file_an_agent_changes_nothing(stack: Stack) -> None
     assert code == "UNAVAILABLE"
     assert "has a mistake in it, which a person has to correct first" in told
     assert "canary" not in told
+
+
+@pytest.mark.parametrize("how", ["empty", "gone"])
+async def test_while_the_file_is_empty_or_gone_an_agent_changes_nothing(
+    stack: Stack, how: Literal["empty", "gone"]
+) -> None:
+    """Some editors leave it like that for a moment: then nothing that it forbids may be lost."""
+    file = stack.home.config_file
+    turn = await begin_turn(stack, HANDLERS)
+    current = CurrentConfig(stack.home, load_config(file), keep=ConfigFile(file).keep)
+    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, now=current)
+    config = (await turn.call("gateway_config_get"))["config"]
+    take_away(file, how)
+    before = current()
+    patch = await refused(turn, "gateway_config_patch", patches={"queue": {"mode": "steer"}})
+    empty = hashlib.sha256(b"").hexdigest()
+    whole = await refused(turn, "gateway_config_apply", config=config, baseHash=empty)
+
+    for code, told in (patch, whole):
+        assert code == "UNAVAILABLE"
+        assert "is gone or empty" in told
+    assert not file.exists() or file.read_text() == ""
+    assert current() == before
+    assert before.agents["main"].tools.deny == ("sessions_spawn",)
+
+
+def take_away(file: Path, how: Literal["empty", "gone"]) -> None:
+    if how == "empty":
+        file.write_text("")
+    else:
+        file.unlink()
+
+
+async def test_without_a_file_from_the_start_an_agent_makes_one(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.home.config_file.unlink()
+    monkeypatch.setenv("REMOTECLAW__CHANNELS__TEST__OWNERS", '["alice"]')
+    turn = await begin_turn(stack, HANDLERS)
+    current = CurrentConfig(stack.home, load_config(stack.home.config_file))
+    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, now=current)
+    told = await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
+
+    assert told["status"] == "applied"
+    assert current().queue.mode == "steer"
+
+
+async def test_what_a_person_forbids_while_a_call_waits_for_the_file_holds(
+    stack: Stack, configured: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    denied = configured + "\n[tools]\ndeny = ['gateway_*']\n"
+    change_before_the_lock(stack, monkeypatch, denied)
+    code, told = await refused(turn, "gateway_config_patch", patches={"queue": {"cap": 1}})
+
+    assert (code, told) == ("FORBIDDEN", "The policy doesn't allow gateway_config_patch here.")
+    assert stack.home.config_file.read_text() == denied
+
+
+def change_before_the_lock(stack: Stack, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Have the file changed by somebody else while a call waits until it may change it."""
+    real = ConfigFile.locked
+
+    @contextlib.asynccontextmanager
+    async def locked(self: ConfigFile) -> AsyncIterator[None]:
+        stack.home.config_file.write_text(text)
+        async with real(self):
+            yield
+
+    monkeypatch.setattr(ConfigFile, "locked", locked)
 
 
 # -- operators ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.gateway.methods import configuration, system
 from remoteclaw.policy import Subject, check, confirmed_by
 from remoteclaw.tools import TOOLS
+from tests.gateway.test_configuration import change_before_the_lock
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
 
@@ -211,6 +212,19 @@ async def test_another_host_s_change_is_decided_there(stack: Stack) -> None:
     for decide in (confirm, reject):
         with pytest.raises(CallRefused, match="the file of elsewhere: decide it there"):
             await decide(stack.fleet, stack.home, change.id, by="a")
+
+
+async def test_what_is_to_be_confirmed_since_a_call_waits_for_the_file_is(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.home.config_file.write_text(TEXT)
+    turn = await begin_turn(stack, HANDLERS)
+    change_before_the_lock(stack, monkeypatch, TEXT + ASKS)
+    told = await turn.call("gateway_config_patch", patches=CHANGE)
+
+    assert told["status"] == "needs_confirmation"
+    assert 'tools.confirm has "gateway_config_*"' in told["detail"]
+    assert stack.home.config_file.read_text() == TEXT + ASKS
 
 
 async def test_an_operator_s_own_change_waits_for_nobody(stack: Stack) -> None:

@@ -5,21 +5,23 @@ import json
 import os
 import re
 import signal
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from remoteclaw.config import GatewayConfig
+from remoteclaw.config import GatewayConfig, load_config
+from remoteclaw.current import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen
 from remoteclaw.gateway.dispatch import Restart
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.home import Home
+from tests.gateway.test_configuration import take_away
 from tests.gateway.test_process import address, ask, gateway_of
 from tests.support.doors import Answer, Door, gateway_process
 from tests.support.stack import Stack
-from tests.support.turns import begin_turn
+from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually, eventually_sync
 from tests.test_up import command_line, remoteclaw, running
 
@@ -172,6 +174,25 @@ async def test_an_agent_s_call_is_fenced_and_noted(stack: Stack) -> None:
     assert json.loads(noted)["type"] == "gateway_restarted"
     assert refusal.value.code == "TURN_OVER"
     assert not event.is_set()
+
+
+@pytest.mark.parametrize("how", ["empty", "gone"])
+async def test_without_its_file_it_is_not_restarted(
+    stack: Stack, how: Literal["empty", "gone"]
+) -> None:
+    """By nobody: it would come back without all that the file forbids."""
+    handlers = {"gateway.restart": HANDLERS["gateway.restart"]}
+    stack.configure(channels={"test": {"owners": ["alice"]}})
+    turn = await begin_turn(stack, handlers)
+    current = CurrentConfig(stack.home, load_config(stack.home.config_file))
+    turn.gateway = gateway(stack.fleet, stack.home, handlers, now=current)
+    turn.gateway._restart = Restart()
+    take_away(stack.home.config_file, how)
+    for principal in (turn.agent, operator()):
+        with pytest.raises(CallRefused, match="come back without its configuration"):
+            await turn.gateway.call(principal, "gateway.restart", {})
+
+    assert not turn.gateway._restart.wanted.is_set()
 
 
 def test_under_up_everything_else_goes_on(home: Home) -> None:

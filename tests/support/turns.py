@@ -1,6 +1,6 @@
 """An agent in the middle of a turn, as the gateway knows it; there is no CLI and no door."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,15 +59,23 @@ async def ask(
 
 
 def gateway(
-    fleet: Fleet, home: Home, handlers: dict[str, Handler], *, config: Config | None = None
+    fleet: Fleet,
+    home: Home,
+    handlers: dict[str, Handler],
+    *,
+    config: Config | None = None,
+    now: Callable[[], Config] | None = None,
 ) -> Dispatcher:
-    """Return a gateway that has these methods, with the configuration of the state directory."""
+    """Return a gateway that has these methods, with the configuration of the state directory.
+
+    With `now` it asks that, as a gateway's process asks its `CurrentConfig`.
+    """
     methods = {name: METHODS[name] for name in handlers}
 
-    def now() -> Config:
+    def read() -> Config:
         return config or load_config(home.config_file, {})
 
-    return Dispatcher(fleet, home, now, handlers, methods=methods)
+    return Dispatcher(fleet, home, now or read, handlers, methods=methods)
 
 
 def operator(scope: Any = "admin") -> Operator:

@@ -21,7 +21,7 @@ from remoteclaw.contract.base import NoParams
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.fleet.effects import call_name
-from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.dispatch import Call, Handler, is_allowed, not_allowed
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.process import read_output
 from remoteclaw.setting import Difference
@@ -73,12 +73,13 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
                 "Nothing was changed: the configuration file is not any more what this was made "
                 "for. Read it again with gateway_config_get, and use its new hash.",
             )
-        if call.caller is not None and file.problem(version):
-            raise CallRefused(
-                "UNAVAILABLE",
-                "Nothing was changed: the configuration file has a mistake in it, which a person "
-                "has to correct first; `remoteclaw config validate` names it.",
-            )
+        rule = None
+        if call.caller is not None:
+            config = _usable(call, file, version)
+            # It may have waited for the lock while somebody changed who may do what.
+            if not is_allowed(config, call.caller, call.method.tool or ""):
+                raise not_allowed(call.method.tool or "")
+            rule = _rule(call, config)
         # A large file takes a second to be read with all its comments.
         plan = await asyncio.to_thread(planned, file, version)
         if not plan.paths:
@@ -90,9 +91,9 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             needs_restart=plan.needs_restart,
             overridden_by=file.overriding(plan),
         )
-        waits = await _waiting(call, plan)
+        waits = await _waiting(call, plan) if rule else None
         if waits:
-            answer = _asks(call, answer, version, waits)
+            answer = _asks(answer, version, waits, rule)
         note = {"type": "config_asked" if waits else "config_changed", "changed": plan.paths}
         await call.fleet.effects.change(
             call.caller,
@@ -107,6 +108,33 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         if not waits:
             await file.write(plan)
         return answer
+
+
+def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
+    """Return what a version means, for an agent that would change it; raises `CallRefused`."""
+    config, _ = file.usable(version)
+    if config is None:
+        raise CallRefused(
+            "UNAVAILABLE",
+            "Nothing was changed: the configuration file has a mistake in it, which a person "
+            "has to correct first; `remoteclaw config validate` names it.",
+        )
+    if _is_away(call, version):
+        # What it forbids holds on, and must not be lost with what an agent adds to nothing.
+        raise CallRefused(
+            "UNAVAILABLE",
+            "Nothing was changed: the configuration file is gone or empty, or can't be used. "
+            "Try again in a moment; if it stays so, a person has to put it back.",
+        )
+    return config
+
+
+def _is_away(call: Call, version: Version) -> bool:
+    """Whether what holds is not what the file has: it was there, and can't be used now."""
+    current = call.current
+    if current is None:
+        return False
+    return current.problem is not None or (current.had_content and not version.content)
 
 
 def _may(call: Call) -> Callable[[Sequence[Difference]], None]:
@@ -151,30 +179,35 @@ def _check_start(call: Call) -> None:
     """Refuse to end a gateway that could not start again."""
     try:
         policy.check(load_config(call.home.config_file), FACTS)
+        is_away = _is_away(call, ConfigFile(call.home.config_file).read())
     except ConfigError:
         raise CallRefused(
             "UNAVAILABLE",
             "The gateway is not restarted, because it would not come back: the configuration file "
             "has a mistake in it; `remoteclaw config validate` names it.",
         ) from None
+    if is_away:
+        raise CallRefused(
+            "UNAVAILABLE",
+            "The gateway is not restarted, because it would come back without its configuration: "
+            "the file is gone or empty. Try again in a moment; if it stays so, put it back.",
+        )
 
 
 # -- confirmed first ------------------------------------------------------------------------------
 
 
-def _rule(call: Call) -> str | None:
-    """Return the rule by which a person has to confirm a call; operators are persons."""
-    if call.caller is None:
-        return None
+def _rule(call: Call, config: Config) -> str | None:
+    """Return the rule by which a person has to confirm an agent's call."""
+    assert call.caller is not None, "operators are persons"
     subject = policy.subject_of(call.caller.session, call.turn.entries)
     (facts,) = (fact for fact in FACTS if fact.name == call.method.tool)
-    return policy.confirmed_by(call.config, subject, facts)
+    return policy.confirmed_by(config, subject, facts)
 
 
-async def _waiting(call: Call, plan: Plan) -> PendingChange | None:
-    """Return a change as it waits to be confirmed; None if it doesn't have to."""
-    if call.caller is None or _rule(call) is None:
-        return None
+async def _waiting(call: Call, plan: Plan) -> PendingChange:
+    """Return a change as it waits to be confirmed."""
+    assert call.caller is not None, "operators are persons"
     now = await call.fleet.confirmations.now_ms()
     people = {entry.message.from_ for entry in call.turn.entries if entry.origin == "chat"}
     return PendingChange(
@@ -194,14 +227,14 @@ async def _waiting(call: Call, plan: Plan) -> PendingChange | None:
 
 
 def _asks(
-    call: Call, answer: contract.Changed, version: Version, waits: PendingChange
+    answer: contract.Changed, version: Version, waits: PendingChange, rule: str | None
 ) -> contract.Changed:
     more = {
         "status": "needs_confirmation",
         "hash": version.hash,
         "confirmation_id": waits.id,
         "detail": (
-            f"Nothing was changed yet: a person has to confirm it within an hour ({_rule(call)}), "
+            f"Nothing was changed yet: a person has to confirm it within an hour ({rule}), "
             f"with `remoteclaw config confirm {waits.id}` on {waits.host}."
         ),
     }
