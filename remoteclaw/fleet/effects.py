@@ -145,6 +145,12 @@ class Effects:
         made = await self._scripts.call(read, deadline=boottime() + CALL_S)
         return None if made is None else made.decode().split("\n")
 
+    async def written(self, caller: Caller | None, call: str, made: str) -> None:
+        """Remember that what a call changes is done, not only noted, and what came of it."""
+        name = keys.call(call_name(caller, call))
+        write = functools.partial(self._scripts.client.set, name, made, xx=True, keepttl=True)
+        await self._scripts.call(write, deadline=boottime() + CALL_S)
+
     async def messages(
         self,
         caller: Caller | None,
@@ -329,6 +335,8 @@ class Effects:
                 f"Nothing was done: this can be asked for {often} in {within_ms // 1000} s. "
                 f"Ask again in {wait_s} s.",
             )
+        if status == "taken":
+            raise CallRefused("UNAVAILABLE", "Nothing was done: its id was taken. Ask again.")
         if status == "full":
             raise CallRefused(
                 "UNAVAILABLE",

@@ -1,6 +1,7 @@
 """Changes that wait for a person's word: nothing is done before it, and then that alone."""
 
 import asyncio
+import secrets
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from remoteclaw.confirming import confirm, reject
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
+from remoteclaw.fleet.effects import MOST_PENDING
 from remoteclaw.gateway.methods import configuration, system
 from remoteclaw.policy import Subject, check, confirmed_by
 from remoteclaw.tools import TOOLS
@@ -166,6 +168,36 @@ async def test_asked_again_it_waits_once(stack: Stack) -> None:
 
     assert first == again
     assert len(await stack.fleet.confirmations.list()) == 1
+
+
+async def test_no_other_change_takes_an_id_that_a_person_was_shown(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "7" * 2 * size)
+    turn = await begin_turn(stack, HANDLERS)
+    told = await turn.call("gateway_config_patch", "one", patches=CHANGE)
+    other = {"queue": {"mode": "interrupt"}}
+    with pytest.raises(CallRefused, match="Nothing was done: its id was taken"):
+        await turn.call("gateway_config_patch", "two", patches=other)
+    await operate(stack, "config.confirm", id=told["confirmationId"])
+
+    assert mode(stack) == "steer"
+
+
+async def test_what_was_decided_is_in_nobody_s_way(stack: Stack) -> None:
+    """As many may wait as may, whatever was rejected within the hour."""
+    told = await ask(stack)
+    (change,) = await stack.fleet.confirmations.list()
+    await operate(stack, "config.reject", id=told["confirmationId"])
+    settled = [replace(change, id=f"{n}", status="done", by="a") for n in range(MOST_PENDING)]
+    for one in settled:
+        await store(stack, one)
+    await ask(stack, channel_id="chat-2")
+    for one in settled:
+        await store(stack, replace(one, status="pending"))
+
+    with pytest.raises(CallRefused, match="100 changes wait to be confirmed already"):
+        await ask(stack, channel_id="chat-3")
 
 
 async def test_after_its_time_it_is_not_there(stack: Stack) -> None:

@@ -21,7 +21,7 @@
 --   run:      job's id, job as it was, job, the run's name, the run (JSON), then as for an entry
 -- → done|again, what came of it: ids, one a line
 --   spawn also: full, how many are unfinished; labelled: another session has the label
---   others also: incomplete|changed|full, nothing; limited, after how long ms one may be made
+--   others also: incomplete|changed|full|taken, nothing; limited, after how long ms one may be made
 if ARGV[1] ~= '' then
   local fence = fenced(KEYS[1], ARGV[1])
   if fence then return fence end
@@ -116,14 +116,18 @@ elseif kind == 'change' then
   local since = first and now - tonumber(first) or within
   if since >= 0 and since < within then return {'limited', string.format('%d', within - since)} end
   if ARGV[10] ~= '' then
-    local waiting = redis.call('HGETALL', KEYS[5])
+    -- What a person was shown under an id is what they confirm with it.
+    if redis.call('HEXISTS', KEYS[5], ARGV[10]) == 1 then return {'taken', ''} end
+    local waiting, pending = redis.call('HGETALL', KEYS[5]), 0
     for position = 1, #waiting, 2 do
       local is_read, change = pcall(cjson.decode, waiting[position + 1])
       if not is_read or type(change) ~= 'table' or (tonumber(change.expires_ms) or 0) <= now then
         redis.call('HDEL', KEYS[5], waiting[position])
+      elseif change.status == 'pending' then
+        pending = pending + 1
       end
     end
-    if redis.call('HLEN', KEYS[5]) >= tonumber(ARGV[13]) then return {'full', ''} end
+    if pending >= tonumber(ARGV[13]) then return {'full', ''} end
     redis.call('HSET', KEYS[5], ARGV[10], ARGV[11])
     redis.call('PEXPIRE', KEYS[5], ARGV[12])
   end

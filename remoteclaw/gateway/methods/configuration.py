@@ -5,8 +5,10 @@ admin change everything. The file belongs to the host, so what is asked here is 
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
+import secrets
 import sys
 from collections.abc import Callable, Sequence
 
@@ -18,9 +20,8 @@ from remoteclaw.config_file import ConfigFile, Plan, Version, check_for_agents
 from remoteclaw.confirming import confirm, reject
 from remoteclaw.contract import system as contract
 from remoteclaw.contract.base import NoParams
-from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
-from remoteclaw.fleet.effects import call_name
 from remoteclaw.gateway.dispatch import Call, Handler, is_allowed, not_allowed
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.process import read_output
@@ -107,6 +108,9 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         )
         if not waits:
             await file.write(plan)
+            # It is done; if Redis doesn't hear of it now, asking again finds the file as it is.
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await call.fleet.effects.written(call.caller, call.id, _remembered(None, answer))
         return answer
 
 
@@ -211,7 +215,7 @@ async def _waiting(call: Call, plan: Plan) -> PendingChange:
     now = await call.fleet.confirmations.now_ms()
     people = {entry.message.from_ for entry in call.turn.entries if entry.origin == "chat"}
     return PendingChange(
-        id=hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:12],
+        id=secrets.token_hex(6),  # by chance, so that no agent can have another one's
         host=call.home.host_id,
         tool=call.method.tool or "",
         patch=plan.patch,
@@ -284,10 +288,13 @@ def _operator(call: Call) -> Operator:
 # -- asked again ----------------------------------------------------------------------------------
 
 
-def _remembered(before: Version, answer: contract.Changed) -> str:
-    """Return what is kept of a change, so that asking for it again does nothing again."""
+def _remembered(before: Version | None, answer: contract.Changed) -> str:
+    """Return what is kept of a change, so that asking for it again does nothing again.
+
+    Before it is written, that is also what it is made `before`, and nothing of it behind that.
+    """
     told = orjson.dumps(answer.model_dump(by_alias=False)).decode()
-    return f"{before.hash}\n{told}"
+    return f"{before.hash if before else ''}\n{told}"
 
 
 async def _repeated(call: Call, version: Version) -> contract.Changed | None:
@@ -300,7 +307,7 @@ async def _repeated(call: Call, version: Version) -> contract.Changed | None:
     if answer.status == "needs_confirmation" or version.hash == answer.hash:
         return answer
     if version.hash == base:
-        return None  # it was noted, and then this gateway was killed
+        return None  # it was noted, and then this gateway was killed before it was written
     raise CallRefused(
         "UNAVAILABLE",
         "This was asked for before, and the configuration file has changed since: look at it "
