@@ -3,7 +3,7 @@
 import asyncio
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -117,7 +117,7 @@ def pending() -> None:
         for one in await fleet.confirmations.list():
             people = one_line(", ".join(one.senders), most=20)
             sid = SessionKey.parse(one.session).sid[:8]
-            what = one_line(json.dumps(one.patch, ensure_ascii=False))
+            what = _shown(one.patch)
             here = "" if one.host == host else f"  (on {one_line(one.host)})"
             click.echo(
                 f"{one.id:<12}  {clock(one.expires_ms)}  {sid:<8}  {people:<20}  {what}{here}"
@@ -138,6 +138,8 @@ def confirm_change(change: str) -> None:
     home, _ = load()
 
     async def run(fleet: "Fleet") -> None:
+        if waits := await fleet.confirmations.find(change):
+            click.echo(f"The change is {_shown(waits.patch)}.")
         done = await confirm(fleet, home, change, by=login_name())
         click.echo(f"It is done: {one_line(', '.join(done.changed))}.")
         for line in done.needs_restart:
@@ -159,6 +161,11 @@ def reject_change(change: str) -> None:
         click.echo("It is rejected.")
 
     on_fleet(run)
+
+
+def _shown(patch: "Mapping[str, Any]") -> str:
+    """Return a change as a person reads it: in ASCII, so that no sign in it is another or none."""
+    return one_line(json.dumps(patch))
 
 
 def _file() -> "ConfigFile":
