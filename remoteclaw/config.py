@@ -51,6 +51,7 @@ __all__ = [
     "overrides",
     "parse_config",
     "parse_toml",
+    "parse_tree",
     "redis_address",
 ]
 
@@ -78,7 +79,9 @@ DropPolicy = Literal["old", "new", "summarize"]
 ChatKind = Literal["direct", "group", "thread"]
 Profile = Literal["full", "limited", "messaging", "minimal"]
 DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
-Cap = Annotated[int, Field(ge=0)]
+#: Numbers have bounds, all of them: JSON's have 64 bits, and larger ones could be shown to nobody.
+MOST, MOST_S = 1_000_000_000, 366 * 24 * 3600
+Cap = Annotated[int, Field(ge=0, le=MOST)]
 
 #: What may stand behind the `?` of a Redis address. Everything else would become an argument of
 #: redis-py's connection, where it fails late or changes what we rely on (time limits, decoding).
@@ -107,6 +110,20 @@ def _check_names(value: dict[str, _T]) -> dict[str, _T]:
         if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
             raise ValueError(f"has the name {name!r}: use letters, digits, - and _")
     return value
+
+
+def _check_spelling(value: Iterable[str]) -> None:
+    """Refuse a channel under the name of another one in other letters: nothing of it would hold.
+
+    Variables, which have no case, would then be of the wrong one.
+    """
+    known = {name: name for name in (*_CHANNELS, *_ID_FORMS)}
+    for name in value:
+        if not name or not name.isprintable():  # it would be shown as another one, or as nothing
+            raise ValueError(f"has {name!a}, which is no name: an invisible sign is in it")
+        meant = known.setdefault(name.lower(), name)
+        if meant != name:
+            raise ValueError(f"has {name!r}, but {meant!r} is one in other letters: use one name")
 
 
 def _check_ids(value: Iterable[str]) -> None:
@@ -218,10 +235,10 @@ class FleetConfig(_Section):
     linger_s: Annotated[float, BY_PEOPLE] = Field(default=2, ge=0, le=30)
     """Seconds for which a worker waits for the next message of a session after a turn.
     It leaves at once when another session waits for a worker."""
-    max_agents: Annotated[int, BY_PEOPLE] = Field(default=12, ge=1)
+    max_agents: Annotated[int, BY_PEOPLE] = Field(default=12, ge=1, le=MOST)
     """How many agent processes a host keeps, at work and warm. For one more, the one that has
     waited longest is ended; those at work never are."""
-    reserve_mb: Annotated[int, BY_PEOPLE] = Field(default=512, ge=0, le=1_000_000_000)
+    reserve_mb: Annotated[int, BY_PEOPLE] = Field(default=512, ge=0, le=MOST)
     """Megabytes of the host's memory that stay free: below, warm agents are ended likewise."""
 
 
@@ -294,14 +311,14 @@ class AgentConfig(_Section):
     mcp_transport: Annotated[Literal["http", "stdio"], BY_PEOPLE] = "http"
     """How it gets RemoteClaw's tools: `stdio` starts a small connector with it, for an agent that
     speaks only that."""
-    start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, allow_inf_nan=False)
+    start_s: Annotated[float, BY_PEOPLE] = Field(default=90, ge=1, le=MOST_S)
     """Seconds that it may take to start, MCP servers included."""
-    stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, allow_inf_nan=False)
+    stall_s: Annotated[float, BY_PEOPLE] = Field(default=300, ge=1, le=MOST_S)
     """Seconds for which it may give no sign of life in a turn. While it uses a tool, or waits for a
     permission, it may take its time."""
-    turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, allow_inf_nan=False)
+    turn_s: Annotated[float, BY_PEOPLE] = Field(default=21_600, ge=1, le=MOST_S)
     """Seconds that one turn may take in all."""
-    warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=366 * 24 * 3600)
+    warm_s: Annotated[float, BY_AGENTS] = Field(default=600, ge=0, le=MOST_S)
     """Seconds for which an idle agent process is kept warm for the next message."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools it may use."""
@@ -310,7 +327,7 @@ class AgentConfig(_Section):
     @classmethod
     def _check_model(cls, value: str | None) -> str | None:
         # Some CLIs get it as an argument, and agents may change it.
-        if value is not None and not re.fullmatch(r"[^\s-][\x21-\x7e]{0,199}", value, re.ASCII):
+        if value is not None and not re.fullmatch(r"[\x21-\x2c\x2e-\x7e][\x21-\x7e]{0,199}", value):
             raise ValueError("must be a model's name: no space, no - at its beginning")
         return value
 
@@ -411,7 +428,7 @@ class ChannelConfig(_Section):
     """What differs in group chats."""
     reactions: Annotated[Literal["minimal", "extensive"] | None, BY_AGENTS] = None
     """How often the agent should react to a message with an emoji."""
-    chunk_limit: Annotated[int, BY_AGENTS] = Field(default=4000, ge=80)
+    chunk_limit: Annotated[int, BY_AGENTS] = Field(default=4000, ge=80, le=MOST)
     """How long one message of an answer may be; a longer answer comes in several."""
     chunk_unit: Annotated[Literal["characters", "utf16", "bytes"], BY_AGENTS] = "characters"
     """What `chunk_limit` counts: characters (code points), units of UTF-16 as Telegram does, or
@@ -484,6 +501,12 @@ class QueueConfig(_Section):
     channels: Annotated[dict[str, QueueOverride], BY_AGENTS] = Field(default_factory=dict)
     """What differs for a channel, by its name."""
 
+    @field_validator("channels")
+    @classmethod
+    def _check_channels(cls, value: dict[str, QueueOverride]) -> dict[str, QueueOverride]:
+        _check_spelling(value)
+        return value
+
     def of(self, channel: str, session: QueueOverride | None = None) -> "QueueConfig":
         """Return what holds for a session: its own settings, else its channel's, else these."""
         changes: dict[str, Any] = {}
@@ -546,7 +569,7 @@ class CronConfig(_Section):
 
     alert_after: Annotated[int, BY_PEOPLE] = Field(default=0, ge=0, le=1000)
     """After how many failures in a row the job's chat is told; 0 for never."""
-    alert_cooldown_s: Annotated[int, BY_PEOPLE] = Field(default=3600, ge=0, le=366 * 24 * 3600)
+    alert_cooldown_s: Annotated[int, BY_PEOPLE] = Field(default=3600, ge=0, le=MOST_S)
     """Seconds for which it isn't told again."""
 
 
@@ -600,6 +623,7 @@ class Config(_Section):
     @field_validator("channels")
     @classmethod
     def _check_channels(cls, value: dict[str, ChannelConfig]) -> dict[str, ChannelConfig]:
+        _check_spelling(value)
         for name, form in _ID_FORMS.items():
             ids = value[name].named_ids() if name in value else ()
             for one in sorted(one for one in ids if not form.fullmatch(one)):
@@ -711,6 +735,13 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
         return Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_explain(error, str(file), sources)) from None
+
+
+def parse_tree(content: bytes, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return a file's content with the overrides as a tree, which may not be valid."""
+    tree = parse_toml(content, file)
+    _override(tree, environment)
+    return tree
 
 
 def parse_toml(content: bytes, file: Path) -> dict[str, Any]:

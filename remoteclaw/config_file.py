@@ -18,7 +18,7 @@ from typing import Any
 
 from remoteclaw import policy
 from remoteclaw.clock import boottime
-from remoteclaw.config import Config, overrides, parse_config, parse_toml
+from remoteclaw.config import Config, overrides, parse_config, parse_toml, parse_tree
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.patch import check_depth, check_patch, edited, replacing, without_hidden
 from remoteclaw.redaction import redacted
@@ -34,6 +34,9 @@ MOST_NAMED = 12
 #: How long it is waited while somebody else changes the file, in seconds: that takes milliseconds.
 LOCK_S = 5.0
 
+
+#: In place of the environment, where the file alone is meant.
+_NO_OVERRIDES: Mapping[str, str] = {}
 
 #: Looks at what a change would change, and raises if that must not be.
 _May = Callable[[Sequence[Difference]], None]
@@ -158,8 +161,9 @@ class ConfigFile:
         """
         check_patch(patch)
         config, _ = self.usable(version)
-        if config:
-            patch = without_hidden(patch, redacted(config), config.model_dump(mode="json"))
+        # Of a file that can't be used nothing was shown: then nothing stands for what it has.
+        shown, real = (redacted(config), config.model_dump(mode="json")) if config else ({}, {})
+        patch = without_hidden(patch, shown, real)
         return self._plan(version, patch, may)
 
     def replaced(
@@ -181,6 +185,9 @@ class ConfigFile:
             raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
         found = self._between(version.content, content)
         may(found)
+        if overrides(self._environment):
+            # A variable may come to mean something else by what is added beside it.
+            may(self._between(version.content, content, self._environment))
         return Plan(
             before=version,
             after=Version(content) if found else version,
@@ -190,9 +197,11 @@ class ConfigFile:
             is_good_before=self.usable(version)[0] is not None,
         )
 
-    def _between(self, before: bytes, after: bytes) -> tuple[Difference, ...]:
-        trees = (parse_toml(before, self.file), parse_toml(after, self.file))
-        return tuple(differences(Config, *trees))
+    def _between(
+        self, before: bytes, after: bytes, environment: Mapping[str, str] = _NO_OVERRIDES
+    ) -> tuple[Difference, ...]:
+        one, other = (parse_tree(content, self.file, environment) for content in (before, after))
+        return tuple(differences(Config, one, other))
 
     def _checked(self, content: bytes, before: Version) -> Config:
         """Return what a new content means; raises `ConfigError` if it must not be there."""

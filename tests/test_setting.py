@@ -1,5 +1,6 @@
 """What is declared of settings: that everything is, and what agents may change."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -45,6 +46,26 @@ def test_agents_may_change_these_and_nothing_else() -> None:
     }
 
     assert found == FOR_AGENTS
+
+
+def test_every_number_has_bounds() -> None:
+    """A larger one than JSON's could not be shown any more, nor sent to Redis."""
+    schema = Config.model_json_schema()
+
+    def numbers(node: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        if isinstance(node, dict):
+            if node.get("type") in ("integer", "number"):
+                yield path, node
+            for name, inner in node.items():
+                yield from numbers(inner, f"{path}.{name}")
+        elif isinstance(node, list):
+            for inner in node:
+                yield from numbers(inner, path)
+
+    found = dict(numbers(schema, ""))
+    assert len(found) > 20
+    assert [path for path, one in found.items() if "maximum" not in one] == []
+    assert [path for path, one in found.items() if "minimum" not in one] == []
 
 
 def test_these_need_a_restart_and_nothing_else() -> None:

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from remoteclaw.config import Config, load_config
 from remoteclaw.config_file import ConfigFile
 from remoteclaw.current import CurrentConfig
-from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.errors import CallError, CallRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods import configuration, system
 from remoteclaw.patch import merged
@@ -214,6 +214,17 @@ async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str)
         ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
         ({"agents": {"main": {"timezone": "../../etc/passwd"}}}, "INVALID_REQUEST", "a time zone"),
         ({"queue": {"channels": {"x": [None]}}}, "INVALID_REQUEST", "null in its list"),
+        ({"channels": {"Console": {}}}, "INVALID_REQUEST", "'console' is one in other letters"),
+        ({"channels": {"TEST": {}}}, "INVALID_REQUEST", "'test' is one in other letters"),
+        ({"queue": {"channels": {"Test": {}}}}, "INVALID_REQUEST", "is one in other letters"),
+        ({"channels": {"a\u202e": {}}}, "INVALID_REQUEST", "has 'a\\u202e', which is no name"),
+        ({"queue": {"channels": {"\u200b": {}}}}, "INVALID_REQUEST", "which is no name"),
+        *(
+            ({"agents": {"main": {"model": name}}}, "INVALID_REQUEST", "must be a model's name")
+            for name in ("\0x", "\x1b[2J", "\x7f", "\u202ex", "", " x")
+        ),
+        ({"queue": {"cap": 2**70}}, "INVALID_REQUEST", "less than or equal to"),
+        ({"channels": {"test": {"chunk_limit": 1e300}}}, "INVALID_REQUEST", "chunk_limit"),
     ],
 )
 async def test_one_wrong_part_and_nothing_is_done(
@@ -235,6 +246,25 @@ async def test_a_channel_may_be_named_for_what_is_open(stack: Stack) -> None:
     _, told = await refused(turn, "gateway_config_patch", patches=fresh)
 
     assert "may not change channels.fresh.owners" in told
+
+
+async def test_no_channel_takes_what_a_variable_says_of_another(
+    stack: Stack, configured: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names of variables have no case; those of channels have."""
+    monkeypatch.setenv("REMOTECLAW__CHANNELS__MATRIX__TOOLS__DENY", '["*"]')
+    monkeypatch.setenv("REMOTECLAW__CHANNELS__CONSOLE__OWNERS", '["ada"]')
+    turn = await begin_turn(stack, HANDLERS)
+    matrix = {"channels": {"Matrix": {"chunk_limit": 100}}}
+    code, told = await refused(turn, "gateway_config_patch", patches=matrix)
+    assert code == "FORBIDDEN"
+    assert "may not change channels.matrix.tools.deny" in told
+    console = {"channels": {"CONSOLE": {"chunk_limit": 100}}}
+    code, told = await refused(turn, "gateway_config_patch", patches=console)
+
+    assert code in ("FORBIDDEN", "INVALID_REQUEST")
+    assert stack.home.config_file.read_text() == configured
+    assert load_config(stack.home.config_file).channel("matrix").tools.deny == ("*",)
 
 
 async def test_hostile_keys_and_values_are_refused_in_a_sentence(
@@ -357,6 +387,47 @@ async def test_what_was_noted_and_not_written_is_done_when_it_is_asked_again(
 
     assert answer["status"] == "applied"
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
+
+
+async def test_what_a_person_has_undone_stays_undone(stack: Stack) -> None:
+    """A call that was answered is never done again, also where the file is what it was then."""
+    turn = await begin_turn(stack, HANDLERS)
+    change = {"queue": {"mode": "steer"}}
+    await turn.call("gateway_config_patch", "one", patches=change)
+    file = ConfigFile(stack.home.config_file)
+    async with file.locked():
+        await file.restore()
+    code, told = await refused(turn, "gateway_config_patch", "one", patches=change)
+
+    assert code == "UNAVAILABLE"
+    assert "was asked for before" in told
+    assert load_config(file.file, {}).queue.mode == "followup"
+
+
+async def test_calls_repeated_in_turns_change_nothing_more(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    for mode in ("steer", "followup"):
+        await turn.call("gateway_config_patch", mode, patches={"queue": {"mode": mode}})
+    inode = stack.home.config_file.stat().st_ino
+    for _ in range(3):
+        await refused(turn, "gateway_config_patch", "steer", patches={"queue": {"mode": "steer"}})
+
+    assert stack.home.config_file.stat().st_ino == inode
+
+
+async def test_what_is_written_and_could_not_be_noted_is_not_said_to_have_failed(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+
+    async def away(*_: Any) -> None:
+        raise RedisUnavailable("Redis is away.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("remoteclaw.fleet.effects.Effects.written", away)
+        told = await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
+
+    assert told["status"] == "applied"
 
 
 async def test_a_turn_that_is_over_changes_nothing(stack: Stack, configured: str) -> None:
@@ -503,6 +574,19 @@ def change_before_the_lock(stack: Stack, monkeypatch: pytest.MonkeyPatch, text: 
 
 
 # -- operators ------------------------------------------------------------------------------------
+
+
+async def test_what_stands_for_a_secret_is_not_written_over_it_in_a_broken_file(
+    stack: Stack, configured: str
+) -> None:
+    broken = configured.replace("lease_s = 20", "lease_s = 20000")
+    stack.home.config_file.write_text(broken)
+    door = gateway(stack.fleet, stack.home, HANDLERS, config=Config())
+    change = {"fleet": {"lease_s": 4}, "agents": {"main": {"env": {"KEY": "***"}}}}
+    with pytest.raises(CallRefused, match=r"'agents\.main\.env\.KEY' has \*\*\* in it"):
+        await door.call(operator(), "config.patch", {"patches": change})
+
+    assert stack.home.config_file.read_text() == broken != configured
 
 
 async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
