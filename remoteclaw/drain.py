@@ -217,12 +217,14 @@ class _SessionDrain:
                     if await self._lease.close():
                         return
                     continue  # a message came meanwhile
-                if turns and self._is_stale():  # whoever takes it next reads the configuration
+                is_stale = turns and self._is_stale()
+                if finished and not is_stale:
+                    waiting = await self._when_quiet(waiting, finished)
+                    is_stale = self._is_stale()  # that may have taken a minute
+                if is_stale:  # whoever takes it next reads the configuration
                     await self._keeper.park()
                     await self._lease.release()
                     return
-                if finished:
-                    waiting = await self._when_quiet(waiting, finished)
                 busy_since_ms = self._lease.busy_since_ms
                 plan = next_batch(
                     waiting,

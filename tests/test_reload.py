@@ -81,6 +81,24 @@ async def test_a_session_is_left_once_the_configuration_is_stale(stack: Stack) -
     assert await stack.fleet.workers.waiting() > 0
 
 
+async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stack) -> None:
+    """Whoever typed meanwhile is answered by a drain that knows it, not by the one that waited."""
+    accepted = [await stack.append(text) for text in ("one", "two")]
+    config = load_config(stack.home.config_file, {})
+    looks = iter((False, True))
+    drain = Drain(stack.fleet, config, stack.home, Hooks(), is_stale=lambda: next(looks))
+
+    await drain.run(accepted[0].session.sid)
+
+    second = accepted[1]
+    outcome = await stack.fleet.outcomes.read(second.session.sid, second.entry_id)
+    assert outcome is None or not outcome.is_final
+    assert list(looks) == []
+    view = await stack.fleet.sessions.view(second.session.sid)
+    assert view is not None
+    assert view.state == "scheduled"
+
+
 async def test_a_warm_agent_stays_whose_settings_have_not_changed(stack: Stack) -> None:
     await stack.start_worker()
     first = await stack.append("hello")
