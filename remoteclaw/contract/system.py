@@ -18,8 +18,10 @@ class ConfigGetParams(Params):
 class ConfigResult(Result):
     config: Any
     """The configuration, without what is secret."""
-    hash: str
-    """Changes with the file."""
+    hash: str | None = None
+    """Changes with the file; absent if it can't be used."""
+    problem: str | None = None
+    """What is wrong with the file, if it is not what holds."""
 
 
 class SchemaResult(Result):

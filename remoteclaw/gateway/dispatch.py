@@ -104,6 +104,13 @@ class Call:
         self.now()
         return self.now
 
+    def has_lost(self, content: bytes) -> bool:
+        """Whether what holds is not what the file has: it was there, and can't be used now."""
+        current = self.current
+        if current is None:
+            return False
+        return current.problem is not None or (current.had_content and not content)
+
     @property
     def turn(self) -> RunningTurn:
         """The caller's running turn."""

@@ -7,6 +7,7 @@ import pytest
 import tomlkit
 
 from remoteclaw.config import Config, load_config
+from remoteclaw.current import CurrentConfig
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.gateway.methods.system import HANDLERS
 from remoteclaw.gateway.principals import Operator
@@ -19,7 +20,8 @@ TOOLS = {"gateway_config_get": {"key": "redis.url"}, "gateway_config_schema": {}
 
 
 @pytest.fixture(autouse=True)
-def configured(stack: Stack) -> None:
+def configured(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTECLAW__FLEET__WORKERS", "7")
     tree = {
         "redis": {"url": "redis://me:canary@localhost:1/3"},
         "agents": {
@@ -43,7 +45,7 @@ def configured(stack: Stack) -> None:
 
 async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
     principal = caller.agent if isinstance(caller, Turn) else caller
-    config = load_config(stack.home.config_file, {"REMOTECLAW__FLEET__WORKERS": "7"})
+    config = load_config(stack.home.config_file)
     answer, effects = await gateway(stack.fleet, stack.home, HANDLERS, config=config).call(
         principal, tool, params
     )
@@ -132,6 +134,32 @@ async def test_a_key_that_is_none_is_told_with_those_that_are_near(
     assert code == "NOT_FOUND"
     assert told.startswith(why)
     assert told.endswith((".", "?"))
+
+
+async def test_a_hash_is_of_what_is_shown_with_it(stack: Stack) -> None:
+    """A person saves the file between two looks at it: a hash of that would have it undone."""
+    caller = await begin_turn(stack, HANDLERS)
+    before = load_config(stack.home.config_file)
+    text = stack.home.config_file.read_text() + "\n[queue]\nmode = 'interrupt'\n"
+    stack.home.config_file.write_text(text)
+    caller.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=before)
+    told = await caller.call("gateway_config_get")
+
+    assert told["config"]["queue"]["mode"] == "interrupt"
+    assert told["hash"] == hashlib.sha256(text.encode()).hexdigest()
+
+
+@pytest.mark.parametrize("text", ["", "[queue\n", "[tools]\ndeny = ['nothing_like_it']\n"])
+async def test_of_a_file_that_is_not_what_holds_there_is_no_hash(stack: Stack, text: str) -> None:
+    caller = await begin_turn(stack, HANDLERS)
+    current = CurrentConfig(stack.home, load_config(stack.home.config_file))
+    stack.home.config_file.write_text(text)
+    caller.gateway = gateway(stack.fleet, stack.home, HANDLERS, now=current)
+    told = await caller.call("gateway_config_get", key="agents.main.model")
+
+    assert told["config"] == "large"
+    assert "hash" not in told
+    assert "A person has to put the file right" in told["problem"]
 
 
 async def test_a_name_with_dots_in_it_can_be_selected(stack: Stack) -> None:

@@ -1,11 +1,10 @@
 """What can be asked about RemoteClaw itself: its configuration."""
 
 import asyncio
-import hashlib
-from pathlib import Path
 from typing import Any
 
 from remoteclaw.config import Config
+from remoteclaw.config_file import ConfigFile, Version
 from remoteclaw.contract import system as contract
 from remoteclaw.contract.base import NoParams
 from remoteclaw.errors import CallRefused, ConfigError
@@ -16,24 +15,35 @@ __all__ = ["HANDLERS"]
 
 
 async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigResult:
-    shown: Any = redacted(call.config)
+    version, config = await _read(call)
+    shown: Any = redacted(config or call.config)
     if params.key is not None:
         try:
             shown = part(shown, params.key)
         except ConfigError as error:
             raise CallRefused("NOT_FOUND", str(error)) from None
-    digest = await asyncio.to_thread(_hash, call.home.config_file)
-    return contract.ConfigResult(config=shown, hash=digest)
+    if config is None:
+        return contract.ConfigResult(
+            config=shown,
+            problem="The configuration file can't be used now, or is gone or empty: this is what "
+            "holds nevertheless. A person has to put the file right before it can be changed.",
+        )
+    return contract.ConfigResult(config=shown, hash=version.hash)
 
 
-def _hash(file: Path) -> str:
+async def _read(call: Call) -> tuple[Version, Config | None]:
+    """Return what the file has, and what that means; None if it is not what holds.
+
+    Both are of one reading: a hash of something newer would have that replaced unseen.
+    """
+    file = ConfigFile(call.home.config_file)
     try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        content = b""
-    except OSError as error:
-        raise CallRefused("UNAVAILABLE", f"{file} can't be read: {error.strerror}.") from None
-    return hashlib.sha256(content).hexdigest()
+        version = await asyncio.to_thread(file.read)
+    except ConfigError:
+        return Version(b""), None
+    if call.has_lost(version.content):
+        return version, None
+    return version, (await asyncio.to_thread(file.usable, version))[0]
 
 
 async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
