@@ -11,24 +11,26 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from remoteclaw import policy
 from remoteclaw.clock import boottime
 from remoteclaw.config import Config, overrides, parse_config, parse_toml, parse_tree
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.patch import check_depth, check_patch, edited, replacing, without_hidden
+from remoteclaw.patch import check_depth, check_patch, edited, merged, replacing, without_hidden
 from remoteclaw.redaction import redacted
 from remoteclaw.setting import Difference, differences
 from remoteclaw.tools import TOOLS
 
-__all__ = ["ConfigFile", "FileChanged", "Plan", "Version", "check_for_agents"]
+__all__ = ["ConfigFile", "FileChanged", "Plan", "Version"]
 
 #: How large the file may become, in bytes: everything reads it, again and again.
 MOST_BYTES = 256 * 1024
+#: How large agents may make it, and with how many tables for channels: the rest is for people.
+MOST_BYTES_OF_AGENTS, MOST_CHANNELS_OF_AGENTS = 128 * 1024, 200
 #: How many keys a refusal names.
 MOST_NAMED = 12
 #: How long it is waited while somebody else changes the file, in seconds: that takes milliseconds.
@@ -38,8 +40,8 @@ LOCK_S = 5.0
 #: In place of the environment, where the file alone is meant.
 _NO_OVERRIDES: Mapping[str, str] = {}
 
-#: Looks at what a change would change, and raises if that must not be.
-_May = Callable[[Sequence[Difference]], None]
+#: In place of a value, and the same as none.
+_NO_VALUE = object()
 
 
 class FileChanged(ConfigError):
@@ -153,21 +155,21 @@ class ConfigFile:
         return config, ""
 
     def patched(
-        self, version: Version, patch: Mapping[str, Any], may: _May = lambda _: None
+        self, version: Version, patch: Mapping[str, Any], *, for_agent: bool = False
     ) -> Plan:
         """Return the change that a patch makes; raises `ConfigError` if there can be none.
 
-        `may` is told what would change before anything else is done with it, and may refuse that.
+        What an agent may not change is refused before anything else is done with it: `CallRefused`.
         """
         check_patch(patch)
         config, _ = self.usable(version)
         # Of a file that can't be used nothing was shown: then nothing stands for what it has.
         shown, real = (redacted(config), config.model_dump(mode="json")) if config else ({}, {})
         patch = without_hidden(patch, shown, real)
-        return self._plan(version, patch, may)
+        return self._plan(version, patch, for_agent)
 
     def replaced(
-        self, version: Version, wanted: Mapping[str, Any], may: _May = lambda _: None
+        self, version: Version, wanted: Mapping[str, Any], *, for_agent: bool = False
     ) -> Plan:
         """Return the change to a whole configuration, of which some is as it was shown."""
         config, problem = self.usable(version)
@@ -176,18 +178,21 @@ class ConfigFile:
         check_depth(wanted)
         shown = redacted(config)
         patch = replacing(wanted, shown, parse_toml(version.content, self.file))
-        return self.patched(version, patch, may)
+        return self.patched(version, patch, for_agent=for_agent)
 
-    def _plan(self, version: Version, patch: Mapping[str, Any], may: _May) -> Plan:
-        parse_toml(version.content, self.file)
+    def _plan(self, version: Version, patch: Mapping[str, Any], for_agent: bool) -> Plan:
+        before = parse_toml(version.content, self.file)
         content = edited(version.content, patch)
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
         found = self._between(version.content, content)
-        may(found)
-        if overrides(self._environment):
-            # A variable may come to mean something else by what is added beside it.
-            may(self._between(version.content, content, self._environment))
+        if for_agent:
+            # What it names counts also where it changes nothing: else it could guess at secrets.
+            _check_for_agents((*_named(patch), *found))
+            if overrides(self._environment):
+                # A variable may come to mean something else by what is added beside it.
+                _check_for_agents(self._between(version.content, content, self._environment))
+            self._check_room(before, len(version.content), merged(before, patch), len(content))
         return Plan(
             before=version,
             after=Version(content) if found else version,
@@ -196,6 +201,21 @@ class ConfigFile:
             differences=found,
             is_good_before=self.usable(version)[0] is not None,
         )
+
+    def _check_room(
+        self, before: Mapping[str, Any], had: int, after: Mapping[str, Any], has: int
+    ) -> None:
+        """Leave room in the file for what a person has to say: agents don't fill it."""
+        if has > max(had, MOST_BYTES_OF_AGENTS):
+            raise ConfigError(
+                f"{self.file} would be larger than {MOST_BYTES_OF_AGENTS // 1024} KB: beyond that, "
+                "people alone add to it."
+            )
+        if _channels(after) > max(_channels(before), MOST_CHANNELS_OF_AGENTS):
+            raise ConfigError(
+                f"There would be more than {MOST_CHANNELS_OF_AGENTS} channels: beyond that, people "
+                "alone add some."
+            )
 
     def _between(
         self, before: bytes, after: bytes, environment: Mapping[str, str] = _NO_OVERRIDES
@@ -322,7 +342,39 @@ class ConfigFile:
         )
 
 
-def check_for_agents(found: Sequence[Difference]) -> None:
+def _channels(tree: Mapping[str, Any]) -> int:
+    """Return how many tables for channels there are."""
+    tables = (part.get("channels") for part in (tree, tree.get("queue")) if _is_table(part))
+    return sum(len(table) for table in tables if _is_table(table))
+
+
+def _is_table(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping)
+
+
+def _named(patch: Mapping[str, Any]) -> Iterator[Difference]:
+    """Yield each setting that a patch gives a value, whatever the file has there."""
+    return differences(Config, _without_values(patch), _without_nulls(patch))
+
+
+def _without_nulls(patch: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _without_nulls(value) if _is_table(value) else value
+        for name, value in patch.items()
+        if value is not None
+    }
+
+
+def _without_values(patch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same tables with what is no value in place of each."""
+    return {
+        name: _without_values(value) if _is_table(value) else _NO_VALUE
+        for name, value in patch.items()
+        if value is not None
+    }
+
+
+def _check_for_agents(found: Sequence[Difference]) -> None:
     """Raise `CallRefused`, naming all of it, if something changes that agents may not change.
 
     What is no setting at all is for the check of the configuration to name.

@@ -5,7 +5,7 @@ Whoever can ask a person calls this: the command line, the gateway's operators.
 
 import asyncio
 
-from remoteclaw.config_file import ConfigFile, check_for_agents
+from remoteclaw.config_file import ConfigFile
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.confirmations import PendingChange
@@ -31,7 +31,7 @@ async def confirm(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Pendi
             if version.hash != change.base:
                 raise _moved(change_id)
             # What agents may do is asked once more: it may be less by now.
-            plan = await asyncio.to_thread(file.patched, version, change.patch, check_for_agents)
+            plan = await asyncio.to_thread(file.patched, version, change.patch, for_agent=True)
             if plan.after.hash != change.after:
                 raise _moved(change_id)
             await file.write(plan)

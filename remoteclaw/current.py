@@ -31,7 +31,7 @@ class CurrentConfig:
         raise OSError.
         """
         self._home = home
-        self._config = config
+        self._config = self.at_start = config
         self._keep = keep
         # What starts reads the file, and then takes seconds: a change meanwhile must be seen.
         self._seen: tuple[int, ...] | None = None

@@ -72,8 +72,8 @@ async def serve(
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s)
     try:
         await check_fitness(fleet.scripts.client, url)
-        keep = ConfigFile(home.config_file).keep
-        gateway = Gateway(fleet, home, CurrentConfig(home, config, keep=keep), HANDLERS)
+        current = CurrentConfig(home, config, keep=ConfigFile(home.config_file).keep)
+        gateway = Gateway(fleet, home, current, HANDLERS)
         address = url_of(listening)
         here = fleet.gateways.announced(
             home.host_id, address, stays=lambda: kept is not None and url_of(kept) == address
@@ -81,6 +81,10 @@ async def serve(
         async with served(gateway, listening, announced=here) as server:
             said(address)
             await _first(stop, gateway.restart.wanted)
+            while not stop.is_set() and not _can_restart(current):
+                log.error("the gateway is not restarted: its file has changed since it was asked")
+                gateway.restart.wanted.clear()
+                await _first(stop, gateway.restart.wanted)
             if stop.is_set():
                 await gateway.end("stopped")
             else:
@@ -93,6 +97,11 @@ async def serve(
     finally:
         listening.close()
         await fleet.aclose()
+
+
+def _can_restart(current: CurrentConfig) -> bool:
+    """Whether a gateway that starts now comes back, on the same Redis."""
+    return current().redis == current.at_start.redis and current.problem is None
 
 
 async def _first(*events: asyncio.Event) -> None:

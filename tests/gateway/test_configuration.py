@@ -289,6 +289,34 @@ async def test_hostile_keys_and_values_are_refused_in_a_sentence(
     assert stack.home.config_file.read_text() == configured
 
 
+@pytest.mark.parametrize("guess", ["wrong", "canary"])
+async def test_nothing_closed_can_be_guessed_at(stack: Stack, guess: str) -> None:
+    """A right guess changes nothing, and is refused as a wrong one is."""
+    turn = await begin_turn(stack, HANDLERS)
+    change = {"agents": {"main": {"env": {"KEY": guess}}}}
+    code, told = await refused(turn, "gateway_config_patch", patches=change)
+
+    assert code == "FORBIDDEN"
+    assert "may not change agents.main.env.KEY:" in told
+
+
+async def test_an_agent_leaves_room_for_what_a_person_has_to_say(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    named: dict[str, Any] = {f"{n:03d}": {"reactions": "minimal"} for n in range(200)}
+    _, told = await refused(turn, "gateway_config_patch", patches={"channels": named})
+    assert "There would be more than 200 channels" in told
+    large = {f"{n:03d}" + "é" * 250: {"chunk_limit": 100} for n in range(150)}
+    await turn.call("gateway_config_patch", patches={"channels": large})
+    more = {"queue": {"channels": {"x" + "é" * 250: {"cap": 1}}}}
+    text = stack.home.config_file.read_text()
+    stack.home.config_file.write_text(text + "#" * (128 * 1024 - len(text.encode())))
+    _, told = await refused(turn, "gateway_config_patch", patches=more)
+    assert "would be larger than 128 KB" in told
+    answer = await operate(stack, "config.patch", patches=more)
+
+    assert answer["status"] == "applied"
+
+
 async def test_a_secret_is_never_told(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     for _, change, _ in every_change():

@@ -16,6 +16,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen
 from remoteclaw.gateway.dispatch import Restart
 from remoteclaw.gateway.methods import HANDLERS
+from remoteclaw.gateway.server import _can_restart
 from remoteclaw.home import Home
 from tests.gateway.test_configuration import take_away
 from tests.gateway.test_process import address, ask, gateway_of
@@ -193,6 +194,25 @@ async def test_without_its_file_it_is_not_restarted(
             await turn.gateway.call(principal, "gateway.restart", {})
 
     assert not turn.gateway._restart.wanted.is_set()
+
+
+async def test_it_is_not_restarted_away_from_the_redis_of_all_the_rest(stack: Stack) -> None:
+    text = stack.home.config_file.read_text()
+    current = CurrentConfig(stack.home, load_config(stack.home.config_file))
+    async with gateway_process(stack) as (door, _):
+        elsewhere = text.replace(stack.redis.url, "redis://127.0.0.1:1/0")
+        stack.home.config_file.write_text(elsewhere)
+        refused = await door.invoke(own_token(stack), "gateway_restart")
+        may = _can_restart(current)
+        stack.home.config_file.write_text(text)
+        await restart(stack, door)
+        await eventually(lambda: starts(stack) == 2)
+
+    assert elsewhere != text
+    assert refused.status == 503
+    assert "it would look at another Redis" in refused.json["error"]["message"]
+    assert not may
+    assert _can_restart(current)
 
 
 def test_under_up_everything_else_goes_on(home: Home) -> None:

@@ -10,13 +10,13 @@ import hashlib
 import os
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import orjson
 
 from remoteclaw import policy
 from remoteclaw.config import Config, load_config
-from remoteclaw.config_file import ConfigFile, Plan, Version, check_for_agents
+from remoteclaw.config_file import ConfigFile, Plan, Version
 from remoteclaw.confirming import confirm, reject
 from remoteclaw.contract import system as contract
 from remoteclaw.contract.base import NoParams
@@ -25,7 +25,6 @@ from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.gateway.dispatch import Call, Handler, is_allowed, not_allowed
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.process import read_output
-from remoteclaw.setting import Difference
 from remoteclaw.tools import TOOLS as FACTS
 
 __all__ = ["HANDLERS"]
@@ -50,14 +49,14 @@ _Planned = Callable[[ConfigFile, Version], Plan]
 
 async def _patch(call: Call, params: contract.PatchParams) -> contract.Changed:
     def planned(file: ConfigFile, version: Version) -> Plan:
-        return file.patched(version, params.patches, _may(call))
+        return file.patched(version, params.patches, for_agent=call.caller is not None)
 
     return await _change(call, params.base_hash, planned)
 
 
 async def _apply(call: Call, params: contract.ApplyParams) -> contract.Changed:
     def planned(file: ConfigFile, version: Version) -> Plan:
-        return file.replaced(version, params.config, _may(call))
+        return file.replaced(version, params.config, for_agent=call.caller is not None)
 
     return await _change(call, params.base_hash, planned)
 
@@ -123,7 +122,7 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
             "Nothing was changed: the configuration file has a mistake in it, which a person "
             "has to correct first; `remoteclaw config validate` names it.",
         )
-    if _is_away(call, version):
+    if call.has_lost(version.content):
         # What it forbids holds on, and must not be lost with what an agent adds to nothing.
         raise CallRefused(
             "UNAVAILABLE",
@@ -131,24 +130,6 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
             "Try again in a moment; if it stays so, a person has to put it back.",
         )
     return config
-
-
-def _is_away(call: Call, version: Version) -> bool:
-    """Whether what holds is not what the file has: it was there, and can't be used now."""
-    current = call.current
-    if current is None:
-        return False
-    return current.problem is not None or (current.had_content and not version.content)
-
-
-def _may(call: Call) -> Callable[[Sequence[Difference]], None]:
-    """Return what refuses a change that the caller may not make, before it is looked at."""
-
-    def may(found: Sequence[Difference]) -> None:
-        if call.caller is not None:
-            check_for_agents(found)
-
-    return may
 
 
 async def _restart(call: Call, params: NoParams) -> contract.Restarted:
@@ -182,8 +163,9 @@ async def _restart(call: Call, params: NoParams) -> contract.Restarted:
 def _check_start(call: Call) -> None:
     """Refuse to end a gateway that could not start again."""
     try:
-        policy.check(load_config(call.home.config_file), FACTS)
-        is_away = _is_away(call, ConfigFile(call.home.config_file).read())
+        config = load_config(call.home.config_file)
+        policy.check(config, FACTS)
+        is_away = call.has_lost(ConfigFile(call.home.config_file).read().content)
     except ConfigError:
         raise CallRefused(
             "UNAVAILABLE",
@@ -195,6 +177,12 @@ def _check_start(call: Call) -> None:
             "UNAVAILABLE",
             "The gateway is not restarted, because it would come back without its configuration: "
             "the file is gone or empty. Try again in a moment; if it stays so, put it back.",
+        )
+    if call.current is not None and config.redis != call.current.at_start.redis:
+        raise CallRefused(
+            "UNAVAILABLE",
+            "The gateway is not restarted, because it would look at another Redis than all the "
+            "rest: [redis] has changed, for which everything has to be started anew.",
         )
 
 
