@@ -108,6 +108,7 @@ class ConfigFile:
         #: A link stays one: what changes is the file that it leads to.
         self._target = Path(os.path.realpath(file))
         self.last_good = self._target.with_name(f"{self._target.name}.last-good")
+        self._kept = self._stamp()
         self.broken = self._target.with_name(f"{self._target.name}.broken")
 
     @contextlib.asynccontextmanager
@@ -300,15 +301,32 @@ class ConfigFile:
     def keep(self, content: bytes) -> None:
         """Keep a version that was good until somebody else changed the file. Raises OSError.
 
-        Not while it is being changed here: that keeps the same version.
+        Not where a change made here has kept one since this was asked last: that is a newer one.
+        Without content nothing is kept, and it counts as asked.
         """
         descriptor = self._open_lock()
         try:
-            is_kept = self.last_good.exists() and self.last_good.read_bytes() == content
-            if not is_kept and _lock(descriptor):
+            if not _lock(descriptor):
+                return  # it is being changed here: that keeps the same version
+            if content and self._stamp() == self._kept and self._last() != content:
                 self._replace(self.last_good, content, 0o600)
+            self._kept = self._stamp()
         finally:
             os.close(descriptor)
+
+    def _last(self) -> bytes:
+        try:
+            return self.last_good.read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def _stamp(self) -> tuple[int, ...]:
+        """Return what changes with the version before; nothing if there is none."""
+        try:
+            found = self.last_good.stat()
+        except OSError:
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def _replace(
         self, path: Path, content: bytes, mode: int, *, before: Version | None = None

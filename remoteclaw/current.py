@@ -27,8 +27,8 @@ class CurrentConfig:
     ) -> None:
         """`config` is what the file had a moment ago; the first call looks whether it still is.
 
-        `keep` is given what the file had while it was good, once it has something else; it may
-        raise OSError.
+        `keep` is given what the file had while it was good, once it has something else, or nothing
+        if it has the same again; it may raise OSError.
         """
         self._home = home
         self._config = self.at_start = config
@@ -75,11 +75,11 @@ class CurrentConfig:
         before = self._content
         if self.problem is None:
             self._content = self._good_content()
-        if before and (before != self._content or self.problem is not None):
-            try:
-                keep(before)
-            except OSError as error:
-                log.warning("the configuration before is not kept: %s", error.strerror)
+        is_other = before != self._content or self.problem is not None
+        try:
+            keep(before if is_other else b"")
+        except OSError as error:
+            log.warning("the configuration before is not kept: %s", error.strerror)
 
     def _good_content(self) -> bytes:
         """Return what the file has, if that can be used."""

@@ -467,6 +467,38 @@ def test_what_was_good_before_an_editor_is_kept(home: Home) -> None:
     assert file.last_good.read_text() == COMMENTED
 
 
+async def test_what_a_change_here_has_kept_is_not_replaced_by_an_older_version(
+    file: ConfigFile, home: Home
+) -> None:
+    """A gateway that was asked nothing meanwhile has seen neither of two changes."""
+    now = CurrentConfig(home, load_config(home.config_file), keep=ConfigFile(file.file).keep)
+    now()
+    await patch(file, {"queue": {"mode": "steer"}})
+    await patch(file, {"queue": {"mode": "followup"}})
+    assert now().queue.mode == "followup"
+    found = []
+    for _ in range(3):
+        async with file.locked():
+            await file.restore()
+        found.append(now().queue.mode)
+
+    assert found == ["steer", "followup", "steer"]
+
+
+async def test_what_an_editor_replaces_is_kept_also_behind_changes_made_here(
+    file: ConfigFile, home: Home
+) -> None:
+    now = CurrentConfig(home, load_config(home.config_file), keep=ConfigFile(file.file).keep)
+    now()
+    await patch(file, {"queue": {"mode": "steer"}})
+    now()
+    changed = file.file.read_bytes()
+    file.file.write_text('[queue]\nmode = "followup"\n')
+    now()
+
+    assert file.last_good.read_bytes() == changed
+
+
 @pytest.mark.parametrize("text", ['[queue]\nmode = "steer"\n', "", None])
 def test_a_change_between_the_reading_and_the_watching_is_noticed(
     home: Home, text: str | None
