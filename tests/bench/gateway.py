@@ -28,7 +28,7 @@ async def bench_doors(stack: Stack, rounds: int) -> list[Pairs]:
     stack.configure()
     async with (
         gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, _),
-        calling(stack) as agent,
+        calling(stack, from_="doors", channel_id="doors") as agent,
         echoing() as echo,
     ):
         token = (stack.home.path / "gateway-token").read_text().strip()
