@@ -34,6 +34,7 @@ from remoteclaw.messages import (
     ReplyPayload,
     SessionKey,
     Turn,
+    stream_order,
 )
 from remoteclaw.own_words import failure, said, superseded
 from remoteclaw.process import identity
@@ -319,7 +320,7 @@ class _SessionDrain:
             return Finished(left=0, hints=0, at_ms=0)
         entries = [self._decoded(*entry) for entry in batch.entries]
         known = [entry_id.decode() for entry_id, _ in (*batch.entries, *self._lease.waiting)]
-        self._newest = max(known, key=_order)
+        self._newest = max(known, key=stream_order)
         turn = Turn(
             session=self._lease.session,
             entries=tuple(entry for entry in entries if entry.id not in batch.left_out),
@@ -574,8 +575,4 @@ def _first(group: BaseExceptionGroup[Exception]) -> BaseException:
 
 def _at_most(entry_id: str, mark: str) -> bool:
     """Whether a stream id is not after another."""
-    return _order(entry_id) <= _order(mark)
-
-
-def _order(entry_id: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in entry_id.split("-"))
+    return stream_order(entry_id) <= stream_order(mark)

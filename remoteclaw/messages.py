@@ -57,6 +57,7 @@ __all__ = [
     "ToolUseEvent",
     "Turn",
     "hops_of",
+    "stream_order",
     "via_of",
 ]
 
@@ -385,7 +386,8 @@ class Entry:
         return int(self.id.partition("-")[0])
 
 
-def _order(entry_id: str) -> tuple[int, ...]:
+def stream_order(entry_id: str) -> tuple[int, ...]:
+    """Return what a stream id is sorted by: its two numbers, "10-0" behind "9-1"."""
     return tuple(int(part) for part in entry_id.split("-"))
 
 
@@ -416,7 +418,7 @@ class Turn:
     @property
     def id(self) -> str:
         """The stream id of the first entry; stays the same over all attempts."""
-        return min((*self.left_out, *self.entries), key=lambda entry: _order(entry.id)).id
+        return min((*self.left_out, *self.entries), key=lambda entry: stream_order(entry.id)).id
 
     @property
     def reference(self) -> str:

@@ -1006,6 +1006,27 @@ MUTANTS = (
         f"{ENDINGS}::test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt",
     ),
     Mutant(
+        "a retried result that counts as said by a person",
+        "remoteclaw/fleet/deadletters.py",
+        'keys.bell(sid) if letter.is_said else ""',
+        "keys.bell(sid)",
+        f"{TOGETHER}::test_a_retried_result_is_not_said_by_a_person",
+    ),
+    Mutant(
+        "the key of a task that an older program can't read",
+        f"{LUA}/_prelude.lua",
+        "redis.call('HSET', state, 'key', conversation or key)",
+        "redis.call('HSET', state, 'key', key)",
+        f"{TOGETHER}::test_an_older_program_reads_the_key_of_a_task",
+    ),
+    Mutant(
+        "a page of the history that leaves something out",
+        "remoteclaw/gateway/methods/sessions.py",
+        "list(itertools.accumulate((item.at for item in items), max))",
+        "[item.at for item in items]",
+        f"{SESSIONS}::test_history_has_pages",
+    ),
+    Mutant(
         "a turn about a result that a person's message ends",
         "remoteclaw/drain.py",
         'return self._queue.mode == "interrupt" and is_said',

@@ -67,8 +67,7 @@ class HistoryParams(Params):
     limit: Limit = 50
     """How many items, the newest; with them come those of the same moment as the oldest of them."""
     before: Annotated[int, Field(ge=10**12, lt=10**14)] | None = None
-    """Only what was said before this time, in milliseconds since 1970: the `at` of the oldest item
-    so far turns the page."""
+    """Turns the page: `before` of the page so far, in milliseconds since 1970."""
 
 
 class HistoryItem(Result):
@@ -87,8 +86,8 @@ class HistoryResult(Result):
     session_key: str
     items: tuple[HistoryItem, ...]
     """Oldest first."""
-    is_complete: bool
-    """False if there is more before these."""
+    before: int | None = None
+    """With this, a call returns what came before these items; absent if nothing did."""
 
 
 class SendParams(Params):

@@ -158,12 +158,6 @@ class Lease:
         return "background" if self.state.get("lane") == "background" else "agents"
 
     @property
-    def parent(self) -> SessionKey | None:
-        """The session that has started this one; None for one that people talk with."""
-        text = self.state.get("parent")
-        return SessionKey.parse(text) if text else None
-
-    @property
     def depth(self) -> int:
         """How many sessions are above this one; of a task of which it isn't known, as many as can
         be, so that it may as little as can be."""

@@ -17,6 +17,8 @@ __all__ = ["Verdict", "Waits"]
 
 #: How long it is tried to begin or end one while Redis is away, in seconds.
 WAIT_S = 2.0
+#: For how many workers it counts if none can be counted: then something else runs the turns.
+UNCOUNTED = 1000
 
 #: Whether a turn may wait: yes; no, nobody would be left to answer; or no, the other one waits for
 #: it already, at whatever remove.
@@ -41,10 +43,18 @@ class Waits:
         Raises `RedisUnavailable` or `RedisRefused`.
         """
         views = [view for view in await self._workers.list() if view.is_ours]
-        on_host = [view for view in views if lane_on("agents", target.host or "") in view.queues]
-        workers = len(on_host or views)
+        of_host = [view for view in views if lane_on("agents", target.host or "") in view.queues]
         name = f"{sid} {turn} {target.sid} {uuid.uuid4().hex}"
-        verdict: Verdict = await self._begin(name, int(timeout_s * 1000), workers, target, on_host)
+        told = await self._scripts.run(
+            "wait",
+            [keys.WAITS],
+            [
+                *(name, int(timeout_s * 1000), len(of_host or views) or UNCOUNTED),
+                target.host or "" if of_host else "",
+            ],
+            deadline=boottime() + WAIT_S,
+        )
+        verdict: Verdict = told.decode()
         try:
             yield verdict
         finally:
@@ -54,17 +64,3 @@ class Waits:
                     await self._scripts.call(
                         lambda: client.zrem(keys.WAITS, name), deadline=boottime() + WAIT_S
                     )
-
-    async def _begin(
-        self, name: str, timeout_ms: int, workers: int, target: SessionView, on_host: object
-    ) -> Verdict:
-        host = target.host if on_host and target.host else ""
-        told = await self._scripts.run(
-            "wait",
-            [keys.WAITS],
-            # Without any that can be counted, something else runs the turns.
-            [name, timeout_ms, workers or 1000, host],
-            deadline=boottime() + WAIT_S,
-        )
-        verdict: Verdict = told.decode()
-        return verdict

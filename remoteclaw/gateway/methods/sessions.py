@@ -1,6 +1,8 @@
 """What can be asked of sessions: which there are, what was said; and a message to one of them."""
 
+import bisect
 import contextlib
+import itertools
 import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -96,16 +98,19 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryResult:
     view = await find(call, params.session_key)
-    recorded = map(orjson.loads, (await call.fleet.sessions.record(view.sid)).splitlines())
-    items = [_item(line) for line in recorded]
-    if params.before is not None:
-        items = [item for item in items if item.at < params.before]
-    first = max(len(items) - params.limit, 0)
+    lines = (await call.fleet.sessions.record(view.sid)).splitlines()
+    items = [_item(orjson.loads(line)) for line in lines]
+    # A message that came during a turn stands behind its answer, and is older: by when it was
+    # answered at the earliest, they are in order.
+    moments = list(itertools.accumulate((item.at for item in items), max))
+    end = bisect.bisect_left(moments, params.before) if params.before else len(items)
+    first = max(end - params.limit, 0)
     # All of a moment stand on one page, or the next one would leave some out.
-    while first and items[first - 1].at == items[first].at:
-        first -= 1
+    first = bisect.bisect_left(moments, moments[first]) if first else 0
     return contract.HistoryResult(
-        session_key=str(view.key), items=tuple(items[first:]), is_complete=first == 0
+        session_key=str(view.key),
+        items=tuple(items[first:end]),
+        before=moments[first] if first else None,
     )
 
 
