@@ -138,6 +138,9 @@ class ErrorCategory(StrEnum):
     """What a failed turn means for the person who waits for it."""
 
     RETRYABLE = "retryable"
+    UNREACHABLE = "unreachable"
+    USAGE_LIMIT = "usage_limit"
+    UNKNOWN_MODEL = "unknown_model"
     CONTEXT_OVERFLOW = "context_overflow"
     UNFIT_IMAGE = "unfit_image"
     AUTH = "auth"
@@ -227,8 +230,14 @@ def classify_end(errors: str) -> ErrorCategory:
 
 
 _SENTENCES = {
-    ErrorCategory.RETRYABLE: "The model behind {agent} is busy or out of reach right now. "
+    ErrorCategory.RETRYABLE: "The model behind {agent} is busy right now. "
     "Your message was not answered: send it again in a minute.",
+    ErrorCategory.UNREACHABLE: "{agent} can't reach its model over the network. "
+    "Your message was not answered: send it again when the connection is back.",
+    ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows for now. "
+    "Your message was not answered: send it again when the limit is lifted.",
+    ErrorCategory.UNKNOWN_MODEL: "{agent} is set to a model that its account can't use. "
+    "Whoever runs it has to correct the model's name; then send your message again.",
     ErrorCategory.CONTEXT_OVERFLOW: "This conversation, or your message, is too long for {agent}'s "
     "model. Send it again, if it was long in parts.",
     ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "

@@ -584,6 +584,8 @@ class ErrorEvent:
     """Whether the process can't be trusted with another turn: whoever drives it has to end it."""
     is_mended: bool = False
     """Whether the CLI has taken out of the conversation what the failure came from."""
+    retry_at_ms: int | None = None
+    """When the provider takes requests again, in milliseconds since 1970, where it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -675,6 +677,8 @@ class AgentDeliveryResult:
     error: str | None = None
     """What the CLI or RemoteClaw said about a failure, for logs; people read the payloads."""
     error_category: ErrorCategory | None = None
+    retry_at_ms: int | None = None
+    """When the provider takes requests again, in milliseconds since 1970, where it says so."""
     steered: tuple[str, ...] = ()
     """The ids of the entries that came during the turn and that the agent took up."""
     answered: tuple[str, ...] = ()

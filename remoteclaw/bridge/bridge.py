@@ -270,6 +270,7 @@ class ChannelBridge:
             mcp=run.mcp,
             error=run.error.detail if run.error else None,
             error_category=run.error.category if run.error else None,
+            retry_at_ms=run.error.retry_at_ms if run.error else None,
             steered=run.delivered.steered,
             is_silent=run.delivered.is_silent or bool(run.repeats),
             tool_calls=run.delivered.tool_calls,
