@@ -328,12 +328,12 @@ async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude:
 @pytest.mark.parametrize(
     ("directive", "words", "category"),
     [
-        ("HTTP:429", "is busy or out of reach", "retryable"),
-        ("HTTP:529", "is busy or out of reach", "retryable"),
+        ("HTTP:429", "is busy right now", "retryable"),
+        ("HTTP:529", "is busy right now", "retryable"),
         ("HTTP:401", "isn't signed in", "auth"),
         ("HTTP:400:context", "is too long for", "context_overflow"),
         ("HTTP:400:credit", "no credit or quota left", "billing"),
-        ("DROP", "is busy or out of reach", "retryable"),
+        ("DROP", "is busy right now", "retryable"),
     ],
 )
 async def test_a_failure_is_a_sentence_and_the_agent_stays_usable(

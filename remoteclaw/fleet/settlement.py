@@ -24,7 +24,7 @@ RETRIES = 3
 _WENT_WELL = ("done", "steered")
 _FAILED = ("failed", "dead")
 #: Failures that may be gone in a minute. An agent that died may have done a part of the work.
-_TRANSIENT = (ErrorCategory.RETRYABLE, ErrorCategory.TIMEOUT)
+_TRANSIENT = (ErrorCategory.RETRYABLE, ErrorCategory.UNREACHABLE, ErrorCategory.TIMEOUT)
 #: What the log of runs says of an outcome: never what a CLI has printed, or the agent has said.
 _REASONS = {
     "stopped": "Somebody stopped it.",
@@ -32,7 +32,10 @@ _REASONS = {
     "dropped": "Too many messages waited in its session.",
     "dead": "It was tried more than once and given up; `remoteclaw deadletters list` shows it.",
     "unknown": "What became of it is not known any more.",
-    ErrorCategory.RETRYABLE: "The agent's model was busy or out of reach.",
+    ErrorCategory.RETRYABLE: "The agent's model was busy.",
+    ErrorCategory.UNREACHABLE: "The agent could not reach its model over the network.",
+    ErrorCategory.USAGE_LIMIT: "The agent's account had used up what its plan allows.",
+    ErrorCategory.UNKNOWN_MODEL: "The agent was set to a model that its account can't use.",
     ErrorCategory.CONTEXT_OVERFLOW: "The conversation was too long for the agent's model.",
     ErrorCategory.UNFIT_IMAGE: "The agent's model could not read a picture of the conversation.",
     ErrorCategory.AUTH: "The agent was not signed in to its model.",
