@@ -13,6 +13,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet.inbound import encode_entry
 from remoteclaw.fleet.lease import Finished, Lease, Owed, Record
 from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import (
     ChannelMessage,
     Deliver,
@@ -92,12 +93,13 @@ class Answer:
         blobs: Sequence[str],
         record: Record | None,
         has_heard: bool,
+        usage: Usage | None,
     ) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step.
 
         `steered` are the entries that came during the turn and were answered with it, `answered`
         those that were before it failed. `blobs` are the files that came with all of them;
-        `has_heard` tells whether an agent was asked what a person wrote.
+        `has_heard` tells whether an agent was asked what a person wrote, and `usage` what it took.
         """
         everything = [*self._said, *payloads]
         return await self._lease.finish(
@@ -113,6 +115,7 @@ class Answer:
             record=record,
             owed=self._owed(status, everything),
             has_heard=has_heard,
+            usage=usage,
         )
 
     def _owed(self, status: str, payloads: Sequence[ReplyPayload]) -> Owed | None:

@@ -26,6 +26,7 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
 from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease, Record
+from remoteclaw.fleet.usage import Usage
 from remoteclaw.home import Home
 from remoteclaw.messages import (
     AgentDeliveryResult,
@@ -479,6 +480,7 @@ class _SessionDrain:
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
             record=self._to_record(answer.turn, result) if is_recorded else None,
             has_heard=was_asked and any(e.origin == "chat" for e in entries),
+            usage=Usage.of(result.run) if was_asked else None,
         )
         await asyncio.gather(*marks)
         self._keeper.finished(answer.turn.id)

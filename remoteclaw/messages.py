@@ -456,6 +456,7 @@ class AgentRunResult:
     session_id: str | None = None
     """The CLI's own id of the conversation, with which it can be resumed."""
     duration_ms: int = 0
+    """Milliseconds that the turn took, from its begin at the bridge to the agent's last word."""
     usage: AgentUsage = field(default_factory=AgentUsage)
     aborted: bool = False
     total_cost_usd: float | None = None

@@ -434,6 +434,21 @@ MUTANTS = (
         f"{LEASE}::test_finish_is_one_step_and_counts_once",
     ),
     Mutant(
+        "usage that is added before it is known whether it was",
+        f"{LUA}/finish.lua",
+        "if turn ~= ARGV[2] then\n",
+        "if ARGV[26] ~= '' then redis.call('HINCRBY', KEYS[11], ARGV[27], 1) end\n"
+        "if turn ~= ARGV[2] then\n",
+        "tests/fleet/test_usage.py::test_a_turn_counts_once_however_often_its_end_is_told",
+    ),
+    Mutant(
+        "usage of a day that is kept for ever",
+        f"{LUA}/finish.lua",
+        "redis.call('PEXPIRE', KEYS[12], ARGV[28])\n",
+        "",
+        "tests/fleet/test_usage.py::test_a_turn_counts_once_however_often_its_end_is_told",
+    ),
+    Mutant(
         "an index that is published twice",
         f"{LUA}/publish.lua",
         "if index < published then return 0 end\n",

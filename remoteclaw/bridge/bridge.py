@@ -257,6 +257,9 @@ class ChannelBridge:
         self._prepare_mcp(run)
         self._build_system_prompt(run)
         await self._run_agent(run)
+        # By our own clock: few CLIs tell it, and none counts its start.
+        duration_ms = round((time.monotonic() - run.started) * 1000)
+        run.run = replace(run.run, duration_ms=duration_ms)
         await self._classify_error(run)
         await self._collect_side_effects(run)
         await self._update_session(run)
@@ -636,12 +639,18 @@ class ChannelBridge:
 
     async def _run_exit_hooks(self, run: _Run) -> None:
         session = run.turn.session
-        output = run.run.text[:HOOK_OUTPUT]
-        await self._hooks.run("after_runtime_exit", AfterRuntimeExit(session, output, run.mcp))
-        duration_ms = round((time.monotonic() - run.started) * 1000)
+        exited = AfterRuntimeExit(
+            session,
+            run.run.text[:HOOK_OUTPUT],
+            run.mcp,
+            usage=run.run.usage,
+            duration_ms=run.run.duration_ms,
+            total_cost_usd=run.run.total_cost_usd,
+        )
+        await self._hooks.run("after_runtime_exit", exited)
         success = run.error is None
         await self._hooks.run(
-            "agent_end", AgentEnd(session, run.turn.reference, success, duration_ms)
+            "agent_end", AgentEnd(session, run.turn.reference, success, run.run.duration_ms)
         )
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from remoteclaw.config import HooksConfig
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import ChannelMessage, McpSideEffects, SessionKey
+from remoteclaw.messages import AgentUsage, ChannelMessage, McpSideEffects, SessionKey
 
 __all__ = [
     "AfterRuntimeExit",
@@ -123,6 +123,12 @@ class AfterRuntimeExit:
     output: str
     """What the agent answered, its first 64,000 characters."""
     side_effects: McpSideEffects
+    usage: AgentUsage
+    """The tokens that the turn took."""
+    duration_ms: int
+    """Milliseconds that the turn took."""
+    total_cost_usd: float | None
+    """What the turn cost in US dollars, where the CLI says so."""
 
 
 @dataclass(frozen=True, slots=True)

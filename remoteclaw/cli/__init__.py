@@ -16,6 +16,7 @@ from remoteclaw.cli.looking import agents, doctor, sessions, status
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.running import dashboard, mcp, sweep, up, worker
 from remoteclaw.cli.sending import send, stop
+from remoteclaw.cli.usage import usage
 
 __all__ = ["main"]
 
@@ -28,7 +29,7 @@ def main() -> None:
 
 for command in (
     *(up, worker, gateway, sweep, dashboard, mcp, send, stop),
-    *(token, status, agents, sessions, deadletters, cron, policy, doctor, config),
+    *(token, status, agents, usage, sessions, deadletters, cron, policy, doctor, config),
 ):
     main.add_command(command)
 for command in (archive, reset):

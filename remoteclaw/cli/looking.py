@@ -8,6 +8,7 @@ import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain
+from remoteclaw.cli.usage import in_words
 from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
 from remoteclaw.terminal import one_line, printable
 
@@ -103,6 +104,7 @@ def show_session(session: str) -> None:
             raise UnknownSession(f"Nothing is known of {session!r} any more.")
         messages = "message" if view.waiting == 1 else "messages"
         started = await fleet.sessions.children(view.sid)
+        used = await fleet.usage.session(view.key.agent, view.sid)
         rows = {
             "key": str(view.key),
             "id": view.sid,
@@ -117,6 +119,7 @@ def show_session(session: str) -> None:
             "lane": view.lane,
             "queue": _own(view.queue),
             "turn": f"{view.sid[:8]}-{view.turn} ({view.phase})" if view.turn else None,
+            "usage": in_words(used) if used.turns else None,
         }
         for name, value in rows.items():
             if value:
@@ -276,6 +279,8 @@ def trace_message(what: str) -> None:
             words = f"{clock(step.at_ms, milliseconds=True)}  {step.at_ms - first:>8} ms"
             line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"
             click.echo(line.rstrip())
+        if outcome.usage:
+            click.echo(f"  {in_words(outcome.usage)}")
         if outcome.error:
             told = (outcome.error.get("category"), outcome.error.get("detail"))
             click.echo(f"  {one_line(': '.join(str(part) for part in told if part))}")

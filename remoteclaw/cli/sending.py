@@ -241,6 +241,7 @@ def _json(accepted: "Accepted", outcome: "Outcome | None", files: Sequence[Reply
         "reply": reply,
         "files": told,
         "error": outcome.error if outcome else None,
+        "usage": outcome.usage.plain() if outcome and outcome.usage else None,
         "duplicate": accepted.is_duplicate,
     }
     return orjson.dumps(data).decode()

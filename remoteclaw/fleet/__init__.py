@@ -23,6 +23,7 @@ from remoteclaw.fleet.scheduler import Scheduler
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
 from remoteclaw.fleet.tokens import Tokens
+from remoteclaw.fleet.usage import UsageLedger
 from remoteclaw.fleet.waits import Waits
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
@@ -51,6 +52,7 @@ class Fleet:
     sessions: Sessions
     sweeper: Sweeper
     tokens: Tokens
+    usage: UsageLedger
     waits: Waits
     workers: Workers
 
@@ -77,6 +79,7 @@ class Fleet:
             sessions=Sessions(scripts),
             sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
             tokens=Tokens(scripts),
+            usage=UsageLedger(scripts),
             waits=Waits(scripts, workers),
             workers=workers,
         )

@@ -34,6 +34,8 @@ STATE_PREFIX, INBOUND_PREFIX = "rc:st:", "rc:in:"
 CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
 #: List: how the last runs of all cron jobs ended, and due times without one, newest first.
 CRON_RUNS = "rc:cron:runs"
+#: Hash: what each agent's turns took since its first one, as numbers (`fleet.usage`).
+USAGE = "rc:usage"
 #: Sorted set: turns that wait for another session's, scored with when they stop to, at last (ms).
 WAITS = "rc:waits"
 #: Hash: runs of cron jobs that are not settled, by name, each with the key of its entry's outcome,
@@ -190,6 +192,11 @@ def cron_runs(job_id: str) -> str:
 def config_changes(who: str) -> str:
     """List: when somebody's last changes of a configuration were made (ms), newest first."""
     return f"rc:config:changes:{who}"
+
+
+def usage_day(day: str) -> str:
+    """Hash: what each session's turns took on a day, by agent and session id, as numbers."""
+    return f"{USAGE}:{day}"
 
 
 def gateway(host_id: str) -> str:

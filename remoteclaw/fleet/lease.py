@@ -8,6 +8,7 @@ last messages and the removal of its entries are one step.
 import asyncio
 import contextlib
 import functools
+import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.keys import Lane
+from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
@@ -37,6 +39,8 @@ OUTCOME_MS = 7 * 24 * 3600 * 1000
 STATE_MS = 8 * 24 * 3600 * 1000
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
+#: How long the sums of a day are kept, in milliseconds.
+USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
 #: Deeper than any session may be.
 MOST_DEPTH = 99
 #: How long live text stays readable after the last write, in milliseconds.
@@ -355,6 +359,7 @@ class Lease:
         record: Record | None = None,
         owed: Owed | None = None,
         has_heard: bool = False,
+        usage: Usage | None = None,
     ) -> "Finished":
         """End the running turn, and with it the entries that were `steered` into it.
 
@@ -364,7 +369,8 @@ class Lease:
         stream, numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
         with them, are removed. What is `owed` to another session gets there in the same step.
-        `has_heard` says that a person was among those who wrote.
+        `has_heard` says that a person was among those who wrote; `usage` is what the agent took,
+        if it was asked.
         """
         sid = owed.to.sid if owed else keys.NOBODY
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
@@ -378,6 +384,7 @@ class Lease:
                 keys.record(self.sid),
                 keys.effects(self.sid),
                 *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
+                *(keys.USAGE, keys.usage_day(time.strftime("%Y-%m-%d"))),
                 *keys.competing(self.lane, self.host),
             ],
             [
@@ -400,6 +407,7 @@ class Lease:
                 *(owed.entry if owed else b"", sid, GRACE_MS, keys.outcome_prefix(sid)),
                 str(owed.to) if owed else "",
                 int(has_heard),
+                *(usage.encode() if usage else "", self.session.agent, USAGE_MS),
                 *(orjson.dumps(payload) for payload in payloads),
             ],
         )

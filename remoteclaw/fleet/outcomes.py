@@ -11,13 +11,14 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
+from remoteclaw.fleet.usage import Usage
 
 __all__ = ["Outcome", "Outcomes", "Step"]
 
 #: How long reading is tried while Redis is away, in seconds.
 READ_S = 5.0
 
-_NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts")
+_NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts", "usage")
 #: The order of steps that fall into the same millisecond.
 _ORDER = (
     *("accepted", "begun", "dropped", "reset", "spawned", "steered", "tool", "output", "finished"),
@@ -51,6 +52,8 @@ class Outcome:
     steps: tuple[Step, ...]
     previous: str | None
     """The session's entry before this one."""
+    usage: Usage | None
+    """What the turn took that answered it; None if no agent was asked."""
 
     @property
     def is_final(self) -> bool:
@@ -107,6 +110,7 @@ def _outcome(entry_id: str, found: dict[bytes, bytes]) -> Outcome:
         error=orjson.loads(fields["error"]) if "error" in fields else None,
         steps=tuple(sorted(steps, key=_position)),
         previous=fields.get("previous") or None,
+        usage=Usage.decode(fields["usage"]) if "usage" in fields else None,
     )
 
 

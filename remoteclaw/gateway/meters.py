@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from remoteclaw.contract import METHODS, TOOLS
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.usage import Usage
 
 __all__ = ["Meters", "exposition"]
 
@@ -25,8 +26,11 @@ class Meters:
 
 async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
     """Return the counters, and what is measured at this moment, in Prometheus' text format."""
-    (busy, _), hints, workers = await asyncio.gather(
-        fleet.sessions.busy(limit=1), fleet.workers.waiting(), fleet.workers.list()
+    (busy, _), hints, workers, usage = await asyncio.gather(
+        fleet.sessions.busy(limit=1),
+        fleet.workers.waiting(),
+        fleet.workers.list(),
+        fleet.usage.agents(),
     )
     return "".join(
         (
@@ -49,11 +53,50 @@ async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
             *_meter("busy_sessions", "gauge", "Sessions that have work.", ("", busy)),
             *_meter("hints_waiting", "gauge", "Hints that no worker has taken.", ("", hints)),
             *_meter("workers", "gauge", "Workers that serve the queues.", ("", len(workers))),
+            *_usage_meters(usage),
         )
     )
 
 
-def _meter(name: str, kind: str, meaning: str, *values: tuple[str, int]) -> Iterator[str]:
+def _usage_meters(usage: Mapping[str, Usage]) -> Iterator[str]:
+    """Yield what agents took since their first turns: Redis has it, so every gateway says it."""
+    by_agent = [(f'{{agent="{agent}"', used) for agent, used in sorted(usage.items())]
+    yield from _meter(
+        "agent_turns_total",
+        "counter",
+        "Turns of agents.",
+        *((f"{agent}}}", used.turns) for agent, used in by_agent),
+    )
+    yield from _meter(
+        "agent_turn_seconds_total",
+        "counter",
+        "Time that turns took.",
+        *((f"{agent}}}", used.duration_ms / 1000) for agent, used in by_agent),
+    )
+    yield from _meter(
+        "agent_tokens_total",
+        "counter",
+        "Tokens that models read, by where from, and wrote.",
+        *(
+            (f'{agent},kind="{kind}"}}', count)
+            for agent, used in by_agent
+            for kind, count in (
+                ("input", used.input_tokens),
+                ("cache_read", used.cache_read_tokens),
+                ("cache_write", used.cache_write_tokens),
+                ("output", used.output_tokens),
+            )
+        ),
+    )
+    yield from _meter(
+        "agent_cost_usd_total",
+        "counter",
+        "US dollars, where the CLI says what a turn costs.",
+        *((f"{agent}}}", used.cost_micro_usd / 1_000_000) for agent, used in by_agent),
+    )
+
+
+def _meter(name: str, kind: str, meaning: str, *values: tuple[str, float]) -> Iterator[str]:
     yield f"# HELP remoteclaw_{name} {meaning}\n# TYPE remoteclaw_{name} {kind}\n"
     for labels, value in values:
         yield f"remoteclaw_{name}{labels} {value}\n"

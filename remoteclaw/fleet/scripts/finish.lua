@@ -1,12 +1,13 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
 -- KEYS state, inbound, reply stream, dead letters, record, effects of the turn, then of the session that
---      gets the result: inbound, state; active, sessions, RQ queue …
+--      gets the result: inbound, state; active, sessions, usage of agents, usage of the day, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
 --      those that were answered before a failure, lines for the record, its size at most, how long
 --      it is kept ms (0: no record), prefix of blobs, blobs of those entries, result as an entry
 --      (nothing: none is owed), sid that gets it, its grace ms, outcome prefix, session key,
---      1 if a person was heard, payload …
+--      1 if a person was heard, what the agent took (numbers, or nothing), agent, how long the sums of
+--      a day are kept ms, payload …
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
 local fence = fenced(KEYS[1], ARGV[1])
@@ -15,7 +16,7 @@ local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'fini
   'steered', 'lane', 'queue')
 local turn, batch, published, finished, mentioned, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
-for position = 11, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
+for position = 13, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
   if finished == ARGV[2] then  -- said before
     return {redis.call('XLEN', KEYS[2]), waiting, now, queue or '', ''}
@@ -54,6 +55,7 @@ for _, id in ipairs(ending) do
   redis.call('HSET', outcome, 'status', status[id], 'finished', now, 'attempts', ARGV[3])
   if ARGV[8] ~= '' then redis.call('HSET', outcome, 'reply', ARGV[8]) end
   if ARGV[9] ~= '' and not answered[id] then redis.call('HSET', outcome, 'error', ARGV[9]) end
+  if ARGV[26] ~= '' then redis.call('HSET', outcome, 'usage', ARGV[26]) end
   redis.call('PEXPIRE', outcome, ARGV[5])
   redis.call('PUBLISH', ARGV[7], id)
 end
@@ -75,8 +77,8 @@ if ARGV[20] ~= '' and is_over() then
   hint = due
 end
 local first = tonumber(ARGV[12])
-for position = 26, #ARGV do
-  if first + position - 26 >= tonumber(published) then
+for position = 29, #ARGV do
+  if first + position - 29 >= tonumber(published) then
     redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
   end
 end
@@ -94,6 +96,25 @@ if ARGV[15] ~= '' then
   redis.call('PEXPIRE', KEYS[5], ARGV[17])
 end
 redis.call('DEL', KEYS[6])
+-- Numbers are added to those that are kept; more of them than before are those of a newer version.
+local function add_usage(key, field)
+  local sums = {}
+  for number in string.gmatch(redis.call('HGET', key, field) or '', '%d+') do
+    sums[#sums + 1] = tonumber(number)
+  end
+  local position = 0
+  for number in string.gmatch(ARGV[26], '%d+') do
+    position = position + 1
+    sums[position] = (sums[position] or 0) + tonumber(number)
+  end
+  for each, sum in ipairs(sums) do sums[each] = string.format('%.0f', sum) end
+  redis.call('HSET', key, field, table.concat(sums, ' '))
+end
+if ARGV[26] ~= '' then
+  add_usage(KEYS[11], ARGV[27])
+  add_usage(KEYS[12], ARGV[27] .. ' ' .. ARGV[11])
+  redis.call('PEXPIRE', KEYS[12], ARGV[28])
+end
 forget_turn(KEYS[1])
 redis.call('HSET', KEYS[1], 'finished', turn)
 -- Entries that are tried one by one, after failures, go on to be one turn in this respect.

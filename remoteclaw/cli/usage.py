@@ -1,0 +1,123 @@
+"""`usage`: the tokens, the time and the cost of turns."""
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from remoteclaw.cli.access import on_fleet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.usage import SessionDay, Usage
+
+__all__ = ["in_words", "usage"]
+
+#: As `remoteclaw.fleet.usage` keeps them; that module is imported when a command runs.
+MOST_DAYS = 92
+COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COST")
+
+
+@click.command()
+@click.option(
+    "--by",
+    type=click.Choice(("agent", "session", "day")),
+    default="agent",
+    show_default=True,
+    help="What to add up for.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, MOST_DAYS),
+    default=30,
+    show_default=True,
+    metavar="NUMBER",
+    help="How many days, today included.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, a list of objects.")
+def usage(by: str, days: int, as_json: bool) -> None:
+    """Add up the tokens, the time and the cost of turns.
+
+    INPUT is what the model read that was in no cache. Days are those of the workers' time zone.
+    COST is in US dollars, where the agent's CLI says what a turn costs: under a subscription,
+    what the same would cost by the token.
+    """
+
+    async def run(fleet: "Fleet") -> None:
+        found = await fleet.usage.days(days=days)
+        sums = _added_up(found, by=by)
+        labels = {name: await _label(fleet, name) if by == "session" else name for name in sums}
+        if as_json:
+            rows = [{by: labels[name], **used.plain()} for name, used in sums.items()]
+            click.echo(json.dumps(rows, indent=2))
+        elif sums:
+            _print(by, [(labels[name], used) for name, used in sums.items()])
+        else:
+            click.echo("No agent has taken a turn in these days.")
+
+    on_fleet(run)
+
+
+def _added_up(found: "Sequence[SessionDay]", *, by: str) -> "dict[str, Usage]":
+    """Return the sums: days in their order, everything else by how much was read and written."""
+    from remoteclaw.fleet.usage import Usage
+
+    sums: dict[str, Usage] = {}
+    for part in found:
+        name = {"agent": part.agent, "session": part.sid, "day": part.day.isoformat()}[by]
+        sums[name] = sums.get(name, Usage()) + part.usage
+    if by == "day":
+        return sums
+    by_size = sorted(sums.items(), key=lambda row: row[1].read_tokens + row[1].output_tokens)
+    return dict(reversed(by_size))
+
+
+async def _label(fleet: "Fleet", sid: str) -> str:
+    """Return a session's key; its id, if nothing else is known of it any more."""
+    view = await fleet.sessions.view(sid)
+    return str(view.key) if view else sid
+
+
+def _print(by: str, rows: "Sequence[tuple[str, Usage]]") -> None:
+    width = max(len(by), *(len(name) for name, _ in rows))
+    heads = "  ".join(f"{head:>11}" for head in COLUMNS)
+    click.echo(f"{by.upper():<{width}}  {heads}")
+    for name, used in rows:
+        cells = (
+            f"{used.turns:,}",
+            f"{used.input_tokens:,}",
+            f"{used.cache_read_tokens:,}",
+            f"{used.cache_write_tokens:,}",
+            f"{used.output_tokens:,}",
+            _time(used.duration_ms),
+            _cost(used) or "-",
+        )
+        click.echo(f"{name:<{width}}  " + "  ".join(f"{cell:>11}" for cell in cells))
+
+
+def in_words(used: "Usage") -> str:
+    """Return usage as a line: turns if there are more than one, tokens, time and cost."""
+    parts = [f"{used.turns:,} turns"] if used.turns > 1 else []
+    parts.append(f"{used.read_tokens:,} tokens read ({used.cache_read_tokens:,} from the cache)")
+    parts += [f"{used.output_tokens:,} written", _time(used.duration_ms)]
+    if cost := _cost(used):
+        parts.append(cost)
+    return ", ".join(parts)
+
+
+def _time(milliseconds: int) -> str:
+    seconds = milliseconds / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def _cost(used: "Usage") -> str | None:
+    cost = used.cost_usd
+    if cost is None:
+        return None
+    return f"${cost:,.2f}" if cost >= 0.1 else f"${cost:.4f}"

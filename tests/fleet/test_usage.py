@@ -1,0 +1,74 @@
+"""The sums of what turns took."""
+
+from remoteclaw.cli.usage import MOST_DAYS
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.lease import USAGE_MS, Lease
+from remoteclaw.fleet.usage import USAGE_DAYS, Usage
+from remoteclaw.messages import AgentRunResult, AgentUsage
+from tests.support.stack import message
+
+TURN = Usage.of(
+    AgentRunResult(duration_ms=1500, usage=AgentUsage(100, 7, 5000, 30), total_cost_usd=0.0123456)
+)
+
+
+async def begun(fleet: Fleet, **fields: object) -> Lease:
+    """Return the lease of a session whose turn has begun."""
+    accepted = await fleet.inbound.append(message("hello", **fields), agent="main")
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
+    assert lease is not None
+    assert await lease.begin([accepted.entry_id])
+    return lease
+
+
+async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) -> None:
+    lease = await begun(fleet)
+    batch = lease._turn
+    assert batch is not None
+
+    await lease.finish("done", reply=[], usage=TURN)
+    lease._turn = batch  # the reply was lost: the caller says it again
+    await lease.finish("done", reply=[], usage=TURN)
+
+    (part,) = await fleet.usage.days(days=1)
+    assert (part.agent, part.sid, part.usage) == ("main", lease.sid, TURN)
+    assert await fleet.usage.agents() == {"main": TURN}
+    outcome = await fleet.outcomes.read(lease.sid, batch.turn)
+    assert outcome is not None
+    assert outcome.usage == TURN
+    (day,) = await fleet.scripts.client.keys("rc:usage:*")
+    assert USAGE_MS - 60_000 < await fleet.scripts.client.pttl(day) <= USAGE_MS
+
+
+async def test_turns_are_added_up_by_session_and_agent(fleet: Fleet) -> None:
+    for chat in ("a", "b", "a"):
+        lease = await begun(fleet, channel_id=chat)
+        await lease.finish("done", reply=[], usage=TURN)
+        await lease.close()
+
+    assert await fleet.usage.session("main", lease.sid) == TURN + TURN
+    assert await fleet.usage.agents() == {"main": TURN + TURN + TURN}
+    assert sorted(part.usage.turns for part in await fleet.usage.days(days=1)) == [1, 2]
+
+
+async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
+    lease = await begun(fleet)
+
+    await lease.finish("stopped", reply=[])
+
+    assert await fleet.usage.days(days=1) == []
+    assert await fleet.usage.agents() == {}
+
+
+async def test_numbers_of_a_newer_version_stay(fleet: Fleet) -> None:
+    await fleet.scripts.client.hset("rc:usage", "main", f"{Usage().encode()} 17")
+    lease = await begun(fleet)
+
+    await lease.finish("done", reply=[], usage=TURN)
+
+    assert await fleet.scripts.client.hget("rc:usage", "main") == f"{TURN.encode()} 17".encode()
+    assert await fleet.usage.agents() == {"main": TURN}
+
+
+def test_the_command_offers_the_days_that_are_kept() -> None:
+    assert MOST_DAYS == USAGE_DAYS
