@@ -373,6 +373,13 @@ MUTANTS = (
         f"{LEASE}::test_a_stream_has_one_reader_at_a_time",
     ),
     Mutant(
+        "a receipt that does not name its reply stream",
+        f"{LUA}/receipt.lua",
+        "'id', KEYS[2] .. ' ' .. ARGV[2]",
+        "'id', ARGV[2]",
+        "tests/gateway/test_chats.py::test_a_broadcast_to_two_channels_tells_what_came_of_each",
+    ),
+    Mutant(
         "expire without fencing",
         f"{LUA}/expire.lua",
         "if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end\n",

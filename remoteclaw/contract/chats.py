@@ -83,7 +83,7 @@ class Sent(Result):
     channel: str
     target: str
     id: str
-    """RemoteClaw's own name for it."""
+    """Its id on the reply stream of the channel and account."""
     message_id: str | None = None
     """The platform's name for it, where it tells."""
     error: str | None = None

@@ -1,6 +1,7 @@
 """What adapters tell whoever called: how a message was delivered, what an operation came to.
 
-Each call has a stream of its own, to which a receipt adds one entry for a message or an operation.
+Each call has a stream of its own, to which a receipt adds one entry for a message or an operation,
+under the name of its reply stream and its id there.
 Reading it takes nothing away, so a call that is repeated finds the same.
 """
 
@@ -34,7 +35,8 @@ class Answers:
     async def wait(self, call: str, ids: Collection[str], *, timeout_s: float) -> dict[str, Answer]:
         """Return the answers about a call's entries of reply streams, as many as come in time.
 
-        Without time, those that are there. `call` is the call's name among all.
+        Without time, those that are there. `call` is the call's name among all; `ids` are as
+        `Effects.messages()` returns them.
         Raises `RedisUnavailable`.
         """
         until = boottime() + timeout_s

@@ -160,7 +160,7 @@ class Effects:
         note: Mapping[str, Any] | None,
         blobs: Sequence[str] = (),
     ) -> list[str]:
-        """Put messages on reply streams; return their ids there.
+        """Put messages on reply streams; return the name of each: "STREAM ID".
 
         Each is (provider, account, payload); `blobs` are the caller's files that go with them.
         Raises `CallRefused` if the turn is over, or a file is not there any more.

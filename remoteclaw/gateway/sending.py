@@ -149,7 +149,7 @@ def _sent(
         status=status,
         channel=place.provider,
         target=place.chat,
-        id=ids[0],
+        id=ids[0].rpartition(" ")[2],
         message_id=next((a["messageId"] for a in told if a["messageId"] is not None), None),
         error=error or None,
     )

@@ -148,6 +148,22 @@ async def test_a_broadcast_reaches_each_chat_once(
     assert await noted(stack, turn) == effects
 
 
+async def test_a_broadcast_to_two_channels_tells_what_came_of_each(
+    stack: Stack, served: Platform, turn: Turn, directory: Path
+) -> None:
+    """Both reply streams give their message the same id: they are written in one instant."""
+    other = Platform(directory / "other", "other")
+    other.tell(refuses="You are not a member.")
+    async with other.served(stack.fleet):
+        results = await turn.call("message_broadcast", targets=["a", "other:b"], message="hi")
+
+    here, there = results["results"]
+    assert here["id"] == there["id"]
+    assert (here["status"], here["messageId"]) == ("delivered", served.delivered[0]["id"])
+    assert (there["status"], there["error"]) == ("failed", "You are not a member.")
+    assert "messageId" not in there
+
+
 async def test_one_wrong_target_and_nothing_is_broadcast(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:

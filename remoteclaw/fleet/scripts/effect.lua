@@ -44,7 +44,9 @@ if kind == 'messages' then
   end
   for position = 4 + count, #KEYS do redis.call('PEXPIRE', KEYS[position], ARGV[8]) end
   for number = 1, count do
-    made[number] = redis.call('XADD', KEYS[3 + number], '*', 'reply', ARGV[8 + number])
+    -- Two streams give the same id in one script, so an id alone names nothing.
+    local id = redis.call('XADD', KEYS[3 + number], '*', 'reply', ARGV[8 + number])
+    made[number] = KEYS[3 + number] .. ' ' .. id
   end
 elseif kind == 'entry' then
   local keys = {inbound = KEYS[4], state = KEYS[5], active = KEYS[6], sessions = KEYS[7]}

@@ -17,7 +17,7 @@ for position = 4, #KEYS do
   end
 end
 if ARGV[4] ~= '' then
-  redis.call('XADD', KEYS[3], '*', 'id', ARGV[2], 'answer', ARGV[4])
+  redis.call('XADD', KEYS[3], '*', 'id', KEYS[2] .. ' ' .. ARGV[2], 'answer', ARGV[4])
   redis.call('PEXPIRE', KEYS[3], ARGV[5])
 end
 return 1
