@@ -1479,6 +1479,20 @@ MUTANTS = (
         "if False:",
         "tests/test_jobs.py::test_forged_jobs_do_nothing_but_leave_a_line",
     ),
+    Mutant(
+        "a silent token that is shown behind an answer",
+        "remoteclaw/bridge/directives.py",
+        "            silence = _TRAILING\n",
+        "            silence = _JSON\n",
+        "tests/bridge/test_delivery.py::test_a_token_behind_an_answer_is_never_shown",
+    ),
+    Mutant(
+        "a silent token that flashes in live text",
+        "remoteclaw/bridge/directives.py",
+        "tail = may_trail.start() if may_trail else len(text)",
+        "tail = len(text)",
+        "tests/bridge/test_delivery.py::test_a_token_behind_an_answer_is_never_shown",
+    ),
 )
 
 

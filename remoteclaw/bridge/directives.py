@@ -41,6 +41,10 @@ _SILENCE = re.compile(rf"{_TOKENS}+")
 _MAYBE = re.compile(rf"{_TOKENS}*(?:{_BEGINNINGS})?")
 #: The token before an answer that begins without a gap behind it.
 _GLUED = re.compile(rf"[\s*`]{{0,80}}{SILENT_REPLY_TOKEN}(?=[^\W_])")
+#: The token behind an answer on its last line, and what could become it. In code, or with a full
+#: stop behind it, the token is what the answer is about.
+_TRAILING = re.compile(rf"\s[\s*]*+(?:{SILENT_REPLY_TOKEN}[\s*]*+)++")
+_MAY_TRAIL = re.compile(rf"\s[\s*]*+(?:{SILENT_REPLY_TOKEN}[\s*]*+)*+(?:{_BEGINNINGS})?\Z")
 _SILENCE_AT_ALL = re.compile(_SILENCE.pattern, re.IGNORECASE)
 _MAYBE_AT_ALL = re.compile(_MAYBE.pattern, re.IGNORECASE)
 #: Some models say it so. The same without its blanks: what could become it is told by that.
@@ -93,7 +97,7 @@ class Directives:
     """The last character before a tag that is being taken out."""
     # -- the token for silence
     _pending: str = ""
-    """What may become the token; it begins where a line does."""
+    """What may become the token: it begins where a line does, or with the gap behind a word."""
     _released: _Lines = field(default_factory=_Lines)
     _is_in_line: bool = False
     """Whether a part of the line was passed on."""
@@ -127,6 +131,8 @@ class Directives:
         rest = self._without_token(self._emit(held))
         pending, self._pending = self._pending, ""
         silence = _SILENCE if self._has_begun else _SILENCE_AT_ALL
+        if self._is_in_line:
+            silence = _TRAILING
         is_token = silence.fullmatch(pending) and _FENCE not in pending
         if is_token or (not self._has_begun and _JSON.fullmatch(pending)):
             self.is_silent = not self._has_begun
@@ -189,14 +195,20 @@ class Directives:
 
     def _without_token(self, text: str) -> str:
         text, position = self._pending + text, 0
+        may_trail = _MAY_TRAIL.search(text, max(0, len(text) - MOST_HELD))
+        tail = may_trail.start() if may_trail else len(text)
         out: list[str] = []
         while position < len(text):
             if not self._is_in_line and self._may_be_silence(text, position):
+                break
+            if position == tail and self._is_in_line and not self._released.is_code:
                 break
             if not self._has_begun:
                 glued = _GLUED.match(text, position)
                 position = glued.end() if glued else position
             end = text.find("\n", position) + 1 or len(text)
+            if position < tail:
+                end = min(end, tail)
             out.append(text[position:end])
             self._pass(out[-1])
             position = end

@@ -134,6 +134,24 @@ async def test_silence_of_an_earlier_answer_is_silence() -> None:
     assert (payloads, delivered.is_silent) == ((), True)
 
 
+@pytest.mark.parametrize("step", [1, 3, 100])
+@pytest.mark.parametrize("limit", [4000, 85])
+async def test_a_token_behind_an_answer_is_never_shown(step: int, limit: int) -> None:
+    """Neither in a message, wherever that is cut, nor in live text."""
+    answer = "Here it is, in a line that is as long as this one is, with 80 characters in it."
+    text = f"{answer} NO_REPLY"
+    deltas = [TextEvent(text[at : at + step]) for at in range(0, len(text), step)]
+    shown: list[str] = []
+    callbacks = BridgeCallbacks(on_live_text=lambda _index, live: shown.append(live))
+
+    payloads, delivered = await sent(*deltas, DONE, limit=limit, callbacks=callbacks)
+
+    whole, _ = await sent(TextEvent(answer), DONE, limit=limit)
+    assert [payload.text for payload in payloads] == [payload.text for payload in whole]
+    assert all(live.rstrip() in answer for live in shown)
+    assert not delivered.is_silent
+
+
 @pytest.mark.parametrize("step", [1, 50, 10_000])
 async def test_what_quotes_does_not_depend_on_how_the_stream_is_cut(step: int) -> None:
     text = "a" * 150 + " [[reply_to_current]]" + "b" * 300

@@ -141,7 +141,24 @@ def test_silence(text: str) -> None:
     [
         ("All is done.\n\nNO_REPLY", "All is done."),
         ("All is done.\n\n**NO_REPLY**\n", "All is done."),
-        ("The word for silence is NO_REPLY", "The word for silence is NO_REPLY"),
+        ("Here it is. NO_REPLY", "Here it is."),
+        ("Here it is. **NO_REPLY**\n", "Here it is."),
+        (
+            "**Here** it is:\n- one\n- **two** NO_REPLY NO_REPLY",
+            "**Here** it is:\n- one\n- **two**",
+        ),
+        ("Say `one` NO_REPLY", "Say `one`"),
+        ("```\ncode\n```\nThat is it. NO_REPLY", "```\ncode\n```\nThat is it."),
+        ("Here it is. NO_REPLY\n\nNO_REPLY", "Here it is."),
+        ("Here it is. NO_REPLY\nAnd more", "Here it is. NO_REPLY\nAnd more"),
+        ("Here it is. NO_REPLY [[attach:a]]", "Here it is."),
+        ("Say `NO_REPLY`", "Say `NO_REPLY`"),
+        ("Say `reply NO_REPLY", "Say `reply NO_REPLY"),
+        ("```\nreturn NO_REPLY", "```\nreturn NO_REPLY"),
+        ("The word for silence is NO_REPLY.", "The word for silence is NO_REPLY."),
+        ('The word for silence is "NO_REPLY"', 'The word for silence is "NO_REPLY"'),
+        ("Set DO_NO_REPLY", "Set DO_NO_REPLY"),
+        ("Say NO", "Say NO"),
         ("```\nNO_REPLY\n```", "```\nNO_REPLY\n```"),
         ("```\nreturn NO_REPLY\n```", "```\nreturn NO_REPLY\n```"),
         ("NO_REPLYHello", "Hello"),
@@ -167,6 +184,7 @@ def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
 
     assert fed(directives, *"[[reply_to:42]]") == ""
     assert fed(directives, *"NO_REPLY") == ""
+    assert fed(Directives(), *"Here it is. **NO_REPLY** ") == "Here it is."
 
 
 @pytest.mark.timeout(20)
@@ -175,6 +193,7 @@ def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
     [
         *("[" * 1_000_000, "[[r" * 300_000, "NO_REPLY " * 100_000 + "x", "\n" * 1_000_000 + "x"),
         *("NO_REPLY" + "\n" * 1_000_000 + "x", "{" + " " * 1_000_000 + "}", "`" * 1_000_000),
+        *(" N" * 300_000, ("x" + " " * 500) * 2_000, "x" + " NO_REPLY" * 100_000),
         *("N\n" * 300_000, "NO_REPLY\n" * 100_000 + "x", "[[reply_to:1]]" * 70_000),
     ],
     ids=lambda text: text[:10],
