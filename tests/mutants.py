@@ -338,6 +338,20 @@ MUTANTS = (
         "::test_a_joined_message_that_it_never_takes_up_waits_and_fails_nothing",
     ),
     Mutant(
+        "a message without a sign that it is waited for",
+        "remoteclaw/channels/console.py",
+        "} - self._answered\n            await self._draw()",
+        "} - self._answered",
+        "tests/test_console.py::test_each_message_has_a_sign_until_it_is_answered",
+    ),
+    Mutant(
+        "marks of direction on a terminal",
+        "remoteclaw/terminal.py",
+        "dict.fromkeys((*_COMMANDS, *_DIRECTIONS))",
+        "dict.fromkeys(_COMMANDS)",
+        "tests/test_console.py::test_an_agent_cannot_turn_the_order_of_what_is_read",
+    ),
+    Mutant(
         "live text that gets past a hook",
         "remoteclaw/drain.py",
         'shows_live=not self._hooks.has("message_sending")',

@@ -1,11 +1,17 @@
 """What the console's terminal shows: live text and the final text are one message."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from remoteclaw.channels.editor import Interrupts
 from remoteclaw.channels.transcript import Transcript
+from remoteclaw.home import Home
+from tests.support.bridges import script
+from tests.support.terminal import REMOTECLAW, env
+from tests.support.terminal import Terminal as Screen
 
 
 class Terminal:
@@ -104,6 +110,15 @@ def test_an_agent_cannot_command_the_terminal(
     assert terminal.lines == ["main> ]0;title[2Jred[31mover0m"]
 
 
+@pytest.mark.parametrize("show", [Terminal.live, Terminal.complete])
+def test_an_agent_cannot_turn_the_order_of_what_is_read(
+    terminal: Terminal, show: Callable[[Terminal, str], None]
+) -> None:
+    show(terminal, "rm \u202egpj.exe\u202c \u2066a\u2069\u200f\u061c\tשלום 👩\u200d💻\n")
+
+    assert terminal.lines == ["main> rm gpj.exe a    שלום 👩\u200d💻"]
+
+
 # -- Ctrl-C ---------------------------------------------------------------------------------------
 
 
@@ -151,3 +166,37 @@ def test_a_tool_s_message_stands_above_what_is_being_written(terminal: Terminal)
     terminal.complete("one\ntwo\nthree")
 
     assert terminal.lines == ["main> one", "main> a picture", "of [2Jit", "two", "three"]
+
+
+# -- on a real screen -----------------------------------------------------------------------------
+
+#: An agent that says what a test has written into a file, once it is there.
+TOLD = """
+number = 0
+while True:
+    turn()
+    number += 1
+    while not os.path.exists(f'DIRECTORY/{number}'): time.sleep(0.01)
+    say(type='text', text=f'Answer {number}.')
+    say(type='done')
+"""
+SIGN = "… (Ctrl-C stops)"
+
+
+def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
+    """Return the environment of a console with an agent of the test's own."""
+    home.config_file.write_text(f"[agents.main]\ncommand = {json.dumps(command)}\n")
+    return env(home)
+
+
+@pytest.mark.timeout(120)
+def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Path) -> None:
+    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
+    with Screen.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
+        screen.see("you>")
+        for number in range(1, 9):
+            screen.type("hello\r")
+            assert SIGN in screen.see(SIGN), number
+            (directory / str(number)).touch()
+            screen.see(f"main> Answer {number}.")
+            screen.see_gone(SIGN)

@@ -17,26 +17,10 @@ from remoteclaw.config import load_config
 from remoteclaw.home import Home
 from remoteclaw.supervisor import Supervisor, running_pid
 from tests.support.processes import children, is_alive, marked_processes
-from tests.support.terminal import REMOTECLAW, Terminal
+from tests.support.terminal import REMOTECLAW, Terminal, env
 from tests.support.waiting import eventually_sync
 
 pytestmark = pytest.mark.timeout(120)
-
-
-def env(home: Home, **more: str) -> dict[str, str]:
-    """Return the environment of somebody who has nothing installed and nothing configured."""
-    directory = Path(REMOTECLAW).parent
-    path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
-    return {
-        **path,
-        "HOME": os.environ["HOME"],
-        "PATH": f"{directory}:/usr/bin:/bin",
-        "REMOTECLAW_HOME": str(home.path),
-        "REMOTECLAW__FLEET__WORKERS": "2",
-        "REMOTECLAW__GATEWAY__PORT": "0",
-        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
-        **more,
-    }
 
 
 def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -121,6 +121,9 @@ class Console:
         """The line that is still being written, as it stands above the prompt."""
         self._drawing = asyncio.Lock()
         self._unanswered: set[str] = set()
+        self._answered: set[str] = set()
+        """What was answered since the last message was typed: an answer may come before its message
+        is known to be accepted."""
         self._interrupts = Interrupts()
         self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
         """What the person wants done, in their order; None when they leave."""
@@ -198,6 +201,7 @@ class Console:
             await self._say("(Going on with what was not finished. Ctrl-C stops it.)")
 
     async def _send(self, text: str) -> None:
+        self._answered.clear()
         try:
             message = ChannelMessage.checked(
                 id=uuid.uuid4().hex,
@@ -212,7 +216,8 @@ class Console:
         except (MessageRefused, RedisRefused, RedisUnavailable) as error:
             await self._say(f"Not sent: {error}")
         else:
-            self._unanswered.add(accepted.entry_id)
+            self._unanswered |= {accepted.entry_id} - self._answered
+            await self._draw()
 
     def _interrupt(self) -> None:
         """Take a Ctrl-C: it stops the answer, and a second one leaves."""
@@ -243,7 +248,8 @@ class Console:
             note, is_saved = await self._save(reply, attachment)
             self._lines.append(note)
             unsaved += [] if is_saved else [attachment]
-        self._unanswered.difference_update(reply.entries)
+        self._answered |= set(reply.entries)
+        self._unanswered -= self._answered
         if reply.entries:
             self._lines.append("")
         await self._draw()
@@ -306,7 +312,7 @@ class Console:
         # Not `self._lines = []`: the transcript keeps adding to this list.
         lines, self._lines[:] = [*self._lines], []
         try:
-            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.write(printable("".join(f"{line}\n" for line in lines)))
             sys.stdout.flush()
         except OSError:
             self._editor.leave()  # the terminal was closed

@@ -11,9 +11,27 @@ from pathlib import Path
 import pexpect
 import pyte
 
-__all__ = ["Terminal"]
+from remoteclaw.home import Home
+
+__all__ = ["REMOTECLAW", "Terminal", "env"]
 
 REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
+
+
+def env(home: Home, **more: str) -> dict[str, str]:
+    """Return the environment of somebody who has nothing installed and nothing configured."""
+    directory = Path(REMOTECLAW).parent
+    path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    return {
+        **path,
+        "HOME": os.environ["HOME"],
+        "PATH": f"{directory}:/usr/bin:/bin",
+        "REMOTECLAW_HOME": str(home.path),
+        "REMOTECLAW__FLEET__WORKERS": "2",
+        "REMOTECLAW__GATEWAY__PORT": "0",
+        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
+        **more,
+    }
 
 
 class Terminal:
@@ -57,6 +75,15 @@ class Terminal:
         while text not in (shown := self.shown()):
             if time.monotonic() > until:
                 raise AssertionError(f"not seen within {within_s} s: {text!r}\n{shown}")
+            self._read()
+        return shown
+
+    def see_gone(self, text: str, *, within_s: float = 20.0) -> str:
+        """Wait until a text is on the screen no more; return what is there."""
+        until = time.monotonic() + within_s
+        while text in (shown := self.shown()):
+            if time.monotonic() > until:
+                raise AssertionError(f"still there after {within_s} s: {text!r}\n{shown}")
             self._read()
         return shown
 
