@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,21 @@ def test_the_processes_that_are_named_are_real() -> None:
             check=True,
             capture_output=True,
         )
+
+
+def test_honcho_starts_what_the_procfile_says_as_often_as_it_says() -> None:
+    text = (ROOT / "Procfile").read_text()
+    (line,) = re.findall(r"`honcho ([^`]+)`", text)
+
+    command, environ = import_module("honcho.command"), import_module("honcho.environ")
+    asked = command.parser.parse_args(shlex.split(line))
+    numbers = command._parse_concurrency(asked.concurrency)
+    found = environ.parse_procfile(text).processes
+    started = environ.expand_processes(found, concurrency=numbers)
+
+    assert asked.command == "start"
+    names = [process.name for process in started]
+    assert names == [*(f"worker.{number}" for number in (1, 2, 3, 4)), "gateway.1", "sweep.1"]
 
 
 def test_nothing_points_out_of_the_repository() -> None:
