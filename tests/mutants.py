@@ -85,6 +85,22 @@ MUTANTS = (
         "tests/fleet/test_lost_replies.py::test_reset",
     ),
     Mutant(
+        "a sender who waits for a full disk",
+        "remoteclaw/fleet/connection.py",
+        "if is_new and _NO_DISK.search(str(error)):",
+        "if False:",
+        "tests/fleet/test_fitness.py::"
+        "test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes",
+    ),
+    Mutant(
+        "a full disk that is called a right that is missing",
+        "remoteclaw/fleet/connection.py",
+        "if problem := _unwritable(str(error)):",
+        "if problem := None:",
+        "tests/fleet/test_fitness.py::"
+        "test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes",
+    ),
+    Mutant(
         "an attempt that ends the conversation of the one before",
         "remoteclaw/resetting.py",
         "return  # what there is by now is of the new conversation",

@@ -1,5 +1,6 @@
 """The command line: what people see, above all when something is wrong."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -171,6 +172,20 @@ async def test_ctrl_c_while_waiting_says_how_to_find_and_stop_the_message(stack:
     assert said.count("\n") == 1
     assert f"`remoteclaw sessions trace {sid[:8]}-" in said
     assert f"`remoteclaw stop {sid[:8]}`" in said
+
+
+async def test_send_says_while_it_waits_why_redis_takes_no_writes(stack: Stack) -> None:
+    await stack.fleet.scripts.client.config_set("appendfsync", "everysec")
+    with started(stack, "send", "hello") as waiting:
+        assert waiting.stderr is not None
+        assert "no rq worker is running yet" in waiting.stderr.readline()
+        with stack.redis.no_space():
+            with contextlib.suppress(redis.ResponseError):
+                await stack.fleet.scripts.client.set("first", "is in memory")
+            line = await asyncio.to_thread(waiting.stderr.readline)
+        waiting.terminate()
+
+    assert line.startswith("remoteclaw: Redis can't write to its disk (File too large)")
 
 
 async def test_send_says_how_to_trace_a_failure_and_nothing_else(stack: Stack) -> None:

@@ -41,6 +41,8 @@ __all__ = [
 
 #: How long `send` waits for the reply unless told otherwise, in seconds.
 WAIT_S = 600.0
+#: How often it is looked whether Redis takes writes while a reply is waited for, in seconds.
+WRITABLE_S = 3.0
 
 #: What stands behind a setting that is not the configuration's.
 OWN = " (the session's own)"
@@ -193,13 +195,26 @@ async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome
         outcome = await fleet.outcomes.read(sid, accepted.entry_id)
         if outcome is None or not outcome.is_final:
             await warn_without_workers(fleet)
-            outcome = await fleet.outcomes.wait(sid, accepted.entry_id, timeout_s=wait_s)
+            watch = asyncio.create_task(_warn_of_refused_writes(fleet))
+            try:
+                outcome = await fleet.outcomes.wait(sid, accepted.entry_id, timeout_s=wait_s)
+            finally:
+                watch.cancel()
     except asyncio.CancelledError:  # Ctrl-C
         complain(f"Not waiting any longer; the message is not lost. {hint}")
         raise
     if outcome is None:
         complain(f"No outcome within {wait_s:g} s; the message is not lost. {hint}")
     return outcome
+
+
+async def _warn_of_refused_writes(fleet: "Fleet") -> None:
+    """Say once why nothing goes on, if Redis takes no writes while a reply is waited for."""
+    while True:
+        if problem := await fleet.scripts.write_problem():
+            complain(problem)
+            return
+        await asyncio.sleep(WRITABLE_S)
 
 
 async def warn_without_workers(

@@ -66,6 +66,9 @@ _TRANSIENT = (
     exceptions.TryAgainError,
     OSError,
 )
+#: How long a caller who wants something stored waits for a server that can't write, in seconds: a
+#: full disk lasts longer than a person waits without a word.
+UNWRITABLE_S = 3.0
 #: How a refused login reads. redis-py reports it as a failed connection; waiting does not heal it.
 _LOGIN = re.compile("NOAUTH|NOPERM|WRONGPASS|already authenticated|username-password", re.I)
 
@@ -75,6 +78,13 @@ _NO_FLAGS = re.compile("compil|near '#'")
 #: Refusals that end by themselves or by an operator: a full disk, a missing replica, a long script;
 #: and what Redis 6.2 says of a failover from inside a script.
 _PASSING = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
+#: Refusals of every write. Before 7.0, a script's error has them in its middle.
+_FULL_DISK = re.compile(r"MISCONF .*(?:No space left on device|Disk quota exceeded)")
+_NO_DISK = re.compile(r"MISCONF (?:.*file: ([A-Z][A-Za-z /]+))?")
+_NO_MEMORY = re.compile("command not allowed when used memory")
+
+#: A script that writes, its number of keys, and its key.
+_PROBE = ("redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')", 1, "rc:probe")
 
 
 def open_redis(url: str) -> "redis.asyncio.Redis":
@@ -126,7 +136,8 @@ class Scripts:
         """Run a script and return its reply; `deadline` is on `boottime()`.
 
         Raises `LeaseLost` for a fenced write, `RedisRefused` when the server refuses, and
-        `RedisUnavailable` at the deadline.
+        `RedisUnavailable` at the deadline. A script that stores something new is refused soon by a
+        server that can't write; the others are repeated.
         """
 
         async def send() -> Any:
@@ -139,7 +150,18 @@ class Scripts:
                 self._known, self._header = {}, ""  # a server before 7.0 knows no flags
                 return await self._script(name)(keys=keys, args=arguments)
 
-        return await self.call(send, deadline=deadline)
+        return await self.call(send, deadline=deadline, is_new=name in ACCEPTING)
+
+    async def write_problem(self) -> str | None:
+        """Return why the server refuses every write; None if it doesn't, or can't be asked."""
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                await self.client.eval(*_PROBE)
+        except exceptions.ResponseError as error:
+            return _unwritable(str(error))
+        except _TRANSIENT:
+            pass
+        return None
 
     def _script(self, name: str) -> AsyncScript:
         script = self._known.get(name)
@@ -149,8 +171,13 @@ class Scripts:
             script = self._known[name] = self.client.register_script(header + source)
         return script
 
-    async def call(self, command: Callable[[], Any], *, deadline: float) -> Any:
-        """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise."""
+    async def call(
+        self, command: Callable[[], Any], *, deadline: float, is_new: bool = False
+    ) -> Any:
+        """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise.
+
+        `is_new` tells that it stores something new.
+        """
         repeats = 0
         while True:
             try:
@@ -168,6 +195,8 @@ class Scripts:
                 failure = RedisRefused(_refusal(error))
                 if not _PASSING.search(str(error)):
                     raise failure from None
+                if is_new and _NO_DISK.search(str(error)):
+                    deadline, is_new = min(deadline, boottime() + UNWRITABLE_S), False
             pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
             repeats += 1
             if boottime() + pause > deadline:
@@ -196,18 +225,26 @@ async def announcements(
 
 
 def _refusal(error: Exception) -> str:
-    text = str(error)
-    if isinstance(error, exceptions.OutOfMemoryError) or text.startswith("OOM"):
+    return _unwritable(str(error)) or f"Redis refuses: {error}."
+
+
+def _unwritable(text: str) -> str | None:
+    """Return what a refusal of every write means; None for another one."""
+    if _NO_MEMORY.search(text):
         return "Redis has no memory left (maxmemory): nothing new is accepted until some is freed."
-    if "MISCONF" in text:
-        return "Redis can't write to its disk and refuses writes: look at its disk and its log."
-    return f"Redis refuses: {text}."
+    if _FULL_DISK.search(text):
+        return "Redis can't write, because its disk is full: free some space, and it goes on."
+    if found := _NO_DISK.search(text):
+        why = f" ({found[1].partition(' script')[0]})" if found[1] else ""
+        return f"Redis can't write to its disk{why} and refuses writes: look at the disk, its log."
+    return None
 
 
 async def check_fitness(client: "redis.asyncio.Redis", url: str) -> None:
     """Raise `RedisUnfit`, with the reason, if a server can't keep what RemoteClaw promises.
 
-    Raises `RedisUnavailable` when it can't be reached at all.
+    Raises `RedisUnavailable` when it can't be reached at all, and `RedisRefused` while it takes no
+    writes, because its disk or its memory is full.
     """
     name = f"The Redis at {_without_password(url)}"
     try:
@@ -255,9 +292,10 @@ async def _probe(client: "redis.asyncio.Redis", name: str) -> None:
                 "set `appendfsync everysec` or `always`."
             )
     try:
-        probe = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
-        await client.eval(probe, 1, "rc:probe")
+        await client.eval(*_PROBE)
     except exceptions.ResponseError as error:
+        if problem := _unwritable(str(error)):
+            raise RedisRefused(problem) from None
         raise RedisUnfit(f"{name} does not let this user run scripts: {_reason(error)}.") from None
 
 

@@ -1,5 +1,6 @@
 """An unfit Redis is refused at the start, by name and with the reason."""
 
+import asyncio
 import contextlib
 import itertools
 import socket
@@ -11,10 +12,11 @@ import redis
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.connection import check_fitness, open_redis, unfit_reason
+from remoteclaw.fleet.connection import _refusal, check_fitness, open_redis, unfit_reason
 from remoteclaw.fleet.embedded import ServerProgram
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
+from tests.support.waiting import eventually
 
 PROGRAM = installed_servers()[0]
 
@@ -157,3 +159,80 @@ async def test_a_full_server_refuses_what_is_new_and_finishes_what_is_not(
         await lease.finish("done", reply=[{"text": "hi"}], first_index=1)
         assert await lease.close()
         await fleet.aclose()
+
+
+# -- a server that can't write --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
+async def test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes(
+    program: ServerProgram, directory: Path
+) -> None:
+    with running_server(program, directory, "--appendfsync", "everysec") as server:
+        fleet = Fleet.open(server.url, lease_s=30)
+        client = fleet.scripts.client
+        with server.no_space():
+            with contextlib.suppress(redis.ResponseError):
+                await client.set("first", "is in memory")
+            await eventually(fleet.scripts.write_problem, within_s=5)
+            async with asyncio.timeout(5):
+                with pytest.raises(RedisRefused, match=r"to its disk \(File too large\)"):
+                    await fleet.inbound.append(message("hello"), agent="main")
+            with pytest.raises(RedisRefused, match=r"to its disk \(File too large\)"):
+                await check_fitness(client, server.url)
+
+        await eventually(lambda: is_writable(fleet), within_s=5)
+        await check_fitness(client, server.url)
+        await fleet.inbound.append(message("hello"), agent="main")
+        await fleet.aclose()
+
+
+async def is_writable(fleet: Fleet) -> bool:
+    return await fleet.scripts.write_problem() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "MISCONF Errors writing to the AOF file: No space left on device script: on "
+            "@user_script:1.",
+            "because its disk is full: free some space",
+        ),
+        (
+            "Error running script (call to f_29eb): @user_script:1: @user_script: 1: -MISCONF "
+            "Errors writing to the AOF file: No space left on device",
+            "because its disk is full: free some space",
+        ),
+        (
+            "MISCONF Errors writing to the AOF file: Input/output error script: on @user_script:1.",
+            "can't write to its disk (Input/output error) and",
+        ),
+        (
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to "
+            "persist to disk.",
+            "can't write to its disk and",
+        ),
+        (
+            "Error running script (call to f_29eb): @user_script:1: @user_script: 1: -OOM command "
+            "not allowed when used memory > 'maxmemory'.",
+            "no memory left",
+        ),
+    ],
+)
+def test_what_a_server_says_of_disk_and_memory(text: str, told: str) -> None:
+    assert told in _refusal(redis.ResponseError(text))
+
+
+@pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
+async def test_memory_that_is_full_at_the_start_is_named(
+    program: ServerProgram, directory: Path
+) -> None:
+    with running_server(program, directory) as server:
+        client = open_redis(server.url)
+        await client.config_set("maxmemory", 1)
+
+        with pytest.raises(RedisRefused, match="no memory left"):
+            await check_fitness(client, server.url)
+
+        await client.aclose()

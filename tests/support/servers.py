@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -41,7 +42,10 @@ class Server:
             self.program, self.directory, self.socket, appendfsync=self._appendfsync
         )
         with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen([*command, *self._extra], stdout=log, stderr=log)
+            # Like a write to a full disk, one beyond its limit must not end it.
+            self._process = subprocess.Popen(
+                [*command, *self._extra], stdout=log, stderr=log, restore_signals=False
+            )
         eventually_sync(self._answers)
 
     def kill(self) -> None:
@@ -49,6 +53,15 @@ class Server:
         assert self._process is not None
         self._process.kill()
         self._process.wait()
+
+    @contextlib.contextmanager
+    def no_space(self) -> Iterator[None]:
+        """Have none of its files grow meanwhile."""
+        assert self._process is not None
+        _, most = resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (0, most))
+        yield
+        resource.prlimit(self._process.pid, resource.RLIMIT_FSIZE, (most, most))
 
     def _answers(self) -> bool:
         try:
