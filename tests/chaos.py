@@ -94,7 +94,7 @@ class Chaos:
                 _signal(pid, signal.SIGCONT)
             await eventually(self._is_at_rest, within_s=120)
             with contextlib.suppress(AssertionError):
-                await eventually(self._is_tidy, within_s=3 * LEASE_S + 5)
+                await eventually(self._is_tidy)
             self.orphans = len(await self._orphans())
         finally:
             keeping.cancel()

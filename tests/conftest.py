@@ -31,6 +31,11 @@ SHIFTED_PRELUDE = PRELUDE.replace(
 assert SHIFTED_PRELUDE != PRELUDE
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Run two tests per core: a test waits for processes for half of its time."""
+    return 2 * len(os.sched_getaffinity(0))
+
+
 # A busy machine is no failure; a test that hangs is ended by its time limit.
 settings.register_profile("ours", deadline=None)
 settings.load_profile("ours")

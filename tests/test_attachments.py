@@ -58,7 +58,7 @@ from tests.support.pictures import png
 from tests.support.processes import children
 from tests.support.stack import Stack, message, said
 from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 ALICE = SessionKey.of(message("hello"), agent="main")
 
@@ -81,7 +81,7 @@ def run(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
         [REMOTECLAW, *arguments],
         env=stack.env(),
         capture_output=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
         text=True,
     )
@@ -460,7 +460,7 @@ async def test_what_is_being_stored_is_let_go_of_before_the_turn_ends(
 
     def slow(path: Path, content: bytes) -> None:
         started.set()
-        may_end.wait(10)
+        may_end.wait(HANG_S)
         write(path, content)
         is_done.set()
 
@@ -946,7 +946,6 @@ async def with_claude(stack: Stack, claude: AgentCli) -> Stack:
     return stack
 
 
-@pytest.mark.timeout(120)
 async def test_claude_is_shown_pictures_and_reads_files(with_claude: Stack) -> None:
     picture = await put(with_claude, "red.png", png())
     notes = await put(with_claude, "notes.txt", b"the meeting is on Thursday")
@@ -957,7 +956,6 @@ async def test_claude_is_shown_pictures_and_reads_files(with_claude: Stack) -> N
     assert "the meeting is on Thursday" in await with_claude.ask("READ", attachments=(notes,))
 
 
-@pytest.mark.timeout(120)
 async def test_claude_sends_a_file_of_its_workspace(with_claude: Stack) -> None:
     accepted = await with_claude.append("SAY:nothing yet")
     await with_claude.outcome(accepted)
@@ -970,7 +968,6 @@ async def test_claude_sends_a_file_of_its_workspace(with_claude: Stack) -> None:
     assert [file["mime_type"] for file in part["attachments"]] == ["application/pdf"]
 
 
-@pytest.mark.timeout(120)
 async def test_a_picture_that_the_model_can_t_read_does_not_cost_the_conversation(
     with_claude: Stack,
 ) -> None:

@@ -18,8 +18,6 @@ from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 async def agent(stack: Stack, claude: AgentCli) -> Stack:

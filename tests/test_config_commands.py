@@ -14,6 +14,7 @@ from remoteclaw.home import Home
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
 from tests.support.turns import begin_turn
+from tests.support.waiting import HANG_S
 
 TEXT = '# ours\n[queue]\nmode = "steer" # loud\n\n[agents.main]\nenv = { KEY = "canary" }\n'
 
@@ -29,7 +30,7 @@ def config(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         env={**os.environ, **env},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
 

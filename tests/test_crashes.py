@@ -61,8 +61,21 @@ def horse_of(worker_pid: int) -> int:
     return horse
 
 
-async def gone(processes: list[int], *, within_s: float) -> None:
-    await eventually(lambda: not [pid for pid in processes if is_alive(pid)], within_s=within_s)
+async def gone(processes: list[int]) -> None:
+    await eventually(lambda: not [pid for pid in processes if is_alive(pid)])
+
+
+async def gone_before_the_next(stack: Stack, accepted: Accepted, processes: list[int]) -> None:
+    """Wait until an attempt's processes have ended; see that the next one has not begun before."""
+
+    async def are_gone() -> bool:
+        outcome = await stack.outcome_so_far(accepted)
+        begun = [step for step in outcome.steps if step.name == "begun"]
+        left = [pid for pid in processes if is_alive(pid)]
+        assert not left or len(begun) == 1
+        return not left
+
+    await eventually(are_gone)
 
 
 async def one_outcome(stack: Stack, accepted: Accepted) -> None:
@@ -87,7 +100,7 @@ async def test_the_work_horse(agent: Stack) -> None:
 
     os.kill(horse_of(worker.pid), signal.SIGKILL)
 
-    await gone(processes, within_s=LEASE_S)
+    await gone_before_the_next(agent, accepted, processes)
     await one_outcome(agent, accepted)
 
 
@@ -100,7 +113,7 @@ async def test_the_worker(agent: Stack) -> None:
 
     busy.kill()
 
-    await gone([*processes, horse], within_s=LEASE_S)
+    await gone_before_the_next(agent, accepted, [*processes, horse])
     await one_outcome(agent, accepted)
 
 
@@ -113,11 +126,10 @@ async def test_a_horse_that_freezes_past_its_lease(agent: Stack) -> None:
 
     os.kill(horse, signal.SIGSTOP)
 
-    # The agent must be gone before anybody can take the session over.
-    await gone(processes, within_s=LEASE_S + 2)
+    await gone_before_the_next(agent, accepted, processes)
     await one_outcome(agent, accepted)
     os.kill(horse, signal.SIGCONT)
-    await gone([horse], within_s=10)  # it finds its lease lost and leaves
+    await gone([horse])  # it finds its lease lost and leaves
     await one_outcome(agent, accepted)
 
 
@@ -145,7 +157,7 @@ async def test_redis_for_longer_than_the_lease(agent: Stack) -> None:
     accepted, processes = await hanging(agent)
 
     agent.redis.kill()
-    await gone(processes, within_s=LEASE_S + 3)
+    await gone(processes)
     await asyncio.to_thread(agent.redis.start)
     # RQ's worker ends when Redis is away as its job does: whoever supervises it starts another.
     await agent.start_worker()
@@ -162,7 +174,7 @@ async def test_the_agent(agent: Stack) -> None:
 
     outcome = await agent.outcome(accepted)
     assert outcome.status == "failed"
-    await gone(processes, within_s=5)
+    await gone(processes)
 
 
 async def test_the_holder(agent: Stack) -> None:
@@ -174,7 +186,7 @@ async def test_the_holder(agent: Stack) -> None:
 
     outcome = await agent.outcome(accepted)
     assert outcome.status == "failed"
-    await gone(processes, within_s=5)
+    await gone(processes)
 
 
 async def test_a_worker_that_is_asked_to_end_finishes_its_turn(agent: Stack) -> None:

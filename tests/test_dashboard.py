@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.stack import Stack
-from tests.support.waiting import eventually, eventually_sync
+from tests.support.waiting import HANG_S, eventually, eventually_sync
 
 
 class Dashboard:
@@ -24,7 +24,7 @@ class Dashboard:
 
     def get(self, path: str) -> Any:
         """Return a page's data."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=HANG_S) as page:
             text = page.read().decode()
         self.seen += text
         return json.loads(text) if path.endswith(".json") else text

@@ -18,7 +18,7 @@ from remoteclaw.holder import program
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, remove_dead_runs
 from remoteclaw.process import end_strays
 from tests.support.processes import children, is_alive, parent
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 FAR = 3600.0
 #: A program with a child in a session of its own, as agents' shells have, and another behind that.
@@ -84,7 +84,7 @@ async def tree_of(holder: Holder) -> list[int]:
 
 
 async def all_gone(processes: list[int]) -> None:
-    await eventually(lambda: not [pid for pid in processes if is_alive(pid)], within_s=10)
+    await eventually(lambda: not [pid for pid in processes if is_alive(pid)])
 
 
 async def test_it_hands_over_a_running_program(directory: Path) -> None:
@@ -386,7 +386,7 @@ async def test_strays_of_another_namespace_are_left_alone() -> None:
     ):
         end_strays()
 
-        assert stray.wait(10) == -signal.SIGKILL
+        assert stray.wait(HANG_S) == -signal.SIGKILL
         assert spared.poll() is None
         spared.kill()
 
@@ -399,7 +399,7 @@ async def test_a_process_may_have_any_name(directory: Path) -> None:
         with subprocess.Popen(["sleep", "60"], env=stray) as sleeper:
             end_strays()
 
-            assert sleeper.wait(10) == -signal.SIGKILL
+            assert sleeper.wait(HANG_S) == -signal.SIGKILL
         odd.kill()
 
 

@@ -19,7 +19,7 @@ from rq.webhook import Webhook
 
 from tests.support.bridges import script
 from tests.support.stack import Stack
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 SID = "0" * 32
 
@@ -161,7 +161,7 @@ def start(stack: Stack, *arguments: str, **env: str) -> tuple[int, str]:
         env=stack.env(**env),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_S,
         check=False,
     )
     return result.returncode, result.stderr.strip()
@@ -210,7 +210,7 @@ async def test_a_pool_of_workers_does_not_start(stack: Stack) -> None:
         env=stack.env(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=HANG_S,
         check=False,
     )
 

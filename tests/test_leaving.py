@@ -8,10 +8,8 @@ from remoteclaw.drain import MOST_ATTEMPTS
 from remoteclaw.home import Home
 from tests.support.bridges import script
 from tests.support.stack import Stack, said
-from tests.support.waiting import eventually, eventually_sync
+from tests.support.waiting import HANG_S, eventually, eventually_sync
 from tests.test_up import remoteclaw, running
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def begin_something_long(home: Home, **more: str) -> str:
@@ -30,14 +28,14 @@ def test_a_message_outlives_any_number_of_polite_ends(home: Home) -> None:
     with running(home) as up:
         reference = begin_something_long(home)
         up.terminate()
-        up.wait(30)
+        up.wait(HANG_S)
 
     for again in range(2, MOST_ATTEMPTS + 3):
         with running(home) as up:
             attempt = f"output     attempt {again}"
             eventually_sync(lambda: attempt in trace(home, reference))  # noqa: B023 - used at once
             up.terminate()
-            up.wait(30)
+            up.wait(HANG_S)
 
 
 @pytest.mark.parametrize("_time", range(3))
@@ -92,4 +90,4 @@ async def test_a_worker_that_lingers_leaves_when_it_is_asked_to(stack: Stack) ->
     await stack.ask("hello")
     worker.terminate()
 
-    await eventually(lambda: worker.poll() is not None, within_s=10)
+    await eventually(lambda: worker.poll() is not None)

@@ -14,7 +14,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
 from tests.support.bridges import script
 from tests.support.stack import Stack, message, said
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 #: An agent that says which texts it was asked, and waits first where the text asks for it.
 ECHO = """
@@ -375,7 +375,7 @@ async def test_followup_without_a_cap_waits_for_quiet_and_goes_on(echo: Stack) -
     await echo.outcome(first)
     three = await echo.append("three")
 
-    await asyncio.wait_for(task, 15)
+    await asyncio.wait_for(task, HANG_S)
 
     assert await replies(echo, two, three) == ["heard two", "heard three"]
 

@@ -17,7 +17,7 @@ from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Deliverable, Receipt
 from tests.support.platform import Platform
 from tests.support.stack import Stack, message
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ async def test_an_answer_survives_a_platform_that_is_away(stack: Stack, platform
     await answered(stack, "one")
     async with platform.served(stack.fleet) as relaying:
         with pytest.raises(ConnectionError):
-            await asyncio.wait_for(relaying, 10)
+            await asyncio.wait_for(relaying, HANG_S)
 
     platform.tell()
     async with platform.served(stack.fleet):

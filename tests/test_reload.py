@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
 from remoteclaw.drain import Drain
@@ -13,8 +11,6 @@ from tests.support.bridges import script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
 from tests.test_up import remoteclaw, running
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def configure(stack: Stack, directory: Path, mark: str, **more: Any) -> None:

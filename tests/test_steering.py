@@ -18,7 +18,7 @@ from remoteclaw.steering import MOST_STEERED, Steering
 from tests.support.bridges import script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 #: An agent that says which texts it was asked. Asked to wait, it hears what comes meanwhile; asked
 #: to be deaf, it doesn't.
@@ -415,7 +415,7 @@ async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
         return found
 
     ids = [each.entry_id for each in many]
-    assert await asyncio.wait_for(taken(), 10) == ids[:MOST_STEERED]
+    assert await asyncio.wait_for(taken(), HANG_S) == ids[:MOST_STEERED]
 
 
 async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:

@@ -18,9 +18,7 @@ from remoteclaw.home import Home
 from remoteclaw.supervisor import Supervisor, running_pid
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.terminal import REMOTECLAW, Terminal, env
-from tests.support.waiting import eventually_sync
-
-pytestmark = pytest.mark.timeout(120)
+from tests.support.waiting import HANG_S, eventually_sync
 
 
 def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +27,7 @@ def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.Completed
         env=env(home, **more),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
 
@@ -57,7 +55,7 @@ def running(home: Home, **more: str) -> Iterator["subprocess.Popen[str]"]:
         finally:
             if up.poll() is None:
                 up.terminate()
-                up.wait(30)
+                up.wait(HANG_S)
 
 
 def everything(up_pid: int) -> list[int]:
@@ -75,10 +73,9 @@ def redis_of(up_pid: int) -> int:
     return redis
 
 
-def all_gone(processes: list[int], home: Home, *, within_s: float = 15.0) -> None:
+def all_gone(processes: list[int], home: Home) -> None:
     eventually_sync(
         lambda: not [pid for pid in processes if is_alive(pid)] and not marked_processes(home),
-        within_s=within_s,
     )
 
 
@@ -152,7 +149,7 @@ def test_leaving_in_mid_turn_loses_nothing(home: Home) -> None:
     with Terminal.running(
         REMOTECLAW, "up", env=env(home, REMOTECLAW__FLEET__LEASE_S="2")
     ) as terminal:
-        terminal.see("I was interrupted while I worked on this.", within_s=60)
+        terminal.see("I was interrupted while I worked on this.")
         terminal.see("main> 1 2 3")
         terminal.type("\x03")
         terminal.see("Stopped.")
@@ -306,7 +303,7 @@ def test_what_is_refused_is_said_in_place(home: Home) -> None:
         terminal.see("you>")
         terminal.type("\x1b[200~" + "x" * 530_000 + "\x1b[201~\r")
 
-        terminal.see("Not sent: The message was refused: text has 530,000 bytes", within_s=60)
+        terminal.see("Not sent: The message was refused: text has 530,000 bytes")
 
 
 # -- what it looks after --------------------------------------------------------------------------
@@ -321,7 +318,7 @@ def test_without_a_terminal_it_only_runs(home: Home) -> None:
         assert sent.returncode == 0
         assert "RemoteClaw's demo agent" in sent.stdout
         up.terminate()
-        assert up.wait(20) == 0
+        assert up.wait(HANG_S) == 0
         all_gone(processes, home)
 
 

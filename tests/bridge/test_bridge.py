@@ -19,7 +19,7 @@ from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script
 from tests.support.processes import is_alive, marked_processes, parent
 from tests.support.stack import message
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 async def test_a_message_is_answered(home: Home) -> None:
@@ -156,7 +156,7 @@ async def test_an_agent_that_reads_nothing_is_ended_too(
         turn = asyncio.create_task(bridge.handle(message("x" * 400_000), abort=abort))
         await eventually(lambda: pid_file.exists() and pid_file.read_text())
         abort.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             result = await turn
 
     assert result.error_category is ErrorCategory.ABORTED
@@ -327,7 +327,7 @@ def test_a_hook_that_hangs_holds_nobody(home: Home) -> None:
         "import asyncio, remoteclaw.bridge.hooks as h; h.DEADLINE_S = 0.05; hooks = h.Hooks();"
         f"{hook}; hooks.register('agent_end', wait); asyncio.run(hooks.run('agent_end', None))"
     )
-    subprocess.run([sys.executable, "-c", main], timeout=20, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", main], timeout=HANG_S, check=True, capture_output=True)
 
 
 async def test_a_hook_that_fails_or_hangs_changes_nothing(

@@ -23,6 +23,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import BridgeCallbacks, Decision
 from tests.support.bridges import acp_script, agent_bridge, demo_bridge, script
 from tests.support.stack import message
+from tests.support.waiting import HANG_S
 
 LIMITS = Limits(stall_s=60, turn_s=1000)
 TOOL = ToolUseEvent("look", "1", {})
@@ -191,7 +192,7 @@ async def test_silence_counts_after_a_permission_that_nobody_was_asked_for(
     command = acp_script(directory, body)
     options: dict[str, Any] = {"command": command, "permissions": permissions}
     async with (
-        asyncio.timeout(15),
+        asyncio.timeout(HANG_S),
         agent_bridge(home, "acp", limits=Limits(stall_s=0.4), **options) as (bridge, *_),
     ):
         result = await bridge.handle(message("hello"))

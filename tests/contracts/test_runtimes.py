@@ -41,9 +41,7 @@ from tests.support.bridges import MemorySessionMap, OneFile, agent_bridge
 from tests.support.pictures import png
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import message
-from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(120)
+from tests.support.waiting import HANG_S, eventually
 
 #: Those that are known, and one of them as a runtime that knows nothing of it.
 NAMES = (*CLIS, "acp")
@@ -113,7 +111,7 @@ async def opened(cli: AgentCli, home: Home) -> AsyncIterator[Open]:
             yield Agent(cli, bridge, keeper, session_map, home.path / "work")
 
     yield open_
-    await eventually(lambda: not marked_processes(home), within_s=20)
+    await eventually(lambda: not marked_processes(home))
 
 
 # -- what it says ---------------------------------------------------------------------------------
@@ -269,7 +267,7 @@ async def test_a_server_of_the_configuration_needs_no_permission(
 
 async def test_a_server_that_does_not_start_is_done_without(opened: Open) -> None:
     broken = McpServerConfig(command=sys.executable, args=("-c", "raise SystemExit(1)"))
-    async with opened(mcp_servers={"broken": broken}) as agent, asyncio.timeout(60):
+    async with opened(mcp_servers={"broken": broken}) as agent, asyncio.timeout(HANG_S):
         assert await agent.say("SAY:fine without it") == "fine without it"
 
 
@@ -347,7 +345,7 @@ async def test_it_is_stopped_in_the_middle_of_a_text(opened: Open) -> None:
         if "w3" in text:
             abort.set()
 
-    async with opened() as agent, asyncio.timeout(20):
+    async with opened() as agent, asyncio.timeout(HANG_S):
         callbacks = BridgeCallbacks(on_live_text=stop)
         result = await agent.bridge.handle(message("DRIP:500:100"), callbacks, abort)
         warm = agent.pid
@@ -362,7 +360,7 @@ async def test_it_is_stopped_in_the_middle_of_a_text(opened: Open) -> None:
 async def test_a_command_that_is_stopped_does_nothing_more(opened: Open) -> None:
     abort = asyncio.Event()
 
-    async with opened(permissions="auto") as agent, asyncio.timeout(30):
+    async with opened(permissions="auto") as agent, asyncio.timeout(HANG_S):
 
         async def stop() -> None:
             await eventually((agent.workspace / "begun").exists)
@@ -503,7 +501,7 @@ async def test_an_id_that_the_cli_does_not_know(opened: Open) -> None:
 
 
 async def test_the_cli_is_killed(opened: Open) -> None:
-    async with opened() as agent, asyncio.timeout(30):
+    async with opened() as agent, asyncio.timeout(HANG_S):
 
         def kill(_index: int, text: str) -> None:
             if "w3" in text:
@@ -533,7 +531,7 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
 ) -> None:
     if cli.product == "opencode" and "context" in directive:
         pytest.skip("it makes the conversation shorter by itself and goes on")
-    async with opened() as agent, asyncio.timeout(60):
+    async with opened() as agent, asyncio.timeout(HANG_S):
         failed = await agent.ask(f"{directive} please")
         after = await agent.say("SAY:fine again")
 
@@ -542,7 +540,7 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
 
 
 async def test_a_model_that_is_busy_once(opened: Open) -> None:
-    async with opened() as agent, asyncio.timeout(60):
+    async with opened() as agent, asyncio.timeout(HANG_S):
         reply = await agent.say(f"RETRYAFTER:1 HTTP:503*1 {uuid.uuid4().hex} SAY:then it works")
 
     assert "then it works" in reply
@@ -551,7 +549,7 @@ async def test_a_model_that_is_busy_once(opened: Open) -> None:
 async def test_a_model_that_is_busy_for_good_is_not_waited_for(opened: Open) -> None:
     """gemini and opencode try again for minutes, without a word about it."""
     shown: list[str] = []
-    async with opened(limits=Limits(stall_s=5)) as agent, asyncio.timeout(40):
+    async with opened(limits=Limits(stall_s=5)) as agent, asyncio.timeout(HANG_S):
         failed = await agent.ask("HTTP:429", on_live_text=lambda _, text: shown.append(text))
         after = await agent.say("SAY:fine again")
 
@@ -564,7 +562,7 @@ async def test_a_model_that_is_busy_for_good_is_not_waited_for(opened: Open) -> 
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:
     if cli.product in ("gemini", "opencode"):
         pytest.skip("it does not ask again, or leaves what it had said (docs/agents.md)")
-    async with opened() as agent, asyncio.timeout(60):
+    async with opened() as agent, asyncio.timeout(HANG_S):
         result = await agent.ask(f"DROP*1 {uuid.uuid4().hex} SAY:the whole answer")
 
     assert result.error_category is None
@@ -806,7 +804,7 @@ async def test_messages_that_join_a_turn(opened: Open, cli: AgentCli) -> None:
         if phase == "tool":
             is_running.set()
 
-    async with opened(permissions="auto") as agent, asyncio.timeout(40):
+    async with opened(permissions="auto") as agent, asyncio.timeout(HANG_S):
         turn = Turn(key, (Entry("1-0", message("SHELL:sleep 2; echo shell-is-done")),))
         result = await agent.bridge.handle(
             turn,

@@ -17,6 +17,7 @@ from remoteclaw.fleet.sessions import LeasedSessionMap
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import SessionMap
 from tests.support.stack import Stack, message
+from tests.support.waiting import HANG_S
 
 ALICE = SessionKey("main", "test", "default", "chat-1", "alice")
 BOB = SessionKey("main", "test", "default", "chat-1", "bob")
@@ -162,7 +163,7 @@ async def test_many_processes_lose_nothing_of_each_other(directory: Path) -> Non
         subprocess.Popen([sys.executable, "-c", code, str(directory), str(number)])
         for number in range(4)
     ]
-    assert [writer.wait(60) for writer in writers] == [0] * 4
+    assert [writer.wait(HANG_S) for writer in writers] == [0] * 4
 
     assert len(json.loads((directory / FILE_NAME).read_text())) == 80
     assert not list(directory.glob(f".{FILE_NAME}-*"))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
@@ -20,8 +19,6 @@ from tests.support.doors import gateway_process
 from tests.support.processes import children
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
-
-pytestmark = pytest.mark.timeout(240)
 
 TASKS = ("one", "two", "three")
 
@@ -64,7 +61,7 @@ async def kill_all(stack: Stack) -> None:
         released += await stack.fleet.sweeper.release_dead(stack.home.host_id, is_alive)
         return released >= len(horses)
 
-    await eventually(are_all_released, within_s=30)
+    await eventually(are_all_released)
     await stack.fleet.sweeper.sweep()
 
 
@@ -90,10 +87,10 @@ async def test_three_children_through_two_kills(
                 busy = [sid, *(view.sid for view in views)]
                 return len(busy) == 4 and all([await begun(stack, s) == attempt for s in busy])
 
-            await eventually(are_all_begun, within_s=90)
+            await eventually(are_all_begun)
             await kill_all(stack)
         (workspace / "go-parent").touch()
-        assert (await stack.outcome(accepted, within_s=60)).status == "done"
+        assert (await stack.outcome(accepted)).status == "done"
         for task in TASKS:
             (workspace / f"go-{task}").touch()
 
@@ -101,7 +98,7 @@ async def test_three_children_through_two_kills(
             texts = "".join(await told(stack, sid))
             return all(f"DONE {task}-is-done" in texts for task in TASKS)
 
-        await eventually(are_results_there, within_s=60)
+        await eventually(are_results_there)
         await stack.until_idle(accepted)
         results = (await told(stack, sid))[1:]
         views = await stack.fleet.sessions.children(sid)
@@ -126,7 +123,7 @@ async def test_a_result_comes_while_the_parent_works(
             waiting = await stack.fleet.scripts.client.xlen(keys.inbound(accepted.session.sid))
             return int(waiting) == 2
 
-        await eventually(is_result_there, within_s=60)
+        await eventually(is_result_there)
         (workspace / "go-parent").touch()
         outcome = await stack.outcome(accepted)
         view = await stack.fleet.sessions.view(accepted.session.sid)
@@ -181,7 +178,7 @@ async def test_as_many_wait_as_there_are_workers_and_nobody_is_stuck(
             async def is_answered(sid: str = sid) -> bool:
                 return "SAY:pong" in await told(stack, sid)
 
-            await eventually(is_answered, within_s=60)
+            await eventually(is_answered)
 
     for answer in answers:
         plain = answer.replace("\\", "").replace(" ", "")

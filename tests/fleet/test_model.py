@@ -400,7 +400,6 @@ def _order(entry_id: str) -> tuple[int, ...]:
     return tuple(int(part) for part in entry_id.split("-"))
 
 
-@pytest.mark.timeout(180)
 def test_the_scripts_do_what_the_model_does(any_client: Callable[[], Redis]) -> None:
     machine = type("Machine", (FleetMachine,), {"open_client": staticmethod(any_client)})
     run_machine(

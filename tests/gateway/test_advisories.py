@@ -15,6 +15,7 @@ from remoteclaw.contract import METHODS, TOOLS
 from remoteclaw.gateway.token_file import TokenFile
 from tests.support.doors import Refused, calling, gateway_process, hello, opened, raw
 from tests.support.stack import Stack
+from tests.support.waiting import HANG_S
 
 MCP = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 
@@ -169,7 +170,7 @@ async def test_ghsa_xmxx_7p24_h892_revocation_ends_what_is_open(stack: Stack) ->
 
         await stack.fleet.tokens.revoke(view.id)
 
-        assert (await client.closed(within_s=5))[0] == 1008
+        assert (await client.closed())[0] == 1008
         assert (await door.invoke(token, "sessions_list")).status == 401
         with pytest.raises(Refused, match="UNAUTHORIZED"):
             async with door.connected(token):
@@ -206,7 +207,7 @@ async def test_log_poisoning_nothing_that_a_stranger_sends_is_logged(stack: Stac
             await client.begin(poison, hello(poison, locale=poison, userAgent=poison))
             await client.closed()
         process.terminate()
-        await asyncio.to_thread(process.wait, 10)
+        await asyncio.to_thread(process.wait, HANG_S)
         log = Path(stack.home.logs / "gateway.log").read_text()
 
     assert poison not in log

@@ -16,13 +16,13 @@ from remoteclaw.gateway.token_file import TokenFile
 from tests.support.doors import Refused, calling, opened
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 def run(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
     command = [REMOTECLAW, *arguments]
     return subprocess.run(
-        command, env=stack.env(), capture_output=True, text=True, timeout=60, check=False
+        command, env=stack.env(), capture_output=True, text=True, timeout=HANG_S, check=False
     )
 
 

@@ -5,8 +5,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from remoteclaw.config import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
@@ -44,7 +42,6 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
     return sent
 
 
-@pytest.mark.timeout(120)
 def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("you>")
@@ -63,7 +60,6 @@ def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: H
         assert shown.index("Beside it.") < shown.index("main> 1 2 3 4")
 
 
-@pytest.mark.timeout(120)
 def test_the_console_has_no_effects(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("you>")

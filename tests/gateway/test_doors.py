@@ -9,7 +9,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from remoteclaw.gateway.token_file import TokenFile
 from tests.support.doors import Door, calling, gateway_process, opened, raw
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 def own_token(stack: Stack) -> str:
@@ -367,7 +366,7 @@ async def test_who_sends_a_request_drop_by_drop_is_cut_off(
 
         dripping = asyncio.create_task(drip())
         with contextlib.closing(writer), contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(HANG_S):
                 await reader.read()
         dripping.cancel()
         await asyncio.wait((dripping,))
@@ -423,7 +422,7 @@ async def test_connections_that_say_nothing_keep_nobody_out(
 
         assert answer.endswith(b"ok")
         with contextlib.suppress(ConnectionError):
-            assert await asyncio.wait_for(silent[0][0].read(), 5) == b""
+            assert await asyncio.wait_for(silent[0][0].read(), HANG_S) == b""
         assert not silent[1][0].at_eof()
         mine.write(ask)  # the one with a token was spared
         assert await reader.readuntil(b"remoteclaw_workers 0\n")
@@ -572,7 +571,7 @@ def refused(stack: Stack, **env: str) -> str:
         env=stack.env(**env),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANG_S,
         check=False,
     )
     assert result.returncode == 1
@@ -590,13 +589,11 @@ async def test_a_gateway_says_where_it_is_and_ends_when_asked(stack: Stack) -> N
         async with door.connected(TokenFile(stack.home.path).read()) as rpc:
             call = await rpc.begin("agent.wait", {"runId": await _unanswered(stack)})
             process.send_signal(signal.SIGTERM)
-            since = time.monotonic()
 
             assert await rpc.event("shutdown") == {"reason": "stopped"}
             assert (await rpc.answer(call))["error"]["code"] == "UNAVAILABLE"
             assert (await rpc.closed())[0] == 1012
-            assert await asyncio.to_thread(process.wait, 10) == 0
-            assert time.monotonic() - since < 3  # 2 where nothing else runs
+            assert await asyncio.to_thread(process.wait, HANG_S) == 0
         assert await client.get(address) is None
 
 
@@ -623,7 +620,7 @@ async def test_two_gateways_serve_the_same_fleet(stack: Stack) -> None:
                 await agent.finish()
                 assert (await hears.event("session.outcome"))["status"] == "done"
             process.terminate()
-            await asyncio.to_thread(process.wait, 10)
+            await asyncio.to_thread(process.wait, HANG_S)
             assert await client.get(address) != other.url.encode()
 
         async def is_back() -> bool:
@@ -682,7 +679,7 @@ async def test_a_socket_that_is_none_is_one_clear_line(stack: Stack) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=HANG_S,
             check=False,
         )
         assert result.returncode == 1

@@ -13,9 +13,8 @@ from remoteclaw.config import GatewayConfig
 from remoteclaw.gateway.address import listen
 from remoteclaw.home import Home
 from tests.support.processes import children, is_alive
+from tests.support.waiting import HANG_S
 from tests.test_up import command_line, remoteclaw, running
-
-pytestmark = pytest.mark.timeout(120)
 
 
 def gateway_of(up_pid: int) -> int:
@@ -30,13 +29,11 @@ def address(home: Home) -> str:
     return found[1]
 
 
-def ask(
-    url: str, token: str | None = None, *, within_s: float = 30, tool: str = "sessions_list"
-) -> int:
+def ask(url: str, token: str | None = None, *, tool: str = "sessions_list") -> int:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, f'{{"tool":"{tool}"}}'.encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=within_s) as answer:
+        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -26,8 +26,6 @@ from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually, eventually_sync
 from tests.test_up import command_line, remoteclaw, running
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def own_token(stack: Stack) -> str:
     return (stack.home.path / "gateway-token").read_text().strip()

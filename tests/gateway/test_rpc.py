@@ -631,7 +631,7 @@ async def test_clients_hear_that_the_connection_lives(
 
 
 async def ends(client: RpcClient) -> None:
-    assert await client.closed(within_s=5) == (1008, "This token is not valid any more.")
+    assert await client.closed() == (1008, "This token is not valid any more.")
 
 
 async def test_connections_with_the_old_token_of_the_gateway_are_closed(stack: Stack) -> None:

@@ -23,7 +23,7 @@ from tests.gateway.test_subagents import (
 from tests.support.doors import calling, opened
 from tests.support.stack import Stack, message
 from tests.support.turns import DIGEST, Turn, begin_turn, gateway
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 __all__ = ["parent"]
 
@@ -321,7 +321,7 @@ async def test_a_wait_ends_with_its_turn(stack: Stack, door: str) -> None:
         other = await begin_turn(stack, HANDLERS, from_="dora")
         view = await stack.fleet.sessions.view(bob.session.sid)
         assert view is not None
-        waiting = stack.fleet.waits.one(other.lease.sid, other.id, view, timeout_s=5)
+        waiting = stack.fleet.waits.one(other.lease.sid, other.id, view, timeout_s=HANG_S)
         async with waiting as verdict:
             pass
         await stack.fleet.sessions.stop(bob.session.sid)
@@ -338,7 +338,7 @@ async def test_a_session_waits_for_no_worker_of_its_own_host_that_it_holds(stack
     view = await stack.fleet.sessions.view(bob.session.sid)
     alice = await begin_turn(stack, HANDLERS)
     assert view is not None
-    async with stack.fleet.waits.one(alice.lease.sid, alice.id, view, timeout_s=5) as verdict:
+    async with stack.fleet.waits.one(alice.lease.sid, alice.id, view, timeout_s=HANG_S) as verdict:
         assert verdict == "full"
 
 
@@ -351,8 +351,8 @@ async def test_two_waits_of_one_call_are_two(stack: Stack) -> None:
     assert view is not None
     client: Any = stack.fleet.scripts.client
     one = stack.fleet.waits.one
-    async with one(alice.lease.sid, alice.id, view, timeout_s=60):
-        async with one(alice.lease.sid, alice.id, view, timeout_s=5):
+    async with one(alice.lease.sid, alice.id, view, timeout_s=HANG_S):
+        async with one(alice.lease.sid, alice.id, view, timeout_s=HANG_S):
             pass
         assert await client.zcard(keys.WAITS) == 1
     assert await client.zcard(keys.WAITS) == 0

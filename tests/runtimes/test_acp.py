@@ -32,7 +32,7 @@ from remoteclaw.runtimes.opencode import OpencodeRuntime
 from tests.support.bridges import OneFile, acp_script, agent_bridge
 from tests.support.pictures import png
 from tests.support.stack import message
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 async def asked(
@@ -46,7 +46,7 @@ async def asked(
     """Ask an agent that speaks as `body` says once; return the result."""
     command = acp_script(directory, body)
     async with (
-        asyncio.timeout(20),
+        asyncio.timeout(HANG_S),
         agent_bridge(home, "acp", command=command, **options) as (bridge, *_),
     ):
         return await bridge.handle(message("hello"), callbacks, abort)

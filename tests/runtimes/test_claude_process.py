@@ -25,7 +25,7 @@ from remoteclaw.runtimes import pipes as pipes_module
 from tests.support.bridges import agent_bridge, claude_script
 from tests.support.processes import is_alive
 from tests.support.stack import message
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 ID = "01234567-89ab-cdef-0123-456789abcdef"
 
@@ -35,7 +35,7 @@ def said(result: AgentDeliveryResult) -> list[str]:
 
 
 async def answers_of(bridge: ChannelBridge, *texts: str) -> list[list[str]]:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(HANG_S):
         return [said(await bridge.handle(message(text))) for text in texts]
 
 
@@ -84,7 +84,7 @@ async def test_a_message_that_is_never_taken_up_fails_and_ends_the_agent(
     deaf = claude_script(directory, "heard(); result('something else'); time.sleep(600)\n")
 
     async with agent_bridge(home, "claude", command=deaf) as (bridge, keeper, _):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(HANG_S):
             result = await bridge.handle(message("one"))
 
         assert result.error_category is ErrorCategory.FATAL
@@ -178,7 +178,7 @@ async def test_an_agent_that_can_not_be_answered_is_ended(home: Home, directory:
 
     command = claude_script(directory, body)
     async with agent_bridge(home, "claude", command=command) as (bridge, keeper, _):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             result = await bridge.handle(message("one"), BridgeCallbacks(on_permission=decide))
 
         assert keeper.ready is None
@@ -199,7 +199,7 @@ async def test_a_line_that_can_not_be_read_ends_the_turn_and_the_agent(
         keeper,
         _,
     ):
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(HANG_S):
             result = await bridge.handle(message("one"))
 
         assert result.error_category is ErrorCategory.FATAL
@@ -321,7 +321,7 @@ async def test_a_stop_while_a_server_hangs_at_the_start_is_prompt(
         turn = asyncio.create_task(bridge.handle(message("one"), abort=abort))
         await eventually(lambda: pid_file.exists() and pid_file.read_text())
         abort.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG_S):
             result = await turn
 
     assert result.error_category is ErrorCategory.ABORTED
@@ -346,7 +346,7 @@ async def steered_by(bridge: ChannelBridge, *texts: str) -> AgentDeliveryResult:
 
     first = entry("one", 1)
     turn = Turn(SessionKey.of(first.message, agent="main"), (first,))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(HANG_S):
         return await bridge.handle(turn, newcomers=newcomers)
 
 

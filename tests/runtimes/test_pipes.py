@@ -14,7 +14,7 @@ import pytest
 
 from remoteclaw.runtimes import pipes as pipes_module
 from remoteclaw.runtimes.pipes import LinePipes
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 LARGE = b"x" * 400_000
 PIPE_BYTES = 65536
@@ -57,7 +57,7 @@ async def test_every_writer_sees_the_end_of_a_cli_that_does_not_read() -> None:
 
         pipes.end()
 
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(HANG_S):
             await asyncio.gather(*writers)
 
 

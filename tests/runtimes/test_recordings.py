@@ -8,6 +8,7 @@ import pytest
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from tests.support.agents import MODELS
 from tests.support.recording import DIRECTORY, RUN, Replay, conversation, described, spec_of
+from tests.support.waiting import HANG_S
 
 RECORDINGS = sorted(DIRECTORY.glob("*.jsonl"))
 
@@ -20,7 +21,7 @@ def test_every_cli_is_recorded() -> None:
 async def test_a_recorded_conversation(file: Path) -> None:
     name = file.name.partition("-")[0]
     runtime, replay = create_cli_runtime(name), Replay(file)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_S):
         process = await runtime.connect(
             replay,
             spec_of(name, model=MODELS.get(name)),

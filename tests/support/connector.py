@@ -12,11 +12,10 @@ from typing import Any, Self
 
 from remoteclaw.mcp_server import connector_launch
 from tests.support.mcp_gateway import TOKEN
+from tests.support.waiting import HANG_S
 
 __all__ = ["Exchange", "Pipes", "ScriptedGateway", "answer", "free_port", "request"]
 
-#: Longer than any test waits for a line.
-LINE_S = 20.0
 IMPATIENT = """
 import sys
 sys.path.append(sys.argv[1])
@@ -72,7 +71,7 @@ class Pipes:
         """Close its input and wait until it is gone."""
         assert self.process.stdin
         self.process.stdin.close()
-        async with asyncio.timeout(LINE_S):
+        async with asyncio.timeout(HANG_S):
             _, errors = await self.process.communicate()
         self.errors = errors.decode()
         assert "Traceback" not in self.errors
@@ -91,7 +90,7 @@ class Pipes:
     async def hear(self) -> dict[str, Any]:
         """Read the next message."""
         assert self.process.stdout
-        async with asyncio.timeout(LINE_S):
+        async with asyncio.timeout(HANG_S):
             line = await self.process.stdout.readline()
         assert line.endswith(b"\n"), "the connector has ended"
         assert TOKEN.encode() not in line

@@ -26,7 +26,7 @@ from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import served
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 __all__ = [
     "Answer",
@@ -40,9 +40,6 @@ __all__ = [
     "opened",
     "raw",
 ]
-
-#: How long a client waits for a frame, in seconds.
-FRAME_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -84,7 +81,7 @@ class RpcClient:
 
     async def frame(self) -> dict[str, Any]:
         """Return the next frame."""
-        async with asyncio.timeout(FRAME_S):
+        async with asyncio.timeout(HANG_S):
             found: dict[str, Any] = orjson.loads(await self.socket.recv())
             return found
 
@@ -118,9 +115,9 @@ class RpcClient:
             raise Refused(answer["error"])
         return answer["payload"]
 
-    async def closed(self, *, within_s: float = FRAME_S) -> tuple[int, str]:
+    async def closed(self) -> tuple[int, str]:
         """Wait until the gateway closes the connection; return code and reason."""
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(HANG_S):
             await self.socket.wait_closed()
         return self.socket.close_code or 0, self.socket.close_reason or ""
 
@@ -276,5 +273,5 @@ async def raw(door: Door, data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", door.port)
     with contextlib.closing(writer):
         writer.write(data)
-        async with asyncio.timeout(FRAME_S):
+        async with asyncio.timeout(HANG_S):
             return await reader.read()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from remoteclaw.fleet import connection
+from tests.support.waiting import HANG_S
 
 __all__ = ["Failpoint", "Proxy", "Side"]
 
@@ -42,9 +43,9 @@ class Failpoint:
     _go_on: asyncio.Event = field(default_factory=asyncio.Event)
     _is_cut: bool = False
 
-    async def wait(self, *, within_s: float = 15.0) -> int:
+    async def wait(self) -> int:
         """Wait until a process is held here; return its id."""
-        async with asyncio.timeout(within_s):
+        async with asyncio.timeout(HANG_S):
             await self.reached.wait()
         return self.pid
 

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -42,8 +43,13 @@ async def set_clock(fleet: Fleet, at_ms: int) -> None:
 
 
 async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
-    """Store a job, as the gateway does."""
+    """Store a job, as the gateway does; one that repeats does so from now, or from `next_ms` on.
+
+    Without an anchor it would be due again at the next full minute or hour, whenever that is.
+    """
     now_ms = await fleet.cron.now_ms()
+    if schedule.every_s and schedule.anchor_ms is None:
+        schedule = replace(schedule, anchor_ms=fields.get("next_ms", now_ms))
     facts: dict[str, Any] = {
         "id": next(NAMES),
         "name": "standup",

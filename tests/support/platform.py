@@ -189,7 +189,7 @@ class PlatformAdapter:
         behaviour = self._told()
         if behaviour.is_held:
             self._journal.add("held", what=what, about=about)
-            await eventually(lambda: not self._told().is_held, within_s=60)
+            await eventually(lambda: not self._told().is_held)
             behaviour = self._told()
         if behaviour.refuses:
             self._journal.add("refused", what=what, about=about)

@@ -22,12 +22,12 @@ from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
 from remoteclaw.supervisor import worker_command
 from tests.support.processes import marked_processes
 from tests.support.servers import Server
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 __all__ = ["Stack"]
 
-#: How long a test waits for an outcome, in seconds: a cold claude on a busy machine takes 3.
-OUTCOME_S = 30.0
+#: Longer than a test waits for anything, so that what is mended when a lease ends is no help to it.
+LEASE_S = 5 * HANG_S
 
 
 class Stack:
@@ -39,7 +39,7 @@ class Stack:
         db = home.path / "db"
         self.redis = Server(find_server(db), db, (), appendfsync=appendfsync)
         self.workers: list[subprocess.Popen[bytes]] = []
-        self.lease_s = 30.0
+        self.lease_s = LEASE_S
         self.agent: dict[str, Any] = {"runtime": "demo"}
         self.lifeline = home.path / "lifeline"
         self._lifeline: int | None = None
@@ -75,7 +75,7 @@ class Stack:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
-        await eventually(lambda: not marked_processes(self.home), within_s=20)
+        await eventually(lambda: not marked_processes(self.home))
 
     # -- setting up ----------------------------------------------------------------------------
 
@@ -166,12 +166,18 @@ class Stack:
         _, made = await effects._run(None, text, None, *_entry("entry", session, entry, "agents"))
         return made[0]
 
-    async def outcome(self, accepted: Accepted, *, within_s: float = OUTCOME_S) -> Outcome:
+    async def outcome(self, accepted: Accepted, *, within_s: float = HANG_S) -> Outcome:
         """Wait for a message's outcome."""
         outcome = await self.fleet.outcomes.wait(
             accepted.session.sid, accepted.entry_id, timeout_s=within_s
         )
         assert outcome is not None, f"no outcome within {within_s} s\n{self.worker_logs()}"
+        return outcome
+
+    async def outcome_so_far(self, accepted: Accepted) -> Outcome:
+        """Return what is known of a message's outcome by now."""
+        outcome = await self.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+        assert outcome is not None
         return outcome
 
     async def ask(self, text: str, **fields: Any) -> str:
@@ -192,8 +198,7 @@ class Stack:
         """Wait until a message's trace shows a step; return the step's detail."""
 
         async def detail() -> str | None:
-            outcome = await self.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
-            assert outcome is not None
+            outcome = await self.outcome_so_far(accepted)
             return next((s.detail or s.name for s in outcome.steps if s.name == step), None)
 
         return str(await eventually(detail))

@@ -12,6 +12,7 @@ import pexpect
 import pyte
 
 from remoteclaw.home import Home
+from tests.support.waiting import HANG_S
 
 __all__ = ["REMOTECLAW", "Terminal", "env"]
 
@@ -55,10 +56,15 @@ class Terminal:
             dimensions=(40, 100),
             timeout=None,
         )
+        child.ptyproc.delayafterclose = 0
         try:
             yield cls(child)
         finally:
-            child.close(force=True)
+            if child.isalive():
+                # pexpect's own close gives a process a tenth of a second to go, then fails.
+                child.kill(signal.SIGKILL)
+                child.wait()
+            child.close()
 
     @property
     def pid(self) -> int:
@@ -69,12 +75,12 @@ class Terminal:
         """Press keys."""
         self._child.send(text)
 
-    def see(self, text: str, *, within_s: float = 20.0) -> str:
+    def see(self, text: str) -> str:
         """Wait until a text is on the screen, or above it; return all of it."""
-        until = time.monotonic() + within_s
+        until = time.monotonic() + HANG_S
         while text not in (shown := self.shown()):
             if time.monotonic() > until:
-                raise AssertionError(f"not seen within {within_s} s: {text!r}\n{shown}")
+                raise AssertionError(f"not seen within {HANG_S} s: {text!r}\n{shown}")
             self._read()
         return shown
 
@@ -95,12 +101,12 @@ class Terminal:
         ]
         return "\n".join([*above, *(line.rstrip() for line in self._screen.display)]).rstrip()
 
-    def leave(self, *, within_s: float = 20.0) -> int:
+    def leave(self) -> int:
         """Wait until the program has ended; return its exit status, or minus its signal."""
-        until = time.monotonic() + within_s
+        until = time.monotonic() + HANG_S
         while self._child.isalive():
             if time.monotonic() > until:
-                raise AssertionError(f"it did not end within {within_s} s\n{self.shown()}")
+                raise AssertionError(f"it did not end within {HANG_S} s\n{self.shown()}")
             self._read()
         self._read()
         status = self._child.exitstatus

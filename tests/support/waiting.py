@@ -6,10 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["eventually", "eventually_sync"]
+__all__ = ["HANG_S", "eventually", "eventually_sync"]
+
+#: How long a test waits for anything, in seconds. It only ends a test that would wait for ever:
+#: it is no bound on how long something takes, and a green test stays far below it on any machine.
+HANG_S = 60.0
 
 
-async def eventually(condition: Callable[[], Any], *, within_s: float = 15.0) -> Any:
+async def eventually(condition: Callable[[], Any], *, within_s: float = HANG_S) -> Any:
     """Return the first truthy value of a condition, which may be a coroutine function."""
     until = time.monotonic() + within_s
     while True:
@@ -23,7 +27,7 @@ async def eventually(condition: Callable[[], Any], *, within_s: float = 15.0) ->
         await asyncio.sleep(0.01)
 
 
-def eventually_sync(condition: Callable[[], Any], *, within_s: float = 15.0) -> Any:
+def eventually_sync(condition: Callable[[], Any], *, within_s: float = HANG_S) -> Any:
     """Return the first truthy value of a condition."""
     until = time.monotonic() + within_s
     while not (value := condition()):

@@ -38,9 +38,9 @@ class Worker:
         """Its hash in Redis."""
         return f"rq:worker:{self.name}"
 
-    async def ended(self, *, within_s: float = 15.0) -> int:
+    async def ended(self) -> int:
         """Wait until it has ended and return its exit status."""
-        await eventually(lambda: self.process.poll() is not None, within_s=within_s)
+        await eventually(lambda: self.process.poll() is not None)
         return int(self.process.returncode)
 
 
@@ -132,7 +132,7 @@ class PlainRq:
             has_ended = process.poll() is not None
             return "done, quitting" in log.read_text() or has_ended
 
-        await eventually(is_done, within_s=30)
+        await eventually(is_done)
         assert "done, quitting" in log.read_text(), log.read_text()
         process.kill()
         return log.read_text()

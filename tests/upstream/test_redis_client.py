@@ -14,7 +14,7 @@ from redis.asyncio.connection import DefaultParser
 from remoteclaw.fleet.connection import ALLOW_OOM, open_redis
 from remoteclaw.fleet.embedded import ServerProgram, server_command
 from tests.support.servers import Server
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 from tests.upstream.servers import blocked, each_server, server_and_client
 
 # -- commands and connections ---------------------------------------------------------------------
@@ -83,7 +83,7 @@ async def test_a_wait_for_a_message_may_be_cancelled_and_misses_none(
                 await waiting
             admin.publish("channel", str(number))
 
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(HANG_S):
                 message = await wait_long(pubsub)
 
             assert message["data"] == b"%d" % number
