@@ -1,11 +1,8 @@
 """A short chaos: nothing lost, nothing doubled, nothing out of order, nothing left running."""
 
-import pytest
-
 from tests.chaos import PROMISES, chaos
 
 
-@pytest.mark.timeout(240)
 async def test_a_fleet_in_chaos_keeps_its_promises() -> None:
     verdict = await chaos(12, seed=7, workers=3, sessions=8)
 

@@ -189,7 +189,6 @@ def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
     return env(home)
 
 
-@pytest.mark.timeout(120)
 def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Path) -> None:
     command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
     with Screen.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:

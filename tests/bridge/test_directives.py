@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN, Directives
+from tests.support.growth import is_linear
 
 PIECES = st.sampled_from(
     [
@@ -187,20 +188,26 @@ def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
     assert fed(Directives(), *"Here it is. **NO_REPLY** ") == "Here it is."
 
 
-@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
-    "text",
+    ("before", "piece", "after"),
     [
-        *("[" * 1_000_000, "[[r" * 300_000, "NO_REPLY " * 100_000 + "x", "\n" * 1_000_000 + "x"),
-        *("NO_REPLY" + "\n" * 1_000_000 + "x", "{" + " " * 1_000_000 + "}", "`" * 1_000_000),
-        *(" N" * 300_000, ("x" + " " * 500) * 2_000, "x" + " NO_REPLY" * 100_000),
-        *("N\n" * 300_000, "NO_REPLY\n" * 100_000 + "x", "[[reply_to:1]]" * 70_000),
+        *(("", "[", ""), ("", "[[r", ""), ("", "NO_REPLY ", "x"), ("", "\n", "x"), ("", "`", "")),
+        *(("NO_REPLY", "\n", "x"), ("{", " ", "}"), ("", " N", ""), ("", "x" + " " * 500, "")),
+        *(
+            ("x", " NO_REPLY", ""),
+            ("", "N\n", ""),
+            ("", "NO_REPLY\n", "x"),
+            ("", "[[reply_to:1]]", ""),
+        ),
     ],
-    ids=lambda text: text[:10],
 )
-def test_a_megabyte_takes_linear_time(text: str) -> None:
-    whole, _ = read(text)
-    assert read(*(text[at : at + 50] for at in range(0, len(text), 50)))[0] == whole
+def test_long_texts_take_linear_time(before: str, piece: str, after: str) -> None:
+    def whole_and_in_parts(size: int) -> None:
+        text = before + piece * (size // len(piece)) + after
+        parts = [text[at : at + 50] for at in range(0, len(text), 50)]
+        assert read(*parts)[0] == read(text)[0]
+
+    assert is_linear(whole_and_in_parts)
 
 
 def test_a_file_s_path_may_be_as_long_as_paths_are() -> None:
