@@ -29,7 +29,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Capabilities, Decision, Launch
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.programs import find_program
-from remoteclaw.runtimes.wire import decode, mapping, text
+from remoteclaw.runtimes.wire import count, decode, mapping, text
 
 __all__ = ["DemoProcess", "DemoRuntime"]
 
@@ -133,7 +133,13 @@ class DemoProcess:
                         yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
                     self._is_busy = False
                     if error := text(message.get("error")):
-                        yield ErrorEvent(classify_error(error), error)
+                        category = text(message.get("category"))
+                        is_named = category in set(ErrorCategory)
+                        yield ErrorEvent(
+                            ErrorCategory(category) if is_named else classify_error(error),
+                            error,
+                            retry_at_ms=count(message.get("retry_at_ms")) or None,
+                        )
                     aborted = bool(message.get("aborted"))
                     yield DoneEvent(AgentRunResult(said, self.session_id, aborted=aborted))
                     return
