@@ -61,6 +61,15 @@ class Answer:
             await self._lease.publish(payload.index, self._on_stream(payload, ()))
         self.next_index = payload.index + 1
 
+    def aside(self, words: str, *, after: int = 0) -> dict[str, Any] | None:
+        """Return words of ours as they go on the reply stream, so many `after` the next message.
+
+        None if the answer goes elsewhere.
+        """
+        if not self._goes_to_channel:
+            return None
+        return self._on_stream(ReplyPayload(words, index=self.next_index + after), ())
+
     def show(self, index: int, text: str) -> None:
         """Have the message with this index shown as far as it has come."""
         self._live = (index, text)

@@ -498,6 +498,9 @@ class QueueConfig(_Section):
     drop: Annotated[DropPolicy, BY_AGENTS] = "summarize"
     """What goes beyond the cap: the `old` or the `new` messages, whose sender is told;
     `summarize` leaves out the old ones, but shows the agent how each of them began."""
+    retry_limits: Annotated[bool, BY_AGENTS] = True
+    """Whether a message is kept until the limit of the plan that an agent's account has used up
+    ends, and is answered then; else its sender is told to send it again."""
     channels: Annotated[dict[str, QueueOverride], BY_AGENTS] = Field(default_factory=dict)
     """What differs for a channel, by its name."""
 
@@ -561,6 +564,8 @@ class SessionsConfig(_Section):
             # A plain word would end conversations by chance.
             if not re.fullmatch(r"[/!][^\W_][\w-]{0,30}", trigger):
                 raise ValueError(f"has {trigger!r}: write / or ! and one word, such as /new")
+            if trigger.casefold() == "/stop":
+                raise ValueError(f"has {trigger!r}, which stops what runs")
         return value
 
 

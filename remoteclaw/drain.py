@@ -5,6 +5,7 @@ This is the life of a message in a worker, top to bottom:
 """
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
@@ -14,10 +15,12 @@ from typing import Any
 
 from remoteclaw.answer import Answer
 from remoteclaw.bridge import Hooks
+from remoteclaw.bridge.bridge import LONG_MESSAGE
 from remoteclaw.clock import boottime
 from remoteclaw.config import Config, QueueConfig, QueueOverride, RecordConfig
 from remoteclaw.conversation.batching import Plan, next_batch
 from remoteclaw.conversation.record import digest, lines_of
+from remoteclaw.conversation.retries import SHORT_MS
 from remoteclaw.errors import (
     ErrorCategory,
     LeaseLost,
@@ -25,7 +28,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import NewerEntry, decode_entry
-from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease, Record
+from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished, Lease, Postponement, Record
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.home import Home
 from remoteclaw.messages import (
@@ -38,6 +41,7 @@ from remoteclaw.messages import (
     stream_order,
 )
 from remoteclaw.own_words import failure, said, superseded
+from remoteclaw.patience import Patience
 from remoteclaw.process import identity
 from remoteclaw.protocols import (
     FORK_OF,
@@ -63,6 +67,8 @@ DETAIL = 500
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
 CONTEXT_LOST = "(I no longer have our earlier conversation, so I start without it.)"
 GOES_ON_FROM_NOTES = "(I no longer have our earlier conversation itself, but notes of it.)"
+STOPPED = "Stopped."
+NOTHING_TO_STOP = "There is nothing to stop."
 NOTHING_SAID = "(The agent finished without saying anything.)"
 
 TOO_MANY = (
@@ -76,6 +82,8 @@ STATUS = {
     ErrorCategory.ABORTED: "stopped",
     ErrorCategory.SUPERSEDED: "interrupted",
 }
+#: How far an attempt has come that has not reached an agent.
+NOT_ASKED = ("", "accepted", "postponed")
 #: After so many pauses for typing, what waits is answered although somebody goes on typing.
 MOST_PAUSES = 10
 #: How many waiting entries are looked at, where all of them matter.
@@ -125,6 +133,7 @@ class Drain:
                 resets=Resets(lease, self._config, discard_agent=bridge.keeper.forget),
                 queue_of=functools.partial(self._config.queue.of, lease.session.provider),
                 record=self._config.record,
+                retry_limits=self._config.queue.retry_limits,
                 linger_s=self._config.fleet.linger_s,
                 shows_live=not self._hooks.has("message_sending"),
                 is_leaving=functools.partial(self._fleet.workers.is_leaving, self._worker),
@@ -147,6 +156,7 @@ class _SessionDrain:
         resets: Resets,
         queue_of: Callable[[QueueOverride | None], QueueConfig],
         record: RecordConfig,
+        retry_limits: bool,
         linger_s: float,
         shows_live: bool,
         is_leaving: Callable[[], Awaitable[bool]],
@@ -159,6 +169,9 @@ class _SessionDrain:
         self._keeper = bridge.keeper
         self._conversation = bridge.conversation
         """Its name in the session map; None if that isn't known."""
+        self._login = bridge.login
+        self._zone = bridge.zone
+        self._retry_limits = retry_limits
         self._resets = resets
         self._queue_of = queue_of
         self._queue_known: tuple[str | None, QueueConfig] | None = None
@@ -173,6 +186,8 @@ class _SessionDrain:
         self._unreadable: dict[str, str] = {}
         """Entries that nobody can read, each with the reason."""
         self._running: Turn | None = None
+        self._behind: list[Entry] = []
+        """What was known to wait behind the running turn when it began."""
         self._abort = asyncio.Event()
         self._newest = ""
         """The newest entry that was known when the running turn began."""
@@ -235,6 +250,8 @@ class _SessionDrain:
                     command_of=self._resets.command_of,
                 )
                 finished = await self._turn(plan, waiting)
+                if finished is None:
+                    return  # it is postponed, and the lease given back
             except NewerEntry as newer:
                 log.warning("session %s waits for a newer worker: %s", self._lease.sid[:8], newer)
                 await self._keeper.park()
@@ -305,8 +322,8 @@ class _SessionDrain:
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _turn(self, plan: Plan, waiting: Sequence[Entry]) -> Finished:
-        """Run the next batch, of what waits, to its outcome."""
+    async def _turn(self, plan: Plan, waiting: Sequence[Entry]) -> Finished | None:
+        """Run the next batch, of what waits, to its outcome; None if it is postponed."""
         planned = [entry for entry in waiting if entry.id in plan.batch]
         will_reset = await self._resets.why(planned[0].id, planned, was_asked=False)
         ready = None if will_reset else self._keeper.ready
@@ -315,6 +332,7 @@ class _SessionDrain:
             phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
             detail=ready or "",
             left_out=plan.left_out,
+            login=self._login,
         )
         self._recorded = ready
         if batch is None:
@@ -326,20 +344,19 @@ class _SessionDrain:
             session=self._lease.session,
             entries=tuple(entry for entry in entries if entry.id not in batch.left_out),
             attempt=batch.attempt,
-            was_interrupted=batch.before not in ("", "accepted"),
+            was_interrupted=batch.before not in NOT_ASKED,
             left_out=tuple(entry for entry in entries if entry.id in batch.left_out),
         )
+        self._behind = [entry for entry in waiting if entry.id not in {e.id for e in entries}]
         self._abort.clear()
         self._is_overtaken = False
+        self._reached_phases.clear()
         self._running = turn
         is_chat = turn.entries[-1].deliver == "channel"
-        if self._queue.mode == "steer" and is_chat and self._bridge.can_steer:
-            behind = [entry for entry in waiting if entry.id not in {e.id for e in entries}]
-            # Nothing that a person has sent is overtaken by what comes later.
-            if all(entry.origin != "chat" for entry in behind):
-                self._steering = Steering(
-                    self._lease, self._newest, command_of=self._resets.command_of
-                )
+        # Nothing that a person has sent is overtaken by what comes later.
+        is_next = all(entry.origin != "chat" for entry in self._behind)
+        if self._queue.mode == "steer" and is_chat and is_next and self._bridge.can_steer:
+            self._steering = Steering(self._lease, self._newest, command_of=self._resets.command_of)
         try:
             return await self._attempt(batch, Answer(self._lease, turn))
         finally:
@@ -353,8 +370,10 @@ class _SessionDrain:
             self._unreadable[entry_id.decode()] = str(error)
             return _in_place_of(entry_id.decode(), self._lease.session)
 
-    async def _attempt(self, batch: Batch, answer: Answer) -> Finished:
+    async def _attempt(self, batch: Batch, answer: Answer) -> Finished | None:
         turn = answer.turn
+        if all(map(self._resets.is_stop, turn.entries)):
+            return await self._finish(answer, self._about_stop(turn), is_recorded=False)
         if batch.is_dropped:
             await self._begin_anew(batch, answer)
             words = TOO_MANY.format(count=len(turn.entries), cap=self._queue.cap)
@@ -370,29 +389,17 @@ class _SessionDrain:
             return await self._finish(answer, told, status="dead")
         if await self._begin_anew(batch, answer):
             return await self._finish(answer, said(RESET), is_recorded=False)
-        if turn.was_interrupted:
-            await answer.say(SECOND_TRY)
-        if self._conversation and self._lease.has_lost(self._conversation):
-            await answer.say(await self._what_is_lost())
-        # Where a hook chooses the directory, the conversation's name is not known here.
-        is_fork = any(name.startswith(FORK_OF) for name in self._lease.session_ids.values())
-        began = time.monotonic()
-        result = await self._ask(answer)
-        again = {ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED}
-        while result.error_category in again and not self._reached_phases & {"output", "tool"}:
-            # The process is not known to have said or done anything: it had been warm and was
-            # ending already, or no longer knew the conversation.
-            again.discard(result.error_category)
-            if result.error_category is ErrorCategory.DIED and "spawned" in self._reached_phases:
-                await answer.say(SECOND_TRY)  # what it did unseen is done a second time
-            if result.error_category is ErrorCategory.SESSION_EXPIRED and (
-                self._keeper.finished_turn or is_fork
-            ):
+        if not batch.is_resumed:  # else it was said before the turn was postponed
+            if turn.was_interrupted:
+                await answer.say(SECOND_TRY)
+            if self._conversation and self._lease.has_lost(self._conversation):
                 await answer.say(await self._what_is_lost())
-            result = await self._ask(answer, used_s=time.monotonic() - began)
-        is_lost = result.error_category in (
-            ErrorCategory.UNFIT_IMAGE,
-            ErrorCategory.CONTEXT_OVERFLOW,
+        result = await self._patiently(batch, answer)
+        if result is None:
+            return None
+        is_lost = result.error_category is ErrorCategory.UNFIT_IMAGE or (
+            # Else that was said before it was asked again.
+            result.error_category is ErrorCategory.CONTEXT_OVERFLOW and not self._may_ask_again
         )
         if is_lost and self._has_dropped_conversation and self._keeper.finished_turn:
             index = result.payloads[-1].index + 1
@@ -402,13 +409,113 @@ class _SessionDrain:
             result = superseded(result, answer.turn)
         return await self._finish(answer, result, was_asked=True)
 
+    def _about_stop(self, turn: Turn) -> AgentDeliveryResult:
+        """Return what is said to a command to stop; in a chat, what was stopped has said it."""
+        has_stopped = any(entry.stopped for entry in turn.entries)
+        if has_stopped:
+            return said("" if turn.entries[-1].deliver == "channel" else STOPPED)
+        return said(NOTHING_TO_STOP)
+
+    async def _patiently(self, batch: Batch, answer: Answer) -> AgentDeliveryResult | None:
+        """Ask until there is an answer, or a failure to be told; None if the turn is postponed.
+
+        It is asked again later only if its agent could neither say nor do anything.
+        """
+        patience = Patience(answer, batch, zone=self._zone, keeps_at_limit=self._retry_limits)
+        began = time.monotonic()
+        result = patience.known_limit()
+        if result is None:
+            patience.count()
+            result = await self._ask_afresh(answer, began)
+        while self._may_ask_again and (at_ms := patience.again_at_ms(result)):
+            pause_ms = at_ms - _now_ms()
+            if pause_ms <= SHORT_MS:
+                is_stopped = await self._pause(pause_ms, result)
+            elif await self._postpone(patience.postponement(result, at_ms)):
+                return None
+            else:
+                is_stopped = True
+            if is_stopped:
+                return failure(answer.turn, ErrorCategory.ABORTED, index=answer.next_index)
+            patience.count()
+            result = await self._ask_afresh(answer, began)
+        return patience.in_the_end(result)
+
+    @property
+    def _may_ask_again(self) -> bool:
+        """Whether the agent is not known to have said or done anything since it was asked."""
+        return not self._reached_phases & {"output", "tool"}
+
+    async def _ask_afresh(self, answer: Answer, began: float) -> AgentDeliveryResult:
+        """Ask, and ask another process at once where the failure was the one's own.
+
+        That had been warm and was ending already, or no longer knew the conversation, or the
+        conversation had become too long.
+        """
+        # Where a hook chooses the directory, the conversation's name is not known here.
+        is_fork = any(name.startswith(FORK_OF) for name in self._lease.session_ids.values())
+        again = {ErrorCategory.SESSION_EXPIRED, ErrorCategory.DIED}
+        length = sum(len(entry.message.text) for entry in answer.turn.entries)
+        if self._keeper.finished_turn and length < LONG_MESSAGE:
+            again.add(ErrorCategory.CONTEXT_OVERFLOW)
+        result = await self._ask(answer, used_s=time.monotonic() - began)
+        while (category := result.error_category) in again and self._may_ask_again:
+            again.discard(category)
+            if category is ErrorCategory.DIED and "spawned" in self._reached_phases:
+                await answer.say(SECOND_TRY)  # what it did unseen is done a second time
+            if category is ErrorCategory.SESSION_EXPIRED and (
+                self._keeper.finished_turn or is_fork
+            ):
+                await answer.say(await self._what_is_lost())
+            if category is ErrorCategory.CONTEXT_OVERFLOW and self._has_dropped_conversation:
+                await answer.say(await self._what_is_lost())
+            result = await self._ask(answer, used_s=time.monotonic() - began)
+        return result
+
+    async def _pause(self, pause_ms: int, result: AgentDeliveryResult) -> bool:
+        """Wait a moment with the agent at hand; return whether the turn is stopped meanwhile."""
+        await self._settle_marks()
+        # After a crash the turn is asked as if it had not been.
+        detail = f"for {pause_ms / 1000:.1f} s: {result.error_category}"
+        await self._lease.mark("postponed", detail)
+        self._recorded = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000):
+                await self._abort.wait()
+        return self._abort.is_set()
+
+    async def _postpone(self, what: Postponement) -> bool:
+        """Give the session back until a time; False if the turn is to be stopped instead.
+
+        So it is when the conversation is to end behind it: nobody waits for the limit then.
+        """
+        await self._settle_marks()
+        await self._keeper.park()
+        behind = self._behind
+        while not any(map(self._resets.is_reset, behind)):
+            newest = self._newest
+            verdict = await self._lease.postpone(what, newest=newest, login=self._login)
+            if verdict != "news":
+                return verdict == "postponed"
+            behind = []
+            for entry_id, fields in await self._lease.arrived(newest):
+                self._newest = entry_id.decode()
+                with contextlib.suppress(NewerEntry):
+                    behind.append(self._decoded(entry_id, fields))
+        return False
+
+    async def _settle_marks(self) -> None:
+        """Wait for what is still being recorded of the running attempt."""
+        marks, self._marks = self._marks, set()
+        await asyncio.gather(*marks)
+
     async def _begin_anew(self, batch: Batch, answer: Answer) -> bool:
         """End the conversation if the turn is to begin another; return whether that was all."""
         entries = answer.turn.entries
-        was_asked = batch.before not in ("", "accepted")
+        was_asked = batch.before not in NOT_ASKED
         if why := await self._resets.why(batch.turn, entries, was_asked=was_asked):
             await self._resets.end_conversation(batch.turn, why)
-            if words := ENDED_BY_ITSELF.get(why):
+            if (words := ENDED_BY_ITSELF.get(why)) and not batch.is_resumed:
                 await answer.say(words)
         answer.turn = replace(answer.turn, entries=self._resets.in_new_conversation(entries))
         return self._resets.is_alone(entries)

@@ -379,6 +379,8 @@ class Entry:
     origin: Origin = "chat"
     provenance: Provenance | None = None
     """None for what a person or the clock has written."""
+    stopped: int = 0
+    """Of a person's command to stop: how many entries it has stopped."""
 
     @property
     def at_ms(self) -> int:

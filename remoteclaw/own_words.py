@@ -11,7 +11,7 @@ from remoteclaw.messages import (
     Turn,
 )
 
-__all__ = ["failure", "said", "superseded"]
+__all__ = ["failure", "in_words", "said", "superseded"]
 
 
 def failure(
@@ -30,9 +30,9 @@ def failure(
 
 
 def said(words: str) -> AgentDeliveryResult:
-    """Return the result of a turn in which nobody but us said something."""
+    """Return the result of a turn in which nobody but us said something, or nothing at all."""
     return AgentDeliveryResult(
-        payloads=(ReplyPayload(words, is_ours=True),),
+        payloads=(ReplyPayload(words, is_ours=True),) if words else (),
         run=AgentRunResult(),
         mcp=McpSideEffects(),
         is_silent=True,
@@ -43,5 +43,10 @@ def superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
     """Return the result of a stopped turn in words that say for what it was stopped."""
     category = ErrorCategory.SUPERSEDED
     words = sentence(category, agent=turn.session.agent, reference=turn.reference)
+    return replace(in_words(result, words), error_category=category)
+
+
+def in_words(result: AgentDeliveryResult, words: str) -> AgentDeliveryResult:
+    """Return a failed turn's result with other words about the failure."""
     *before, last = result.payloads
-    return replace(result, payloads=(*before, replace(last, text=words)), error_category=category)
+    return replace(result, payloads=(*before, replace(last, text=words)))

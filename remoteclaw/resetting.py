@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from remoteclaw.config import Config
-from remoteclaw.conversation.commands import Command, command_in, words_for
+from remoteclaw.conversation.commands import STOP, Command, command_in, words_for
 from remoteclaw.conversation.freshness import kind_of, staleness
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
@@ -32,7 +32,8 @@ class Resets:
         """`discard_agent` ends the session's agent, whether it is at hand or parked."""
         self._lease = lease
         self._discard_agent = discard_agent
-        self._words = words_for("reset", config.sessions.reset_triggers)
+        resets = words_for("reset", config.sessions.reset_triggers)
+        self._words = resets | words_for("stop", (STOP,))
         self._policy = config.reset_of(lease.session.provider, kind_of(lease.session))
         self._keep_ms = config.record.keep_ms
         self._keep = config.sessions.keep_archived if self._keep_ms else 0
@@ -41,13 +42,24 @@ class Resets:
         """Return the command that an entry is; None if it is for the agent."""
         return command_in(entry, self._words)
 
+    def is_reset(self, entry: Entry) -> bool:
+        """Whether an entry is a command that ends the conversation."""
+        command = self.command_of(entry)
+        return command is not None and command.name == "reset"
+
+    def is_stop(self, entry: Entry) -> bool:
+        """Whether an entry is a command that has stopped what was accepted before it."""
+        command = self.command_of(entry)
+        return command is not None and command.name == "stop"
+
     async def why(self, turn: str, entries: Sequence[Entry], *, was_asked: bool) -> str | None:
         """Return why a turn of these entries begins a new conversation; None if it doesn't.
 
         It is the same in each attempt at the turn: of one that `was_asked` before, messages may
         have joined it that say nothing about how it began.
         """
-        if command := self.command_of(entries[0]):
+        command = self.command_of(entries[0])
+        if command and command.name == "reset":
             return command.word
         if self._lease.state.get("reset") == turn:
             return self._lease.state["reset_why"]

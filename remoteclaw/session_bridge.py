@@ -2,8 +2,10 @@
 
 import asyncio
 import functools
+import hashlib
 import logging
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -96,6 +98,10 @@ class SessionBridge:
     conversation: str | None
     """The conversation's name in the session map; None if there is no agent to have one with, or a
     hook may choose another directory."""
+    login: str = ""
+    """The account that pays for its turns, as far as that is known without reading secrets."""
+    zone: str | None = None
+    """The agent's IANA time zone."""
 
 
 def open_bridge(
@@ -121,13 +127,15 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     warm_s = 0.0 if lease.session.task else settings.warm_s
     keeper = _keeper(lease, config, home, access, warm_s=warm_s)
     channel = config.channel(lease.session.provider)
+    command = tuple(settings.command or runtime.command)
+    env = {**runtime.environment(os.environ), **settings.env}
     bridge = ChannelBridge(
         runtime=runtime,
         agents=keeper,
         session_map=LeasedSessionMap(lease),
-        command=settings.command or runtime.command,
+        command=command,
         workspace_dir=workspace,
-        env={**runtime.environment(os.environ), **settings.env},
+        env=env,
         model=settings.model,
         permissions=settings.permissions,
         inherit_mcp=settings.inherit_mcp,
@@ -144,7 +152,20 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     )
     # Where a hook may choose another directory, the name is not known before.
     known = None if hooks.has("before_runtime_spawn") else conversation
-    return SessionBridge(bridge, keeper, known)
+    login = _login(home, runtime.name, command, settings.model, env)
+    return SessionBridge(bridge, keeper, known, login, settings.timezone)
+
+
+def _login(
+    home: Home, runtime: str, command: Sequence[str], model: str | None, env: Mapping[str, str]
+) -> str:
+    """Return a digest of what decides which account, and which of its limits, a CLI uses.
+
+    Its credentials are named by the environment, or lie where that says, on this host.
+    """
+    parts = [home.host_id, runtime, *command, f"model={model}"]
+    parts += [f"{name}={value}" for name, value in sorted(env.items())]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _tools_for(config: Config, depth: int, turn: Turn) -> frozenset[str]:

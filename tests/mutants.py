@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LUA = "remoteclaw/fleet/scripts"
+FENCED = "begin mark publish finish live remember reset close release renew postpone"
 FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
 FAILPOINT = "tests/test_failpoints.py"
@@ -29,6 +30,7 @@ TOGETHER = "tests/gateway/test_together.py"
 CRON = "tests/fleet/test_cron.py"
 RESET = "tests/test_reset.py"
 FRESHNESS = "tests/test_freshness.py"
+LIMITS = "tests/test_limits.py"
 ARCHIVE = "tests/test_archive.py"
 CRON_RUNS = "tests/fleet/test_cron_runs.py"
 STEERING = "tests/test_steering.py"
@@ -69,13 +71,111 @@ def _unfenced(script: str) -> Mutant:
 
 
 MUTANTS = (
-    *map(_unfenced, "begin mark publish finish live remember reset close release renew".split()),
+    *map(_unfenced, FENCED.split()),
     Mutant(
         "steer without fencing",
         f"{LUA}/steer.lua",
         FENCE,
         "",
         f"{STEERING}::test_nothing_joins_a_turn_under_a_lost_lease",
+    ),
+    Mutant(
+        "a stray hint that asks before the time",
+        f"{LUA}/acquire.lua",
+        "held[5] and tonumber(held[5]) > now",
+        "false",
+        f"{LIMITS}::test_a_stray_hint_does_not_ask_before_the_time",
+    ),
+    Mutant(
+        "a message that wakes a postponed session",
+        f"{LUA}/_prelude.lua",
+        "now == 'scheduled' and not not_before and",
+        "now == 'scheduled' and",
+        f"{LIMITS}::test_what_comes_meanwhile_waits_behind_and_its_sender_is_told_once",
+    ),
+    Mutant(
+        "a sweeper that hints before the time",
+        f"{LUA}/postpone.lua",
+        "redis.call('ZADD', KEYS[2], ARGV[4], ARGV[2])",
+        "redis.call('ZADD', KEYS[2], now, ARGV[2])",
+        f"{LIMITS}::test_a_stray_hint_does_not_ask_before_the_time",
+    ),
+    Mutant(
+        "a stop that has to wait for the limit's end",
+        f"{LUA}/_prelude.lua",
+        "    wake(sid, state)\n",
+        "",
+        f"{LIMITS}::test_a_stop_wakes_a_session_that_waits",
+    ),
+    Mutant(
+        "a limit that is believed after a stop",
+        f"{LUA}/_prelude.lua",
+        "if login then redis.call('DEL', login) end",
+        "",
+        f"{LIMITS}::test_a_stop_wakes_a_session_that_waits",
+    ),
+    Mutant(
+        "a message that ends at a limit",
+        "remoteclaw/conversation/retries.py",
+        "frozenset((ErrorCategory.USAGE_LIMIT, ",
+        "frozenset((",
+        f"{LIMITS}::test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then",
+    ),
+    Mutant(
+        "a limit that is told with each try",
+        "remoteclaw/patience.py",
+        "if retries.is_told(self._told, category, at_ms):",
+        "if False:",
+        f"{LIMITS}::test_a_limit_that_goes_on_is_told_once_and_a_new_one_again",
+    ),
+    Mutant(
+        "a limit that each session finds out by itself",
+        "remoteclaw/patience.py",
+        "if self._limited_until_ms is None:",
+        "if True:",
+        f"{LIMITS}::test_other_sessions_of_the_login_wait_without_an_agent",
+    ),
+    Mutant(
+        "one login for all",
+        "remoteclaw/session_bridge.py",
+        "    parts += [",
+        "    _ = [",
+        f"{LIMITS}::test_another_login_does_not_wait",
+    ),
+    Mutant(
+        "an answer that is begun a second time",
+        "remoteclaw/drain.py",
+        'return not self._reached_phases & {"output", "tool"}',
+        "return True",
+        f"{LIMITS}::test_what_has_begun_is_not_asked_again",
+    ),
+    Mutant(
+        "a postponed attempt that counts as a failed one",
+        f"{LUA}/postpone.lua",
+        "redis.call('HINCRBY', KEYS[1], 'forgiven', 1)\n",
+        "",
+        f"{LIMITS}::test_an_end_of_the_tries_is_told",
+    ),
+    Mutant(
+        "a postponed turn whose agent loses its tools",
+        f"{LUA}/begin.lua",
+        " and not is_resumed then",
+        " then",
+        f"{LEASE}::test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools",
+    ),
+    Mutant(
+        "a command that is mute behind a turn that is being postponed",
+        f"{LUA}/postpone.lua",
+        "if newest and not id_at_most(newest[1], ARGV[3]) then return 'news' end\n",
+        "",
+        f"{LIMITS}::test_a_new_conversation_that_comes_while_the_turn_is_postponed",
+    ),
+    Mutant(
+        "a stop that waits behind what it stops",
+        f"{LUA}/append.lua",
+        "if ARGV[10] == 'stop' then",
+        "if false then",
+        f"{LIMITS}::test_a_person_stops_a_running_turn",
     ),
     Mutant(
         "a conversation that ends again when its reply was lost",
@@ -391,8 +491,8 @@ MUTANTS = (
     Mutant(
         "a message that overtakes one that waits",
         "remoteclaw/drain.py",
-        'if all(entry.origin != "chat" for entry in behind):',
-        "if True:",
+        'is_next = all(entry.origin != "chat" for entry in self._behind)',
+        "is_next = True",
         f"{STEERING}::test_nothing_overtakes_what_waits",
     ),
     Mutant(
@@ -445,8 +545,8 @@ MUTANTS = (
     Mutant(
         "no hint for a repetition",
         f"{LUA}/append.lua",
-        "scheduled and queue_of(KEYS[2]) or ''",
-        "''",
+        "return {'duplicate', seen, queue_if_scheduled(KEYS[2])}",
+        "return {'duplicate', seen, ''}",
         f"{LEASE}::test_a_repetition_hints_a_session_that_still_waits",
     ),
     Mutant(

@@ -59,6 +59,10 @@ while True:
     word = message['prompt'].split()[-1]
     with open('asked', 'a') as asked:
         asked.write(word + chr(10))
+    if word.startswith('busy') and not os.path.exists('failed-' + word):
+        open('failed-' + word, 'w')
+        say(type='done', error='busy', category='retryable', retry_at_ms=time.time() * 1000 + 60000)
+        continue
     filling = 1960
     if word.startswith('wait'):
         say(type='text', text=f'{word} waits. ')
@@ -323,6 +327,32 @@ async def test_a_worker_that_leaves_at_its_release(
 
     await lab.see_the_promise_held(first, second)
     assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_worker_that_postpones_a_turn_at(
+    lab: Lab, side: Side, what_happens: object
+) -> None:
+    word = f"busy{uuid.uuid4().hex}"
+    failpoint = lab.proxy.arm("postpone", side)
+    first = await lab.stack.append(word, from_=word)
+    await failpoint.wait()
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    async def is_postponed_or_done() -> bool:
+        view = await lab.stack.fleet.sessions.view(first.session.sid)
+        outcome = await lab.stack.fleet.outcomes.read(first.session.sid, first.entry_id)
+        return bool((view and view.postponed) or (outcome and outcome.is_final))
+
+    await eventually(is_postponed_or_done)
+    second = await lab.stack.append(f"/second{word}", from_=word)  # as a command, it wakes
+
+    await lab.see_the_promise_held(first, second)
+    texts = [reply.text for reply in await lab.replies(first.session.sid)]
+    assert len([text for text in texts if text.startswith("The model is busy.")]) <= 1
+    if what_happens is not kill:
+        assert (lab.asked(word), lab.asked(f"/second{word}")) == (2, 1)
 
 
 @pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)

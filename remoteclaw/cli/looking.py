@@ -15,6 +15,7 @@ from remoteclaw.terminal import one_line, printable
 if TYPE_CHECKING:
     from remoteclaw.config import QueueOverride
     from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.sessions import SessionView
 
 __all__ = ["agents", "doctor", "find_message", "sessions", "status"]
 
@@ -47,7 +48,7 @@ def status() -> None:
             click.echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
         click.echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
-            click.echo(f"  {session.state:<9} {session.sid[:8]} {session.key}")
+            click.echo(f"  {session.state:<9} {session.sid[:8]} {session.key}{_pause(session)}")
         if count > len(busy) == MOST_SHOWN:
             click.echo(f"  and {count - len(busy)} more")
         if letters:
@@ -88,7 +89,7 @@ def list_sessions(limit: int) -> None:
             last = clock(view.last_message_ms)
             label = f"  ({one_line(view.label)})" if view.label else ""
             row = f"{view.sid[:8]}  {view.state:<9}  {view.waiting:>7}  {last}  {view.key}"
-            click.echo(row + label)
+            click.echo(row + label + _pause(view))
 
     on_fleet(run)
 
@@ -111,7 +112,7 @@ def show_session(session: str) -> None:
             "label": view.label,
             "started by": str(view.parent) if view.parent else None,
             "has started": ", ".join(f"{child.sid[:8]} ({child.state})" for child in started),
-            "state": view.state,
+            "state": f"{view.state}{_pause(view)}",
             "waiting": f"{view.waiting} {messages} without an outcome",
             "last message": clock(view.last_message_ms),
             "worker": _worker(view.worker),
@@ -130,6 +131,13 @@ def show_session(session: str) -> None:
             click.echo(f"{'conversation':<12}  {one_line(told)}")
 
     on_fleet(run)
+
+
+def _pause(view: "SessionView") -> str:
+    """Return why a session waits although there is work, and until when."""
+    if view.postponed_until_ms is None:
+        return ""
+    return f", waits until {clock(view.postponed_until_ms)} ({view.postponed})"
 
 
 def _worker(label: str | None) -> str | None:

@@ -197,7 +197,9 @@ async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome
             await warn_without_workers(fleet)
             watch = asyncio.create_task(_warn_of_refused_writes(fleet))
             try:
-                outcome = await fleet.outcomes.wait(sid, accepted.entry_id, timeout_s=wait_s)
+                outcome = await fleet.outcomes.wait(
+                    sid, accepted.entry_id, timeout_s=wait_s, told=_Pauses(hint)
+                )
             finally:
                 watch.cancel()
     except asyncio.CancelledError:  # Ctrl-C
@@ -215,6 +217,20 @@ async def _warn_of_refused_writes(fleet: "Fleet") -> None:
             complain(problem)
             return
         await asyncio.sleep(WRITABLE_S)
+
+
+class _Pauses:
+    """Says once why a message waits, where the chat is not told."""
+
+    def __init__(self, hint: str) -> None:
+        self._hint = hint
+        self._has_told = False
+
+    def __call__(self, outcome: "Outcome") -> None:
+        last = outcome.steps[-1]
+        if last.name == "postponed" and outcome.status == "accepted" and not self._has_told:
+            self._has_told = True
+            complain(f"It is asked again by itself {last.detail}. {self._hint}")
 
 
 async def warn_without_workers(
@@ -308,7 +324,7 @@ def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
             own = QueueOverride(**{**before, **wanted}) if before or wanted else None
             await fleet.sessions.configure(sid, own)
         for name, value in config.queue.of(view.key.provider, own).model_dump().items():
-            if name != "channels":
+            if name in QueueOverride.model_fields:
                 is_own = own is not None and getattr(own, name) is not None
                 click.echo(f"{name:<12} {value}{OWN if is_own else ''}")
 

@@ -46,7 +46,7 @@ def next_batch(
     said = [entry for entry in from_chat if entry.origin == "chat"]
     commands = {entry.id: command for entry in said if (command := command_of(entry))}
     before = list(itertools.takewhile(lambda entry: entry.id not in commands, from_chat))
-    bare = {e.id for e in said if e.id in commands and commands[e.id].is_alone}
+    bare = {e.id: commands[e.id].name for e in said if e.id in commands and commands[e.id].is_alone}
     counted = [entry for entry in said if entry.id not in bare]
     late = [e for e in counted if busy_since_ms is not None and e.at_ms >= busy_since_ms]
     excess = len(late) - queue.cap if queue.cap else 0
@@ -63,8 +63,9 @@ def next_batch(
         if left_out and (queue.drop == "old" or len(left_out) == len(before)):
             return Plan(left_out, is_dropped=True)
     if not before:
-        if said_alone := _ids([*itertools.takewhile(lambda entry: entry.id in bare, from_chat)]):
-            return Plan(said_alone)
+        if name := bare.get(from_chat[0].id):
+            same = itertools.takewhile(lambda entry: bare.get(entry.id) == name, from_chat)
+            return Plan(_ids([*same]))
         head = from_chat[0]
         return Plan((head.id,), is_dropped=head in beyond)
     kept = [entry for entry in before if entry.id not in left_out]

@@ -2,8 +2,10 @@
 
 A command is a message whose first word is one of the words that stand for it, alone or before more
 text: `/new`, `/new fix the tests`, and as Telegram writes it in groups `/new@its_bot`. Case doesn't
-matter. Everything else is for the agent: a word that only looks like a command, one in a quote or a
-block of code, and whatever another session's agent or the clock has written.
+matter. `/stop` is one only if it stands alone, and takes effect when the message is accepted,
+because it must not wait behind what it stops.
+Everything else is for the agent: a word that only looks like a command, one in a quote or a block
+of code, and what another session's agent or the clock has written.
 """
 
 import re
@@ -11,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.messages import Entry
+from remoteclaw.messages import ChannelMessage, Entry
 
-__all__ = ["Command", "CommandOf", "Name", "command_in", "words_for"]
+__all__ = ["STOP", "Command", "CommandOf", "Name", "at_once", "command_in", "words_for"]
 
-Name = Literal["reset"]
+Name = Literal["reset", "stop"]
+#: The word that stops what the session does and has waiting.
+STOP = "/stop"
 #: Returns the command that an entry is; None if it is for the agent.
 CommandOf = Callable[[Entry], "Command | None"]
 
@@ -54,11 +58,29 @@ def command_in(entry: Entry, words: Mapping[str, tuple[Name, str]]) -> Command |
         return Command("reset", entry.message.text)
     if entry.origin != "chat":
         return None
-    text = entry.message.text
-    first = _FIRST.match(text)
+    return _command(entry.message, words)
+
+
+def at_once(message: ChannelMessage) -> Literal["stop", "wake", ""]:
+    """Return what a person's message does the moment it is accepted.
+
+    It stops all before it, or has a postponed session look at it: all commands begin with / or !,
+    and which there are is known where the session is served.
+    """
+    if _command(message, _STOPS):
+        return "stop"
+    return "wake" if message.text.lstrip()[:1] in ("/", "!") else ""
+
+
+def _command(message: ChannelMessage, words: Mapping[str, tuple[Name, str]]) -> Command | None:
+    first = _FIRST.match(message.text)
     word, at, bot = first[1].partition("@") if first else ("", "", "")
     meant = words.get(word.casefold())
     if first is None or meant is None or (at and not _BOT.fullmatch(bot)):
         return None
-    behind = text[first.end() :].strip()
-    return Command(*meant, behind, has_files=bool(entry.message.attachments))
+    behind = message.text[first.end() :].strip()
+    command = Command(*meant, behind, has_files=bool(message.attachments))
+    return command if command.is_alone or command.name != "stop" else None
+
+
+_STOPS = words_for("stop", (STOP,))

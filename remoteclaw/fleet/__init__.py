@@ -76,7 +76,7 @@ class Fleet:
             outcomes=Outcomes(scripts),
             replies=Replies(scripts),
             scheduler=Scheduler(scripts, waker),
-            sessions=Sessions(scripts),
+            sessions=Sessions(scripts, waker),
             sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
             tokens=Tokens(scripts),
             usage=UsageLedger(scripts),

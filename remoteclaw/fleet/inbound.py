@@ -9,6 +9,7 @@ import orjson
 from pydantic import ValidationError
 
 from remoteclaw.clock import boottime
+from remoteclaw.conversation.commands import at_once
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -74,7 +75,8 @@ class Inbound:
         """Accept a message: when this returns, it is stored, and a worker is told if one must be.
 
         Repeating it is harmless: the message's id is remembered for 7 days.
-        In the lane `background` it waits behind what people send.
+        In the lane `background` it waits behind what people send. A command to stop takes effect
+        here, in the same step.
         Its attachments were stored before (`Blobs.put`), and are kept until its turn is over.
         Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted.
         """
@@ -100,6 +102,7 @@ class Inbound:
                 lane,
                 keys.bell(sid),
                 FULL_AT,
+                at_once(message),
             ],
             deadline=boottime() + APPEND_S,
         )
@@ -192,4 +195,5 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         provenance = Provenance.model_validate(told) if told is not None else None
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
-    return Entry(entry_id.decode(), message, deliver, origin, provenance)
+    stopped = int(flat.get(b"stopped", 0))
+    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped)

@@ -136,6 +136,11 @@ def labels(agent: str) -> str:
     return f"rc:labels:{agent}"
 
 
+def limit(login: str) -> str:
+    """String: until when a login's plan allows nothing more (ms); expires then."""
+    return f"rc:limit:{login}"
+
+
 def session_map(sid: str) -> str:
     """Hash: runtime and workspace → the CLI's own session id."""
     return f"rc:map:{{{sid}}}"

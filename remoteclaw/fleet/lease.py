@@ -28,7 +28,17 @@ from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
-__all__ = ["Batch", "Finished", "Lease", "Leases", "Owed", "Phase", "Record", "depth_of"]
+__all__ = [
+    "Batch",
+    "Finished",
+    "Lease",
+    "Leases",
+    "Owed",
+    "Phase",
+    "Postponement",
+    "Record",
+    "depth_of",
+]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
 #: The owner must have stopped before the agent's holder acts, both before anybody can take over.
@@ -56,9 +66,9 @@ ACQUIRE_S = 10.0
 #: own, and the agent should be asked first.
 QUIET_S = 0.02
 
-#: How far an attempt has come: recorded, prompt about to be sent, first text, first tool; or that
-#: its entries are to be dropped.
-Phase = Literal["", "accepted", "spawned", "output", "tool", "dropped"]
+#: How far an attempt has come: recorded, waiting to be asked again, prompt about to be sent, first
+#: text, first tool; or that its entries are to be dropped.
+Phase = Literal["", "accepted", "postponed", "spawned", "output", "tool", "dropped"]
 #: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
 RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 
@@ -80,6 +90,14 @@ class Batch:
     entries: tuple[RawEntry, ...]
     left_out: frozenset[str]
     """The ids of the entries of which the agent is only told how they began."""
+    is_resumed: bool = False
+    """True when the attempt before was postponed: all that it said of itself was said then."""
+    tries: int = 0
+    """How often the agent was asked in attempts that were postponed."""
+    told: str = ""
+    """What the person was told of that, as `postpone()` was given it."""
+    limited_until_ms: int | None = None
+    """Until when the agent's login is known to have used up its plan; None if nothing is known."""
 
     @property
     def entry_ids(self) -> frozenset[bytes]:
@@ -106,6 +124,26 @@ class Owed:
     to: SessionKey
     entry: bytes
     """It, as it is to stand on that session's stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Postponement:
+    """Until when a turn waits, and what is said of it."""
+
+    until_ms: int
+    why: str
+    tries: int
+    """How often the agent was asked so far."""
+    told: str
+    """What the person was told, so that it is said once."""
+    detail: str
+    """For people who trace the message."""
+    notice: dict[str, Any] | None = None
+    """What goes on the reply stream now."""
+    later: dict[str, Any] | None = None
+    """What goes there when a person writes while the turn waits; once."""
+    is_of_login: bool = False
+    """Whether every session of the agent's login has to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,18 +305,20 @@ class Lease:
         phase: Phase = "accepted",
         detail: str = "",
         left_out: Sequence[str] = (),
+        login: str = "",
     ) -> Batch | None:
         """Record a turn of these entries, or begin again the one that was never finished.
 
         With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`; it is
         "dropped" for entries that get no turn.
-        `left_out` are those of the entries which the agent is only told of.
+        `left_out` are those of the entries which the agent is only told of, and `login` is whose
+        plan the agent uses.
         None means that the entries are gone, which only an operator can have done.
         """
         nonce = uuid.uuid4().hex  # the script may be sent twice, the attempt counts once
         reply = await self._run(
             "begin",
-            [keys.state(self.sid), keys.inbound(self.sid)],
+            [keys.state(self.sid), keys.inbound(self.sid), keys.limit(login)],
             [
                 *(nonce, keys.outcome_prefix(self.sid), ",".join(entry_ids)),
                 *(phase, detail, ",".join(left_out)),
@@ -287,7 +327,8 @@ class Lease:
         if reply[0] == b"missing":
             self.waiting = []
             return None
-        verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since, queue = reply
+        verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since, queue = reply[:9]
+        resumed, tries, told, limited_until = reply[9:]
         self.state["busy_since"] = busy_since.decode()
         self._take_queue(queue)
         self._turn = Batch(
@@ -299,6 +340,10 @@ class Lease:
             is_dropped=verdict == b"dropped",
             entries=tuple(tuple(entry) for entry in entries),
             left_out=frozenset(mentioned.decode().split(",")),
+            is_resumed=resumed == b"1",
+            tries=int(tries),
+            told=told.decode(),
+            limited_until_ms=int(limited_until) if limited_until else None,
         )
         return self._turn
 
@@ -575,6 +620,32 @@ class Lease:
         queue = await self._run("release", names, arguments)
         if not delay_s:
             await self._waker.hint(self.sid, str(self.session), queue=queue.decode())
+
+    async def postpone(
+        self, what: Postponement, *, newest: str, login: str
+    ) -> Literal["postponed", "stopped", "news"]:
+        """Give the lease back until a time; the running turn's batch is begun again then.
+
+        Nothing of it may have been said or done. "stopped" means that the turn is to end instead,
+        and "news" that the session has an entry behind the `newest` that the caller knows.
+        """
+        verdict = await self._run(
+            "postpone",
+            [
+                *(keys.state(self.sid), keys.ACTIVE, keys.inbound(self.sid), self._reply_stream),
+                *([keys.limit(login)] if what.is_of_login and login else []),
+            ],
+            [
+                *(self.sid, newest, what.until_ms, what.why, what.tries, what.told),
+                *(keys.outcome_prefix(self.sid), keys.outcome_channel(self.sid), what.detail),
+                orjson.dumps(what.notice) if what.notice else b"",
+                orjson.dumps(what.later) if what.later else b"",
+            ],
+        )
+        found: Literal["postponed", "stopped", "news"] = verdict.decode()
+        if found == "news":
+            self.waiting = []  # to be read again
+        return found
 
     @property
     def _running(self) -> Batch:

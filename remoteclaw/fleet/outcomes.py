@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +22,8 @@ READ_S = 5.0
 _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts", "usage")
 #: The order of steps that fall into the same millisecond.
 _ORDER = (
-    *("accepted", "begun", "dropped", "reset", "spawned", "steered", "tool", "output", "finished"),
-    *("delivered", "retried"),
+    *("accepted", "begun", "dropped", "reset", "spawned", "steered", "tool", "output"),
+    *("postponed", "finished", "delivered", "retried"),
 )
 
 
@@ -76,8 +77,18 @@ class Outcomes:
         )
         return _outcome(entry_id, found) if found else None
 
-    async def wait(self, sid: str, entry_id: str, *, timeout_s: float) -> Outcome | None:
-        """Wait until an entry's outcome is final and return it; None if that takes too long."""
+    async def wait(
+        self,
+        sid: str,
+        entry_id: str,
+        *,
+        timeout_s: float,
+        told: Callable[[Outcome], None] | None = None,
+    ) -> Outcome | None:
+        """Wait until an entry's outcome is final and return it; None if that takes too long.
+
+        `told` is given what it looks like before, when there is news.
+        """
         news = announcements(self._scripts.client, keys.outcome_channel(sid))
         try:
             async with asyncio.timeout(timeout_s), contextlib.aclosing(news):
@@ -86,6 +97,8 @@ class Outcomes:
                         outcome = await self.read(sid, entry_id)
                         if outcome and outcome.is_final:
                             return outcome
+                        if outcome and told:
+                            told(outcome)
         except TimeoutError:
             pass
         return None

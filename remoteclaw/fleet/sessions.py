@@ -11,11 +11,12 @@ import orjson
 
 from remoteclaw.clock import boottime
 from remoteclaw.config import QueueOverride
-from remoteclaw.errors import UnknownSession
+from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.effects import CALL_MS, call_name
 from remoteclaw.fleet.lease import STATE_MS, Lease, depth_of
+from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
@@ -58,6 +59,10 @@ class SessionView:
     """The entry with the task that it was started for."""
     retried_entry: str | None
     """The entry that this became when it was retried as a dead letter."""
+    postponed: str | None
+    """Why it waits although there is work, as an error's category; None if it doesn't."""
+    postponed_until_ms: int | None
+    """Until when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +80,9 @@ class Ended:
 class Sessions:
     """The sessions that Redis knows."""
 
-    def __init__(self, scripts: Scripts) -> None:
+    def __init__(self, scripts: Scripts, waker: Waker) -> None:
         self._scripts = scripts
+        self._waker = waker
 
     async def list(self, *, limit: int) -> list[SessionView]:
         """Return the sessions with the newest messages, newest first."""
@@ -139,6 +145,8 @@ class Sessions:
             depth=depth_of(key, state.get("depth")),
             task_entry=state.get("spawned"),
             retried_entry=state.get("spawned_again"),
+            postponed=state.get("postponed") if "not_before" in state else None,
+            postponed_until_ms=int(state["not_before"]) if "not_before" in state else None,
         )
 
     async def above(self, view: SessionView) -> Sequence[SessionKey]:
@@ -291,17 +299,21 @@ class Sessions:
         result, and neither does its own parent unless that `wants_result`.
         It is durable: a worker that takes the session later stops them too.
         0 means that there was nothing to stop, or that it finished first. With the same `call`
-        of an operator again, what came since is not stopped.
+        of an operator again, what came since is not stopped. A session that is postponed is woken
+        for it.
         """
         asked = [keys.call(call_name(None, call))] if call else []
-        return int(
-            await self._scripts.run(
-                "stop",
-                [keys.state(sid), keys.inbound(sid), *asked],
-                [sid, int(not wants_result), CALL_MS],
-                deadline=boottime() + LOOK_S,
-            )
+        count, key, queue = await self._scripts.run(
+            "stop",
+            [keys.state(sid), keys.inbound(sid), *asked],
+            [sid, int(not wants_result), CALL_MS],
+            deadline=boottime() + LOOK_S,
         )
+        if queue:
+            # It is durable by now: without this hint, the sweeper's comes.
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._waker.hint(sid, key.decode(), queue=queue.decode())
+        return int(count)
 
 
 class LeasedSessionMap:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.errors import LeaseLost
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.lease import Lease, Postponement
 from remoteclaw.fleet.replies import reply_payload
 from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
@@ -109,10 +109,58 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
         old.release(),
+        old.postpone(pause(60_000), newest=accepted.entry_id, login="x"),
     ):
         with pytest.raises(LeaseLost):
             await write
     assert await fleet.scripts.client.exists("rc:out:test:default") == 0
+
+
+def pause(until_ms: int) -> Postponement:
+    """Return a pause until a time."""
+    return Postponement(until_ms, why="retryable", tries=1, told="retryable", detail="busy")
+
+
+async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    await lease.grant("digest", ["message_send"])
+    seconds, _ = await fleet.scripts.client.time()
+    await lease.postpone(pause(seconds * 1000 + 20_000), newest=accepted.entry_id, login="")
+    await let_pass(fleet, 30_000)
+
+    lease = await acquire(fleet, accepted)
+    batch = await lease.begin([accepted.entry_id])
+
+    assert batch is not None
+    assert (batch.attempt, batch.failures, batch.is_resumed) == (2, 0, True)
+    state = keys.state(lease.sid)
+    assert await fleet.scripts.client.hexists(state, "tools")
+    await let_pass(fleet, 31_000)
+    lease = await acquire(fleet, accepted)
+    batch = await lease.begin([accepted.entry_id])
+    assert batch is not None
+    assert not batch.is_resumed
+    assert not await fleet.scripts.client.hexists(state, "tools"), "its agent was cut off"
+
+
+async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
+    fleet: Fleet,
+) -> None:
+    accepted = await fleet.inbound.append(message("job"), agent="main", lane="background")
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    seconds, _ = await fleet.scripts.client.time()
+    await lease.postpone(pause(seconds * 1000 + 60_000), newest=accepted.entry_id, login="")
+    await fleet.scripts.client.delete("rq:queue:background")
+
+    await append(fleet)
+
+    assert await hints(fleet) == 0
+    view = await fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert view.lane == "agents", "it is served with what people send, when its time comes"
 
 
 async def test_a_late_holder_without_a_rival_may_finish(fleet: Fleet) -> None:

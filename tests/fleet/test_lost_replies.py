@@ -8,7 +8,7 @@ import pytest
 
 from remoteclaw.errors import UnknownDeadLetter
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.lease import Lease, Postponement
 from tests.support.failpoints import Failpoint, Proxy
 from tests.support.servers import Server
 from tests.support.stack import message
@@ -115,6 +115,36 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     outcome = await fleet.outcomes.read(lease.sid, second.entry_id)
     assert outcome is not None
     assert outcome.status == "steered"
+
+
+async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
+    fleet, proxy = lossy
+    lease = await begun(fleet)
+    lost = lose(proxy, "postpone")
+    told = {"text": "later"}
+    what = Postponement(10**13, why="retryable", tries=1, told="", detail="", notice=told)
+
+    assert await lease.postpone(what, newest=lease.waiting[0][0].decode(), login="x") == "postponed"
+
+    assert lost.reached.is_set()
+    client = fleet.scripts.client
+    assert await client.xlen("rc:out:test:default") == 1
+    assert await client.hget(f"rc:st:{{{lease.sid}}}", "forgiven") == b"1"
+
+
+async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
+    """What comes between the command and its repetition is not stopped."""
+    fleet, proxy = lossy
+    lease = await begun(fleet)
+    lost = lose(proxy, "append")
+
+    await fleet.inbound.append(message("/stop"), agent="main")
+
+    assert lost.reached.is_set()
+    entries: Any = await fleet.scripts.client.xrange(f"rc:in:{{{lease.sid}}}")
+    (first, _), (_, fields) = entries
+    assert fields[b"stopped"] == b"1"
+    assert await fleet.scripts.client.hget(f"rc:st:{{{lease.sid}}}", "stop") == first
 
 
 async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:

@@ -22,7 +22,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.lease import Lease, Postponement
 from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support.stack import message
@@ -62,6 +62,18 @@ class Session:
     """The turns that have ended a conversation."""
     begun_by: int = 0
     """The epoch under which the recorded batch was begun last."""
+    not_before: int = 0
+    """Until when it is postponed; 0 if it isn't."""
+    forgiven: int = 0
+    """How many attempts at the recorded batch were postponed."""
+    later: str = ""
+    """What the next person who writes to the postponed session is told."""
+
+    def is_postponed(self, now: int) -> bool:
+        return self.state == "scheduled" and self.not_before > now
+
+    def wake(self) -> None:
+        self.not_before = 0
 
 
 class FleetMachine(RuleBasedStateMachine):
@@ -94,12 +106,11 @@ class FleetMachine(RuleBasedStateMachine):
 
     # -- what adapters and operators do ------------------------------------------------------------
 
-    @rule(sender=SENDERS, message_id=IDS)
-    def append(self, sender: str, message_id: str) -> None:
+    @rule(sender=SENDERS, message_id=IDS, text=st.sampled_from(["hi", "hi", "/new", "/stop"]))
+    def append(self, sender: str, message_id: str, text: str) -> None:
         session = self.sessions[sender]
-        accepted = self.do(
-            self.fleet.inbound.append(message("hi", id=message_id, from_=sender), agent="main")
-        )
+        said = message(text, id=message_id, from_=sender)
+        accepted = self.do(self.fleet.inbound.append(said, agent="main"))
         session.sid, session.key = accepted.session.sid, str(accepted.session)
         earlier = self.seen.get((sender, message_id))
         assert accepted.is_duplicate == (earlier is not None)
@@ -108,6 +119,13 @@ class FleetMachine(RuleBasedStateMachine):
             return
         self.seen[sender, message_id] = accepted.entry_id
         self.outcomes[accepted.entry_id] = "accepted"
+        if text == "/stop" and session.waiting:
+            session.stopped = session.waiting[-1]
+        if text == "/new" or (session.waiting and text == "/stop"):
+            session.wake()
+        if session.not_before and session.later:
+            self.said.append(session.later)
+            session.later = ""
         session.waiting.append(accepted.entry_id)
         if session.state == "idle":
             session.state = "scheduled"
@@ -120,6 +138,7 @@ class FleetMachine(RuleBasedStateMachine):
             assert count == len(session.waiting)
             if session.waiting:
                 session.stopped = session.waiting[-1]
+                session.wake()
 
     @rule(sender=SENDERS, call=IDS)
     def end_conversation(self, sender: str, call: str) -> None:
@@ -135,6 +154,10 @@ class FleetMachine(RuleBasedStateMachine):
         self.outcomes[entry_id] = "accepted"
         if session.waiting:
             session.stopped = session.waiting[-1]
+            session.wake()
+        if session.not_before and session.later:
+            self.said.append(session.later)
+            session.later = ""
         session.waiting.append(entry_id)
         if session.state == "idle":
             session.state = "scheduled"
@@ -152,14 +175,16 @@ class FleetMachine(RuleBasedStateMachine):
         if not session.sid:
             return
         lease = self.do(self.fleet.leases.acquire(session.sid, worker="test", host="here"))
-        is_free = session.state == "scheduled" or (
+        is_free = (session.state == "scheduled" and not session.is_postponed(self.now)) or (
             session.state == "running" and session.expires < self.now
         )
         # Real time passes as well, so the very border is not looked at.
-        if abs(session.expires - self.now) > 500 or session.state != "running":
+        border = session.expires if session.state == "running" else session.not_before
+        if abs(border - self.now) > 500 or not border:
             assert (lease is not None) == is_free
         if lease is None:
             return
+        session.wake()
         assert int(lease.epoch) > session.epoch
         session.state, session.epoch = "running", int(lease.epoch)
         session.expires = self.now + LEASE_MS
@@ -197,7 +222,7 @@ class FleetMachine(RuleBasedStateMachine):
                 session.singly = None
         else:
             session.batch = session.batch + session.steered
-            if session.attempt >= 2 and len(session.batch) > 1:
+            if session.attempt - session.forgiven >= 2 and len(session.batch) > 1:
                 session.singly, session.batch = session.batch[-1], session.batch[:1]
         session.steered = []
         session.attempt += 1
@@ -285,11 +310,62 @@ class FleetMachine(RuleBasedStateMachine):
             session.waiting.remove(entry_id)
         self.said.append(text)
         session.batch, session.attempt, session.begun_by = None, 0, 0
+        session.forgiven, session.later = 0, ""
         session.steered = []
         assert finished.left == len(session.waiting)
         if repeated:  # its reply was lost
             owner.lease._turn = turn
             assert self.do(finishing()).left == len(session.waiting)
+
+    @rule(
+        sender=SENDERS,
+        number=st.integers(0, 2),
+        seconds=st.sampled_from([5, 60]),
+        knows_all=st.booleans(),
+        repeated=st.booleans(),
+    )
+    def postpone(
+        self, sender: str, number: int, seconds: int, knows_all: bool, repeated: bool
+    ) -> None:
+        """Nothing is lost, the attempt counts as none, and what is said of it is said once."""
+        session, owner = self.owner(sender, number)
+        if owner is None or owner.lease._turn is None:
+            return
+        if owner.epoch == session.epoch and session.begun_by != owner.epoch:
+            return
+        text = f"{session.sid} {owner.epoch} {owner.lease._turn.turn} waits"
+        real_ms = self.do(self.fleet.scripts.client.time())[0] * 1000
+        shift = int(self.do(self.fleet.scripts.client.get("test:shift")) or 0)
+        what = Postponement(
+            until_ms=real_ms + shift + seconds * 1000,
+            why="retryable",
+            tries=1,
+            told="retryable",
+            detail="",
+            notice={"text": text},
+            later={"text": f"{text} still"},
+        )
+        newest = session.waiting[-1 if knows_all else 0]
+
+        def postponing() -> Coroutine[Any, Any, Any]:
+            return owner.lease.postpone(what, newest=newest, login="")
+
+        stale, verdict = self.is_fenced(session, owner, postponing())
+        if stale:
+            return
+        assert session.batch is not None
+        if session.stopped and _order(session.batch[-1]) <= _order(session.stopped):
+            assert verdict == "stopped"
+            return
+        assert verdict == ("postponed" if newest == session.waiting[-1] else "news")
+        if verdict == "news":
+            return
+        self.said.append(text)
+        session.state, session.not_before = "scheduled", self.now + seconds * 1000
+        session.later = f"{text} still"
+        session.begun_by, session.forgiven = 0, session.forgiven + 1
+        if repeated:
+            assert self.do(postponing()) == "postponed"
 
     @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
     def reset(self, sender: str, number: int, repeated: bool) -> None:
@@ -351,6 +427,15 @@ class FleetMachine(RuleBasedStateMachine):
     def sweep(self) -> None:
         self.do(self.fleet.sweeper.sweep())
 
+    @rule()
+    def no_hint_for_what_is_postponed(self) -> None:
+        self.do(self.fleet.scripts.client.delete("rq:queue:agents"))
+        self.do(self.fleet.sweeper.sweep())
+        hinted = self.do(self.hinted())
+        for session in self.sessions.values():
+            if session.is_postponed(self.now + 500):
+                assert session.sid not in hinted
+
     @precondition(lambda self: any(s.waiting for s in self.sessions.values()))
     @rule()
     def everything_that_waits_is_hinted_in_the_end(self) -> None:
@@ -361,6 +446,7 @@ class FleetMachine(RuleBasedStateMachine):
         self.do(self.fleet.sweeper.sweep())
         hinted = self.do(self.hinted())
         for session in self.sessions.values():
+            session.wake()
             if session.state != "idle":
                 assert session.sid in hinted
 

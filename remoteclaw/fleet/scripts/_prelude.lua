@@ -38,7 +38,7 @@ local function id_at_most(id, limit)
 end
 
 -- How far an attempt has come. What an earlier attempt did is done, however far a later one came.
-local progress = {[''] = 0, accepted = 1, spawned = 2, output = 3, tool = 4, dropped = 5}
+local progress = {[''] = 0, accepted = 1, postponed = 1, spawned = 2, output = 3, tool = 4, dropped = 5}
 local function further(one, other)
   return progress[other] > progress[one] and other or one
 end
@@ -64,7 +64,7 @@ end
 -- No turn is recorded any more.
 local function forget_turn(state)
   redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
-    'forgiven', 'mentioned', 'steered')
+    'forgiven', 'mentioned', 'steered', 'postponed', 'resumed', 'tries', 'told', 'later')
 end
 
 -- The RQ queue for a session's hints: that of the host which has its agent, while a worker of that
@@ -91,12 +91,30 @@ local function key_of(state)
   return key and (task and key .. ':' .. task or key) or ''
 end
 
+-- The RQ queue if a session waits for a worker, else nothing: one that is postponed waits for its time.
+local function queue_if_scheduled(state)
+  local now, not_before = unpack(redis.call('HMGET', state, 'state', 'not_before'))
+  return now == 'scheduled' and not not_before and queue_of(state) or ''
+end
+
+-- Let a postponed session be served now.
+local function wake(sid, state)
+  if redis.call('HDEL', state, 'not_before') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
+end
+
 -- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told:
--- what no person has sent has none, and interrupts nothing.
--- keys: inbound, state, active, sessions → entry id, queue if a hint is due, else nothing
-local function accept(keys, entry, sid, grace, outcomes, key, lane, bell)
+-- what no person has sent has none, and interrupts nothing. The next person who writes to a postponed
+-- session is told that this waits too.
+-- keys: inbound, state, active, sessions; stopped: how many entries this one has stopped, perhaps
+-- → entry id, queue if a hint is due, else nothing
+local function accept(keys, entry, sid, grace, outcomes, key, lane, bell, stopped)
   local now = now_ms()
-  local id = redis.call('XADD', keys.inbound, '*', 'entry', entry)
+  local id
+  if stopped then
+    id = redis.call('XADD', keys.inbound, '*', 'entry', entry, 'stopped', stopped)
+  else
+    id = redis.call('XADD', keys.inbound, '*', 'entry', entry)
+  end
   local previous = redis.call('HGET', keys.state, 'last') or ''
   redis.call('HSET', outcomes .. id, 'status', 'accepted', 'accepted', now, 'previous', previous)
   redis.call('HSET', keys.state, 'last', id)
@@ -108,12 +126,18 @@ local function accept(keys, entry, sid, grace, outcomes, key, lane, bell)
     redis.call('HSET', keys.state, 'said', id)
     if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', bell, 'entry ' .. id) end
   end
-  local state, lane_now = unpack(redis.call('HMGET', keys.state, 'state', 'lane'))
+  local state, lane_now, not_before, later =
+    unpack(redis.call('HMGET', keys.state, 'state', 'lane', 'not_before', 'later'))
   if state then
+    if not_before and later and bell ~= '' then
+      redis.call('HDEL', keys.state, 'later')
+      local replies, payload = string.match(later, '^([^\n]*)\n(.*)$')
+      redis.call('XADD', replies, '*', 'reply', payload)
+    end
     if lane_now == lane or lane ~= 'agents' then return id, '' end
     -- A person writes to a session that waits behind the others.
     redis.call('HSET', keys.state, 'lane', lane)
-    return id, state == 'scheduled' and queue_of(keys.state) or ''
+    return id, queue_if_scheduled(keys.state)
   end
   redis.call('HSET', keys.state, 'state', 'scheduled', 'lane', lane)
   redis.call('ZADD', keys.active, now + grace, sid)
@@ -153,6 +177,12 @@ local function stop_one(sid, state, inbound, is_unwanted)
   if not newest[1] then return 0 end
   redis.call('HSET', state, 'stop', newest[1][1])
   if is_unwanted then redis.call('HSET', state, 'unwanted', newest[1][1]) end
+  if redis.call('HEXISTS', state, 'not_before') == 1 then
+    wake(sid, state)
+    -- Whoever does not wait for a limit's end may know that it has ended: the next turn finds out.
+    local login = redis.call('HGET', state, 'login')
+    if login then redis.call('DEL', login) end
+  end
   redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', 'stop ' .. newest[1][1])
   return redis.call('XLEN', inbound)
 end

@@ -1,13 +1,15 @@
--- Take the session's lease, unless somebody else holds it.
+-- Take the session's lease, unless somebody else holds it or the session is postponed.
 -- KEYS state, inbound, active, session map, address of the host's gateway
 -- ARGV sid, nonce, lease ms, grace ms, owner of the lease (for people), entries to return,
 --      session map's time ms, host
 -- → idle | busy | acquired, epoch, state, session map, first entries, address or nothing
-local held = redis.call('HMGET', KEYS[1], 'state', 'nonce', 'expires', 'epoch')
+local held = redis.call('HMGET', KEYS[1], 'state', 'nonce', 'expires', 'epoch', 'not_before')
 local state, nonce, expires, epoch = held[1], held[2], tonumber(held[3] or 0), held[4]
 if not state then return {'idle'} end
 local now = now_ms()
 if state == 'running' and nonce ~= ARGV[2] and expires > now then return {'busy'} end
+-- Whatever is to wake it before has removed the time.
+if state == 'scheduled' and held[5] and tonumber(held[5]) > now then return {'busy'} end
 -- A hint that is left over must not take a session from the host that has its agent.
 local queue = queue_of(KEYS[1])
 local host = string.match(queue, '@(.*)')
@@ -18,7 +20,7 @@ if state ~= 'running' or nonce ~= ARGV[2] then
 end
 redis.call('HSET', KEYS[1], 'state', 'running', 'epoch', epoch, 'nonce', ARGV[2],
   'expires', now + ARGV[3], 'worker', ARGV[5])
-redis.call('HDEL', KEYS[1], 'swept')
+redis.call('HDEL', KEYS[1], 'swept', 'not_before')
 redis.call('PEXPIRE', KEYS[4], ARGV[7])
 redis.call('HSET', KEYS[1], 'host', ARGV[8])
 redis.call('ZADD', KEYS[3], now + ARGV[3] + ARGV[4], ARGV[1])

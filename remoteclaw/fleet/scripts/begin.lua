@@ -1,12 +1,13 @@
 -- Record what the next attempt is about to do, before it does anything.
 -- A batch that was recorded and never finished is begun again, exactly as it was. After two failures
 -- each of its entries is begun by itself, so that one which kills its worker takes no other along.
--- KEYS state, inbound
+-- KEYS state, inbound, what is known of its login's limit
 -- ARGV epoch, nonce, outcome prefix, entry ids (comma between), phase, detail (for people),
 --      those of them that the agent is only told of
 -- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
 --   that were cut off on purpose, ids that the agent is only told of, when the session became busy,
---   its own queue settings
+--   its own queue settings, 1 if the attempt before was postponed, tries so far, what the person was told
+--   of that, until when its login has no more ms
 -- In how many attempts an entry has been, two at most: what joined a turn late was in fewer.
 local function attempts_at(outcome)
   local count = 0
@@ -67,7 +68,10 @@ end
 local turn = entries[1][1]
 if begun ~= ARGV[2] then
   -- The agent of an attempt that was cut off is nobody's: only a new grant lets one call tools.
-  if attempt > 1 and wanted ~= 'spawned' then redis.call('HDEL', KEYS[1], 'tools') end
+  -- The one of an attempt that was postponed waits for this one.
+  local is_resumed = redis.call('HDEL', KEYS[1], 'postponed') == 1
+  if attempt > 1 and wanted ~= 'spawned' and not is_resumed then redis.call('HDEL', KEYS[1], 'tools') end
+  redis.call('HSET', KEYS[1], 'resumed', is_resumed and 1 or 0)
   local now = now_ms()
   redis.call('HSETNX', KEYS[1], 'busy_since', now)
   redis.call('HSET', KEYS[1], 'batch', batch, 'turn', turn, 'attempt', attempt, 'phase', wanted,
@@ -87,5 +91,8 @@ if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) t
 elseif is_dropped then
   verdict = 'dropped'
 end
-return {verdict, turn, attempt, before, entries, forgiven, mentioned,
-  redis.call('HGET', KEYS[1], 'busy_since'), redis.call('HGET', KEYS[1], 'queue') or ''}
+local limited = redis.call('GET', KEYS[3])
+if not limited or tonumber(limited) <= now_ms() then limited = '' end
+local state = redis.call('HMGET', KEYS[1], 'busy_since', 'queue', 'resumed', 'tries', 'told')
+return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], state[2] or '',
+  state[3] or '0', state[4] or '0', state[5] or '', limited}

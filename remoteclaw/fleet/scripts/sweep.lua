@@ -11,7 +11,8 @@ local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[3
 local found = {}
 for _, sid in ipairs(due) do
   local key = ARGV[1] .. '{' .. sid .. '}'
-  local held = redis.call('HMGET', key, 'state', 'expires', 'key', 'swept', 'host')
+  local held = redis.call('HMGET', key, 'state', 'expires', 'key', 'swept', 'host',
+    'not_before')
   local state, looks, host = held[1], tonumber(held[4] or 0), held[5]
   if not state then
     redis.call('ZREM', KEYS[1], sid)
@@ -21,6 +22,10 @@ for _, sid in ipairs(due) do
     local queue, why = queue_of(key), nil
     if state == 'running' then
       if ARGV[6] == '1' then why = 'expired' end
+    elseif held[6] then
+      -- It was postponed until now, and has no hint in any queue.
+      redis.call('HDEL', key, 'not_before')
+      why = 'scheduled'
     elseif host and not string.find(queue, '@', 1, true) then
       -- Its host has gone, and its hint may lie in that host's queue. The next worker is its host.
       redis.call('HDEL', key, 'host')

@@ -1,0 +1,129 @@
+"""When a turn is asked again whose agent could say and do nothing, and what the person is told.
+
+Pure: the drain asks, waits and writes (`patience.py`, `drain.py`).
+"""
+
+import random
+from collections.abc import Callable
+from datetime import datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from remoteclaw.errors import ErrorCategory
+
+__all__ = [
+    "AGAIN",
+    "SHORT_MS",
+    "again_at_ms",
+    "is_told",
+    "later",
+    "limited",
+    "notice",
+    "time_in",
+]
+
+#: Failures of the provider's or the network's: the same question may be answered a while later.
+AGAIN = frozenset((ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE, ErrorCategory.UNREACHABLE))
+#: Pauses between two tries where nothing is known, in milliseconds. Every CLI has asked several
+#: times by itself before it reports this, so there are few, and they cover what lasts for minutes.
+PAUSES_MS = (2_000, 6_000, 30_000, 120_000, 300_000)
+#: Of how much a pause may differ, as a part of it, so that sessions don't all come back at once.
+JITTER = 0.2
+#: The longest pause, in milliseconds, for which a worker waits with the agent at hand.
+SHORT_MS = 10_000
+#: After so many milliseconds it is looked whether a plan's limit has ended that should have, and
+#: whether one has whose end is not known.
+LIMIT_AGAIN_MS, LIMIT_LOOK_MS = 60_000, 1_800_000
+#: How often one message meets a plan's limit until it is given up: a day without a known end.
+MOST_LIMITS = 48
+#: A time that is further away is not believed, in milliseconds: the longest plans count by month.
+LONGEST_MS = 31 * 24 * 3600 * 1000
+#: Times of one limit that differ by less are the same, in milliseconds: some CLIs tell how long.
+SAME_MS = 120_000
+#: A pause that is longer is told with its end, in milliseconds.
+TOLD_MS = 600_000
+
+_LIMIT = (
+    "I can't work before {at}: the plan's limit is used up. Your message is kept and runs then; "
+    "/stop drops it."
+)
+_LIMIT_WITHOUT_END = (
+    "I can't work now: the plan's limit is used up, and nobody says until when. Your message is "
+    "kept, and I try again at {at}; /stop drops it."
+)
+_WHY = {
+    ErrorCategory.RETRYABLE: "The model is busy.",
+    ErrorCategory.UNREACHABLE: "I can't reach the model over the network.",
+}
+_SOON = "{why} Your message is kept, and I try again over the next minutes; /stop drops it."
+_AT = "{why} Your message is kept, and I try again at {at}; /stop drops it."
+_LATER = "I still wait until {at}. This message is kept as well, and comes behind the others."
+_LIMITED = (
+    "{agent}'s account has used up what its plan allows until {at}. Your message was not answered: "
+    "send it again then. ({reference})"
+)
+
+
+def again_at_ms(
+    category: ErrorCategory,
+    *,
+    tries: int,
+    retry_at_ms: int | None,
+    now_ms: int,
+    draw: Callable[[float, float], float] = random.uniform,
+) -> int | None:
+    """Return when a turn is asked again that was asked `tries` times; None if it is given up.
+
+    `retry_at_ms` is when the provider takes requests again, as far as it says so.
+    """
+    known = retry_at_ms if retry_at_ms is not None and retry_at_ms < now_ms + LONGEST_MS else None
+    if category is ErrorCategory.USAGE_LIMIT:
+        if tries > MOST_LIMITS:
+            return None
+        if tries == 1 and known is not None and known > now_ms:
+            return known
+        return max(known or 0, now_ms + (LIMIT_AGAIN_MS if known else LIMIT_LOOK_MS))
+    if tries > len(PAUSES_MS):
+        return None
+    pause_ms = PAUSES_MS[tries - 1] * draw(1 - JITTER, 1 + JITTER)
+    return max(known or 0, now_ms + int(pause_ms))
+
+
+def is_told(told: str, category: ErrorCategory, at_ms: int) -> bool:
+    """Whether the person knows of a pause already, by what they were `told` last."""
+    what, _, until = told.partition(" ")
+    if what != category:
+        return False
+    return category is not ErrorCategory.USAGE_LIMIT or at_ms <= int(until) + SAME_MS
+
+
+def notice(category: ErrorCategory, *, at_ms: int, now_ms: int, is_known: bool, at: str) -> str:
+    """Return what the person is told of a pause that ends `at` a time; `is_known`: as was said."""
+    if category is ErrorCategory.USAGE_LIMIT:
+        return (_LIMIT if is_known else _LIMIT_WITHOUT_END).format(at=at)
+    return (_AT if at_ms > now_ms + TOLD_MS else _SOON).format(why=_WHY[category], at=at)
+
+
+def later(at: str) -> str:
+    """Return what is told when more is written meanwhile."""
+    return _LATER.format(at=at)
+
+
+def limited(agent: str, reference: str, at: str) -> str:
+    """Return what is said of a plan's limit when the message is not kept for its end."""
+    return _LIMITED.format(agent=agent, reference=reference, at=at)
+
+
+def time_in(zone: str | None, at_ms: int, *, now_ms: int) -> str:
+    """Return a time as people read it in a zone, else in the host's; with the day if that differs.
+
+    The zone is named, because the person may be in another one.
+    """
+    try:
+        here = ZoneInfo(zone) if zone else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        here = None  # its name is looked up as a file's
+    moment, now = (
+        datetime.fromtimestamp(ms / 1000, tz=here).astimezone(here) for ms in (at_ms, now_ms)
+    )
+    day = "" if moment.date() == now.date() else f"{moment:%a %Y-%m-%d} "
+    return f"{day}{moment:%H:%M} ({here.key if here else moment.tzname()})"
