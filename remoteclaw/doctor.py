@@ -20,6 +20,7 @@ from remoteclaw.home import Home
 from remoteclaw.process import read_output
 from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
+from remoteclaw.runtimes.gemini import trust_problem
 from remoteclaw.runtimes.opencode import plugin_problem
 from remoteclaw.supervisor import running_pid
 from remoteclaw.terminal import one_line
@@ -33,6 +34,7 @@ __all__ = [
     "goes_on",
     "hooks_problem",
     "installed_clis",
+    "tools_problem",
 ]
 
 
@@ -110,14 +112,19 @@ def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
     workspace = home.workspace_path(name, settings)
     if settings.workspace is not None and not workspace.is_dir():
         return f"its workspace {workspace} is not there: make it."
-    if runtime_name == "gemini" and settings.mcp_servers and not settings.trust_workspace:
-        return (
-            "gemini connects MCP servers in trusted workspaces alone: "
-            f"set [agents.{name}] trust_workspace = true, or take its mcp_servers out."
-        )
     if runtime_name == "opencode" and not settings.trust_workspace:
         return plugin_problem(str(workspace), env)
     return None
+
+
+def tools_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
+    """Return why an agent that works has none of RemoteClaw's tools; None if it can have them."""
+    runtime_name = settings.runtime or detect_runtime()[0]
+    if runtime_name != "gemini" or settings.trust_workspace or settings.permissions == "deny":
+        return None
+    _, env = _command(runtime_name, settings)
+    workspace = str(home.workspace_path(name, settings))
+    return trust_problem(workspace, env, asks=settings.permissions == "ask")
 
 
 def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str, str]]:
@@ -130,7 +137,7 @@ def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str
 
 def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
     subject = f"agent {name}"
-    if problem := agent_problem(home, name, settings):
+    if problem := agent_problem(home, name, settings) or tools_problem(home, name, settings):
         return Finding(subject, False, problem)
     runtime_name, why = (settings.runtime, "configured") if settings.runtime else detect_runtime()
     assert runtime_name is not None, "it is configured or detected"

@@ -1,23 +1,29 @@
 """The state directory: where everything is kept that one user has on one machine."""
 
 import functools
+import hmac
 import os
+import secrets
 import shlex
 import socket
 import stat
 import tempfile
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
 from remoteclaw.config import AgentConfig, Config
 from remoteclaw.errors import StateDirectoryError
+from remoteclaw.messages import OWN_SERVER
 
 __all__ = ["Home", "private_directory"]
 
 #: Paths of unix sockets have 107 bytes at most; this much is left for our own part of them.
 MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
+#: The digits of a server's name that nobody guesses: 64 bits, so that names of tools stay short.
+NAME_DIGITS = 16
 #: What would end the path, or mean something else, in the URL of a unix socket.
 NOT_IN_URLS = frozenset("#?%")
 
@@ -75,7 +81,16 @@ class Home:
     @property
     def host_id(self) -> str:
         """A name for this installation on this machine, made once and kept."""
-        return _host_id(self.path / "host-id")
+        return _kept(self.path / "host-id", _new_host_id)
+
+    def server_name(self, sid: str) -> str:
+        """Return a name for a session's MCP server that stays, and that no other server can have.
+
+        It is told by a secret: a server of another's choice may call itself what it likes.
+        """
+        secret = _kept(self.path / "server-secret", _new_secret)
+        known = hmac.new(secret.encode(), sid.encode(), sha256).hexdigest()[:NAME_DIGITS]
+        return f"{OWN_SERVER}-{known}"
 
     @property
     def sockets(self) -> Path:
@@ -131,17 +146,26 @@ class Home:
         return path
 
 
+def _new_host_id() -> str:
+    name = "".join(c for c in socket.gethostname() if c.isalnum() or c == "-")[:32]
+    return f"{name or 'host'}-{uuid.uuid4().hex[:8]}"
+
+
+def _new_secret() -> str:
+    return secrets.token_hex(32)
+
+
 @functools.cache
-def _host_id(file: Path) -> str:
+def _kept(file: Path, new: Callable[[], str]) -> str:
+    """Return what a file has, which is made once and kept."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         # Two processes may start at once: only one of them can create the file.
-        name = "".join(c for c in socket.gethostname() if c.isalnum() or c == "-")[:32]
         with tempfile.NamedTemporaryFile(
             "w", dir=file.parent, delete=False, encoding="utf-8"
         ) as draft:
-            draft.write(f"{name or 'host'}-{uuid.uuid4().hex[:8]}\n")
+            draft.write(f"{new()}\n")
         try:
             os.link(draft.name, file)
         except FileExistsError:

@@ -237,11 +237,13 @@ class AgentKeeper:
                 "configuration.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
-        full, fingerprint = spec, spec.fingerprint
-        if spec.tools and self._tool_server:
-            if server := await self._tool_server(spec.tools):
-                full = replace(spec, mcp_servers={OWN_SERVER: server, **spec.mcp_servers})
+        runtime, fingerprint = create_cli_runtime(spec.runtime), spec.fingerprint
+        full = await asyncio.to_thread(runtime.fitted, spec)
+        if full.tools and self._tool_server:
+            if server := await self._tool_server(full.tools):
+                full = replace(full, mcp_servers={OWN_SERVER: server, **full.mcp_servers})
             else:
+                full = full.without_tools()
                 fingerprint = ""  # another one follows it once the gateway is there
         lifeline = os.environ.get(LIFELINE, "")
         name = (UP_PREFIX if lifeline else "") + secrets.token_hex(7)
@@ -250,9 +252,7 @@ class AgentKeeper:
         except (StateDirectoryError, OSError) as error:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         try:
-            launch = create_cli_runtime(spec.runtime).launch(
-                full, session_id=session_id, fork=fork, run_dir=run_dir
-            )
+            launch = runtime.launch(full, session_id=session_id, fork=fork, run_dir=run_dir)
             for file, content in launch.files.items():
                 write_new(run_dir / file, content.encode("utf-8", "replace"))
         except BaseException as error:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -71,11 +71,20 @@ class AgentSpec:
     mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     """Those of RemoteClaw's own tools that it may call; None if it isn't given the server."""
+    plain_prompt: str = ""
+    """The system prompt of an agent that is not given them."""
+    own_server: str = ""
+    """A name of their server that no other server can have, for a CLI that tells whose tool is
+    called by the server's name alone."""
 
     @property
     def server_names(self) -> tuple[str, ...]:
         """The MCP servers that it has of us."""
         return tuple(dict.fromkeys((*self.mcp_servers, *([OWN_SERVER] if self.tools else ()))))
+
+    def without_tools(self) -> "AgentSpec":
+        """Return the spec of an agent that has, and is told of, no tools of RemoteClaw's."""
+        return replace(self, tools=None, system_prompt=self.plain_prompt)
 
     @property
     def fingerprint(self) -> str:
@@ -89,7 +98,7 @@ class AgentSpec:
         parts = (
             *(self.runtime, self.command, version, self.workspace, dict(self.env)),
             *(self.system_prompt, self.model, self.permissions, self.inherit_mcp),
-            *(self.trust_workspace, servers, self.tools),
+            *(self.trust_workspace, servers, self.tools, self.own_server),
         )
         data = orjson.dumps(parts, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()
@@ -213,6 +222,9 @@ class Runtime(Protocol):
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the variables of RemoteClaw's environment that this CLI needs."""
+
+    def fitted(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec as it can be had in its workspace now; called before each start."""
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path

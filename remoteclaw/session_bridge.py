@@ -149,6 +149,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         attachments=SessionFiles(fleet.blobs, lease),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
         tools=functools.partial(_tools_for, config, lease.depth) if access.is_there else None,
+        own_server=home.server_name(lease.sid),
     )
     # Where a hook may choose another directory, the name is not known before.
     known = None if hooks.has("before_runtime_spawn") else conversation

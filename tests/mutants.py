@@ -790,6 +790,38 @@ MUTANTS = (
         f"{RUNTIMES}::test_codex_does_not_obey_a_repository_that_it_was_told_to_trust[codex]",
     ),
     Mutant(
+        "gemini trusts a workspace whatever is in it",
+        "remoteclaw/runtimes/gemini.py",
+        "(problem := trust_problem(spec.workspace, spec.env, asks=asks)) is None",
+        "True",
+        "tests/contracts/test_tools.py::"
+        "test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then",
+    ),
+    Mutant(
+        "gemini's workspaces are not looked at above",
+        "remoteclaw/runtimes/gemini.py",
+        "for directory in (workspace, *sorted(above)):",
+        "for directory in (workspace,):",
+        "tests/runtimes/test_gemini.py::"
+        "test_a_workspace_where_something_would_be_obeyed_is_not_trusted",
+    ),
+    Mutant(
+        "a prompt of gemini's that names tools which it doesn't have",
+        "remoteclaw/protocols.py",
+        "replace(self, tools=None, system_prompt=self.plain_prompt)",
+        "replace(self, tools=None)",
+        "tests/contracts/test_tools.py::"
+        "test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then",
+    ),
+    Mutant(
+        "a server of another's that is taken for ours by its name",
+        "remoteclaw/runtimes/gemini.py",
+        'if spec.own_server and call_id.startswith(f"mcp_{spec.own_server}_"):',
+        'if call_id.startswith(f"mcp_{OWN_SERVER}"):',
+        "tests/contracts/test_tools.py::"
+        "test_a_server_of_the_users_own_that_is_called_like_ours_needs_a_permission",
+    ),
+    Mutant(
         "codex believes what a configured tool says of itself",
         "remoteclaw/runtimes/codex.py",
         '"prompt" if permissions == "deny" else "approve"',

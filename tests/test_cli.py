@@ -903,6 +903,23 @@ def test_agents_lists_what_is_installed_and_warns_of_what_nobody_tried(directory
     )
 
 
+def test_agents_says_which_of_them_have_no_tools(directory: Path) -> None:
+    program = directory / "gemini"
+    program.write_text("#!/bin/sh\necho 0.61.0\n")
+    program.chmod(0o755)
+    work = directory / "work"
+    work.mkdir()
+    (work / ".gemini").mkdir()
+    (directory / "remoteclaw.toml").write_text(
+        f'[agents.main]\nruntime = "gemini"\nworkspace = "{work}"\n'
+    )
+
+    result = without_stack(directory, "agents", PATH=f"{directory}:/usr/bin:/bin")
+
+    assert result.stderr.startswith(f"remoteclaw: main has no tools: {work / '.gemini'} would")
+    assert result.stderr.count("\n") == 1
+
+
 def test_without_any_agent_the_demo_is_named(directory: Path) -> None:
     result = without_stack(directory, "agents", PATH="/usr/bin:/bin")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config import AgentConfig, load_config, redis_address
-from remoteclaw.doctor import agent_problem
+from remoteclaw.doctor import agent_problem, tools_problem
 from remoteclaw.errors import ConfigError, StateDirectoryError
 from remoteclaw.home import Home, private_directory
 
@@ -314,13 +314,17 @@ def test_opencode_needs_trust_where_there_are_plugins(home: Home, directory: Pat
     assert problem(trust_workspace=True) is None
 
 
-def test_gemini_needs_trust_for_its_servers(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = {"probe": {"command": "probe"}}
+def test_gemini_has_no_tools_where_trust_would_obey_something(home: Home, directory: Path) -> None:
+    work = directory / "work"
+    work.mkdir()
 
     def problem(**more: Any) -> str | None:
-        agent = AgentConfig(runtime="gemini", command=("/bin/true",), **more)
-        return agent_problem(home, "main", agent)
+        agent = AgentConfig(runtime="gemini", command=("/bin/true",), workspace=str(work), **more)
+        assert agent_problem(home, "main", agent) is None
+        return tools_problem(home, "main", agent)
 
-    assert "trust_workspace = true" in str(problem(mcp_servers=server))
-    assert problem(mcp_servers=server, trust_workspace=True) is None
     assert problem() is None
+    (work / ".env").touch()
+    assert str(work / ".env") in str(problem())
+    assert problem(trust_workspace=True) is None
+    assert problem(permissions="deny") is None  # which can't use any

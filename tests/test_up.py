@@ -442,8 +442,10 @@ def test_an_agent_that_cannot_work_is_named_before_the_chat(home: Home) -> None:
     (home.path / "remoteclaw.toml").write_text(
         "[agents.main]\nruntime = 'demo'\n"
         "[agents.other]\nruntime = 'claude'\ncommand = ['no-such-claude']\n"
-        f"[agents.third]\nruntime = 'demo'\nworkspace = '{home.path}/nowhere'"
+        f"[agents.third]\nruntime = 'demo'\nworkspace = '{home.path}/nowhere'\n"
+        "[agents.fourth]\nruntime = 'gemini'\ncommand = ['/bin/true']\n"
     )
+    (home.path / ".env").touch()
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         shown = terminal.see("you>").replace("\n", "")
 
@@ -454,6 +456,7 @@ def test_an_agent_that_cannot_work_is_named_before_the_chat(home: Home) -> None:
         where = f"its workspace {home.path}/nowhere is not there: make it."
         assert f"  problem  third can't work: {where}" in shown
         assert "main can't work" not in shown
+        assert f"  problem  fourth has no tools: {home.path}/.env would count" in shown
         terminal.type("\x04")
         terminal.leave()
 

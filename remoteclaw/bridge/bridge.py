@@ -166,14 +166,16 @@ class ChannelBridge:
         attachments: AttachmentStore | None = None,
         limits: Limits | None = None,
         tools: Callable[[Turn], Collection[str] | None] | None = None,
+        own_server: str = "",
     ) -> None:
         """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
         `chunk_limit` is how long a message of the answer may be, in `chunk_unit`. `attachments`
         keeps the files that come with messages and answers; without it there are none. `tools`
         returns which of RemoteClaw's own tools the agent may use in a turn, or None if they can't
-        be given.
+        be given; `own_server` is a name of their server that no other can have.
         """
+        self._own_server = own_server
         self._tools = tools
         self._runtime = runtime
         self._agents = agents
@@ -316,14 +318,18 @@ class ChannelBridge:
     # -- 2: system prompt ----------------------------------------------------------------------
 
     def _build_system_prompt(self, run: _Run) -> None:
-        run.system_prompt = build_system_prompt(
+        run.system_prompt = self._system_prompt(run, run.tools or ())
+
+    def _system_prompt(self, run: _Run, tools: Collection[str]) -> str:
+        """Return the system prompt of an agent that has these of RemoteClaw's own tools."""
+        return build_system_prompt(
             run.turn.session,
             workspace=run.workspace,
             runtime=self._runtime.name,
             zone=self._zone,
             facts=self._facts,
             has_files=self._attachments is not None,
-            tools=run.tools or (),
+            tools=tools,
         )
 
     # -- 3: MCP servers and run directory ------------------------------------------------------
@@ -400,6 +406,8 @@ class ChannelBridge:
             trust_workspace=self._trust_workspace,
             mcp_servers=run.mcp_servers or {},
             tools=run.tools,
+            plain_prompt=self._system_prompt(run, ()),
+            own_server=self._own_server,
         )
         agent = await self._agents.obtain(
             spec, session_id=run.session_id or run.fork_of, fork=run.fork_of is not None

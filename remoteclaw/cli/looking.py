@@ -318,9 +318,9 @@ def agents() -> None:
     STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
     DENIED: whether it is told why a permission was denied.
     """
-    from remoteclaw.doctor import installed_clis
+    from remoteclaw.doctor import installed_clis, tools_problem
 
-    _, settings = load()
+    home, settings = load()
     found = installed_clis(settings)
     if not found:
         main = settings.agents.get("main")
@@ -341,6 +341,9 @@ def agents() -> None:
         click.echo(row.format(cli.name, cli.version, *told, can.resumes, cli.program))
         if cli.warning:
             complain(f"{cli.name}: {cli.warning}.")
+    for name, agent in settings.agents.items():
+        if problem := tools_problem(home, name, agent):
+            complain(f"{name} has no tools: {problem}")
 
 
 @click.command()

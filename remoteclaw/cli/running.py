@@ -45,7 +45,7 @@ def up(no_console: bool) -> None:
 
 async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
     from remoteclaw.bridge.hooks import Hooks
-    from remoteclaw.doctor import agent_problem, hooks_problem
+    from remoteclaw.doctor import agent_problem, hooks_problem, tools_problem
     from remoteclaw.supervisor import Supervisor
 
     agent, settings = config.agent(None)
@@ -63,6 +63,8 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
         for name, each in config.agents.items():
             if problem := agent_problem(home, name, each):
                 click.echo(f"  problem  {name} can't work: {problem}")
+            elif problem := tools_problem(home, name, each):
+                click.echo(f"  problem  {name} has no tools: {problem}")
         click.echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
             from remoteclaw.channels.console import Console

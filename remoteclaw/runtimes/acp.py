@@ -74,6 +74,10 @@ class AcpRuntime:
         """Return the common variables: what else an agent needs, its configuration names."""
         return inherit(inherited)
 
+    def fitted(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec as it is."""
+        return spec
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
@@ -91,6 +95,10 @@ class AcpRuntime:
     def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
         """Return the MCP server of the configuration that a tool is of, where that is certain."""
         return None
+
+    def server_name(self, name: str, spec: AgentSpec) -> str:
+        """Return what the agent calls an MCP server that is called `name` here."""
+        return name
 
     def instructs_by_prompt(self) -> bool:
         """Whether the system prompt goes with the first message, for want of a better way."""
@@ -182,7 +190,8 @@ class AcpProcess(RpcProcess[AcpTurn]):
         described = []
         for name, server in self._spec.mcp_servers.items():
             if server.url is None or takes_http:
-                described.append(_server(name, server, run_dir))
+                known_as = self._runtime.server_name(name, self._spec)
+                described.append(_server(known_as, server, run_dir))
             else:
                 hint = ', unless mcp_transport = "stdio"' if name == OWN_SERVER else ""
                 why = "%s takes no MCP server over HTTP: %s is left out%s"

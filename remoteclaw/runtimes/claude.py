@@ -107,6 +107,10 @@ class ClaudeRuntime:
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
         return env
 
+    def fitted(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec as it is."""
+        return spec
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:

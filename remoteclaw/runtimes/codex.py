@@ -82,6 +82,10 @@ class CodexRuntime:
         markers = ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID")
         return inherit(inherited, prefixes=("CODEX_", "OPENAI_"), without=markers)
 
+    def fitted(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec as it is."""
+        return spec
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:

@@ -56,6 +56,10 @@ class DemoRuntime:
         """Return the common variables: the demo needs no others."""
         return inherit(inherited)
 
+    def fitted(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec as it is."""
+        return spec
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:

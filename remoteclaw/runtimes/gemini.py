@@ -3,21 +3,47 @@
 It destroys its own sessions: unless its retention is switched off, a later start deletes the
 history of one that was resumed, and one that is loaded in the minute in which it was begun is
 overwritten. So it goes on with a session of an earlier process only where neither can happen.
+
+It connects MCP servers only in a workspace that it trusts, and there it obeys what it finds. So a
+workspace is trusted where there is nothing to obey (docs/decisions/0023-gemini-s-trust.md).
 """
 
+import logging
+import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.wire import mapping, text
 
-__all__ = ["GeminiRuntime"]
+__all__ = ["GeminiRuntime", "trust_problem"]
+
+#: What it obeys in a workspace that it trusts: settings, policies, hooks, commands, agents and
+#: skills; environments, which it also looks for in all directories above.
+_OBEYED = (".gemini", ".agents", ".env")
+#: Whose settings name programs, which a `git status` runs: it asks for none in a trusted workspace.
+_GIT = ".git"
+#: The files of instructions, unless settings name others. Those below are read with what is beside.
+_INSTRUCTIONS = "GEMINI.md"
+#: How many directories are looked through for those: more would delay each start by a second.
+MOST_DIRECTORIES = 20_000
+#: The settings of all users, as gemini finds them on Linux.
+_SYSTEM = Path("/etc/gemini-cli")
+#: Strings, which are kept, and comments, which aren't.
+_COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+#: The names that our server has (`Home.server_name`), as they stand in names of tools.
+_OWN_TOOL = re.compile(rf"^mcp_{OWN_SERVER}-[0-9a-f]+_")
+
+log = logging.getLogger(__name__)
 
 
 class GeminiRuntime(AcpRuntime):
@@ -41,6 +67,17 @@ class GeminiRuntime(AcpRuntime):
         env["NO_COLOR"] = "1"
         return env
 
+    def fitted(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec with trust where that obeys nothing, else without any MCP server."""
+        if spec.trust_workspace:
+            return spec
+        if spec.permissions != "deny":  # which leaves it no tool of a server anyway
+            asks = spec.permissions == "ask"
+            if (problem := trust_problem(spec.workspace, spec.env, asks=asks)) is None:
+                return replace(spec, trust_workspace=True)
+            log.warning("gemini: %s", problem)
+        return replace(spec.without_tools(), mcp_servers={})
+
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
@@ -49,7 +86,8 @@ class GeminiRuntime(AcpRuntime):
         argv += ["--include-directories", str(run_dir / FILES)]
         if not spec.inherit_mcp:
             # To gemini, a server that is named here needs no permission for any of its tools.
-            named = spec.mcp_servers if spec.permissions != "deny" else ()
+            servers = spec.mcp_servers if spec.permissions != "deny" else ()
+            named = [self.server_name(name, spec) for name in servers]
             argv += ["--allowed-mcp-server-names", ",".join(named) or "none"]
         if spec.model:
             argv += ["-m", spec.model]
@@ -73,10 +111,81 @@ class GeminiRuntime(AcpRuntime):
 
     def tool_name(self, call: Mapping[str, Any]) -> str:
         """Return a tool's name, which only the id of its call has: the title may be the model's."""
-        return text(call.get("toolCallId")).rpartition("__")[0] or text(call.get("title"))
+        name = text(call.get("toolCallId")).rpartition("__")[0] or text(call.get("title"))
+        return _OWN_TOOL.sub(f"mcp_{OWN_SERVER}_", name)
+
+    def server_name(self, name: str, spec: AgentSpec) -> str:
+        """Return a name that no other server has for RemoteClaw's own: others have their own."""
+        return spec.own_server or name if name == OWN_SERVER else name
 
     def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
-        """Return the configured server whose tool it is, if there are no others and it is clear."""
+        """Return the server whose tool it is, if that is certain.
+
+        RemoteClaw's own is known by its name; others of the configuration only where there are no
+        servers of the user's, which could be called like them.
+        """
         call_id = text(call.get("toolCallId"))
+        if spec.own_server and call_id.startswith(f"mcp_{spec.own_server}_"):
+            return OWN_SERVER
         fitting = [name for name in spec.server_names if call_id.startswith(f"mcp_{name}_")]
         return fitting[0] if len(fitting) == 1 and not spec.inherit_mcp else None
+
+
+def trust_problem(workspace: str, env: Mapping[str, str], *, asks: bool) -> str | None:
+    """Return why gemini is not told to trust a workspace; None if that would obey nothing.
+
+    `asks` tells that commands need a permission.
+    """
+    homes = {Path(env[name]).expanduser() for name in ("GEMINI_CLI_HOME", "HOME") if env.get(name)}
+    try:
+        found = next(_obeyed(Path(workspace), homes, asks=asks), None)
+    except _TooMany:
+        why = f"{workspace} has more than {MOST_DIRECTORIES} directories to look through"
+    else:
+        if found is None:
+            return None
+        why = f"{found} would count in a workspace that gemini trusts"
+    return (
+        f"{why}, so it isn't trusted, and gemini connects no MCP server there, nor RemoteClaw's: "
+        "take that out, set trust_workspace = true if you trust who can write there, or choose "
+        "another workspace."
+    )
+
+
+class _TooMany(Exception):
+    """Raised for a workspace with too many directories."""
+
+
+def _obeyed(workspace: Path, homes: set[Path], *, asks: bool) -> Iterator[Path]:
+    """Yield what gemini would obey in a workspace that it trusts, and above and below it.
+
+    What is in the user's own home is theirs, and counts anyway.
+    """
+    instructions = {_INSTRUCTIONS, *_configured(homes)}
+    anywhere = (*sorted(instructions), *((_GIT,) if asks else ()))
+    own = {*homes, *(home.resolve() for home in homes)}
+    above = {*workspace.parents, *workspace.resolve().parents}
+    for directory in (workspace, *sorted(above)):
+        if directory not in own:
+            yield from _present(directory, (*_OBEYED, *anywhere))
+    for count, (below, _, _) in enumerate(os.walk(workspace)):
+        if count >= MOST_DIRECTORIES:
+            raise _TooMany
+        if count:  # the first is the workspace itself
+            yield from _present(Path(below), anywhere)
+
+
+def _present(directory: Path, names: tuple[str, ...]) -> Iterator[Path]:
+    return (directory / name for name in names if os.path.lexists(directory / name))
+
+
+def _configured(homes: set[Path]) -> Iterator[str]:
+    """Yield the names that settings outside of workspaces have for files of instructions."""
+    files = [home / ".gemini" / "settings.json" for home in homes]
+    for file in (*files, _SYSTEM / "settings.json", _SYSTEM / "system-defaults.json"):
+        try:
+            settings = orjson.loads(_COMMENTS.sub(r"\1", file.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            continue
+        names = mapping(mapping(settings).get("context")).get("fileName")
+        yield from filter(None, map(text, names if isinstance(names, list) else [names]))

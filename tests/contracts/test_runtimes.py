@@ -247,12 +247,10 @@ async def test_a_server_of_the_configuration_needs_no_permission(
         args=("-m", "tests.support.mcp_server"),
         env={"PYTHONPATH": str(ROOT)},
     )
-    trust = cli.name == "gemini"  # it connects none in a workspace that is not trusted
     async with opened(
         permissions="ask",
         mcp_servers={"probe": probe},
-        trust_workspace=trust,
-        inherit_mcp=not trust,  # with others beside it, gemini doesn't tell whose tool it is
+        inherit_mcp=cli.name != "gemini",  # with others beside it, it doesn't tell whose tool it is
     ) as agent:
         tools = await agent.say("TOOLS")
         result = await agent.ask('TOOL:echo:{"text": "ping"}')

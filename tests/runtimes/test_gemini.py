@@ -1,0 +1,200 @@
+"""Where gemini is told to trust a workspace, and by what it knows RemoteClaw's own tools."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.home import Home
+from remoteclaw.messages import OWN_SERVER, McpServerConfig
+from remoteclaw.protocols import AgentSpec
+from remoteclaw.runtimes import gemini
+from remoteclaw.runtimes.gemini import GeminiRuntime, trust_problem
+from remoteclaw.tools import TOOLS
+
+#: What gemini's API takes as the name of a function.
+LONGEST_NAME = 63
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace in the user's home."""
+    path = tmp_path / "user" / "projects" / "work"
+    path.mkdir(parents=True)
+    return path
+
+
+def problem(workspace: Path, *, asks: bool = True) -> str | None:
+    return trust_problem(str(workspace), {"HOME": str(workspace.parents[1])}, asks=asks)
+
+
+def spec(workspace: Path, **more: object) -> AgentSpec:
+    given = AgentSpec(
+        runtime="gemini",
+        command=("gemini",),
+        workspace=str(workspace),
+        env={"HOME": str(workspace.parents[1])},
+        system_prompt="with tools",
+        plain_prompt="without",
+        tools=("session_status",),
+        own_server="remoteclaw-0123456789abcdef",
+        mcp_servers={"probe": McpServerConfig(command="probe")},
+    )
+    return replace(given, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ".gemini/settings.json",
+        ".agents/skills/x/SKILL.md",
+        ".env",
+        "GEMINI.md",
+        ".git/config",
+        "../.gemini/.env",
+        "../.env",
+        "../GEMINI.md",
+        "../.git/config",
+        "../../../.env",
+        "src/deep/GEMINI.md",
+        "src/.git/config",
+    ],
+)
+def test_a_workspace_where_something_would_be_obeyed_is_not_trusted(
+    place: str, workspace: Path
+) -> None:
+    assert problem(workspace) is None
+    file = workspace / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+
+    told = str(problem(workspace))
+
+    name = next(part for part in Path(place).parts if part.startswith((".g", ".a", ".e", "G")))
+    assert f"{name} would count in a workspace that gemini trusts" in told
+    assert "trust_workspace = true" in told
+
+
+@pytest.mark.parametrize(
+    ("place", "asks"),
+    [
+        ("../../.gemini/settings.json", True),
+        ("../../.env", True),
+        ("../../GEMINI.md", True),
+        ("src/.env", True),
+        ("src/.gemini/settings.json", True),
+        (".git/config", False),
+        ("AGENTS.md", True),
+    ],
+)
+def test_what_is_the_users_own_or_is_not_read_hinders_nothing(
+    place: str, asks: bool, workspace: Path
+) -> None:
+    file = workspace / place
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch()
+
+    assert problem(workspace, asks=asks) is None
+
+
+def test_the_way_by_a_link_and_the_real_one_are_both_looked_at(workspace: Path) -> None:
+    beside = workspace.parents[2] / "beside"
+    (beside / "real").mkdir(parents=True)
+    (beside / ".env").touch()
+    link = workspace / "link"
+    link.symlink_to(beside / "real")
+
+    assert str(beside / ".env") in str(problem(link))
+
+
+def test_instructions_count_under_the_names_that_the_users_settings_give_them(
+    workspace: Path,
+) -> None:
+    settings = workspace.parents[1] / ".gemini" / "settings.json"
+    settings.parent.mkdir()
+    names = json.dumps({"context": {"fileName": ["RULES.md", "http://x"]}})
+    settings.write_text(f"// mine\n{names} /* {{ */")
+    (workspace / "RULES.md").touch()
+
+    assert str(workspace / "RULES.md") in str(problem(workspace))
+
+
+def test_a_workspace_that_is_too_large_to_look_through_is_not_trusted(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gemini, "MOST_DIRECTORIES", 2)
+    (workspace / "one").mkdir()
+    assert problem(workspace) is None
+    (workspace / "two").mkdir()
+
+    assert "more than 2 directories" in str(problem(workspace))
+
+
+def test_each_start_looks_again(workspace: Path, tmp_path: Path) -> None:
+    def started() -> tuple[str, AgentSpec]:
+        fitted = GeminiRuntime().fitted(spec(workspace))
+        launch = GeminiRuntime().launch(fitted, session_id=None, fork=False, run_dir=tmp_path)
+        return launch.env["GEMINI_CLI_TRUST_WORKSPACE"], fitted
+
+    trusted, before = started()
+    (workspace / ".env").touch()
+    untrusted, after = started()
+
+    assert (trusted, untrusted) == ("true", "false")
+    assert (before.tools, before.system_prompt) == (("session_status",), "with tools")
+    assert (after.tools, after.system_prompt, after.mcp_servers) == (None, "without", {})
+
+
+def test_who_may_do_nothing_is_trusted_with_nothing(workspace: Path) -> None:
+    """A server of the user's own could be one whose calls gemini doesn't ask for."""
+    fitted = GeminiRuntime().fitted(spec(workspace, permissions="deny"))
+
+    assert not fitted.trust_workspace
+    assert fitted.tools is None
+
+
+def test_our_server_has_a_name_of_its_sessions_own_that_stays(home: Home, tmp_path: Path) -> None:
+    name = home.server_name("a" * 32)
+
+    assert name == Home(home.path).server_name("a" * 32)
+    assert name != home.server_name("b" * 32)
+    elsewhere = Home(tmp_path / "other").create()
+    assert name != elsewhere.server_name("a" * 32)
+    # gemini takes what stands before the first "_" for the server, and cuts longer names.
+    assert "_" not in name
+    assert max(len(f"mcp_{name}_{tool.name}") for tool in TOOLS) <= LONGEST_NAME
+    assert os.stat(home.path / "server-secret").st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("call_id", "server", "shown"),
+    [
+        (
+            "mcp_remoteclaw-0123456789abcdef_session_status__1",
+            OWN_SERVER,
+            "mcp_remoteclaw_session_status",
+        ),
+        ("mcp_remoteclaw_session_status__1", None, "mcp_remoteclaw_session_status"),
+        ("mcp_remoteclaw-1123456789abcdef_x__1", None, "mcp_remoteclaw_x"),
+        ("mcp_probe_echo__1", None, "mcp_probe_echo"),
+    ],
+)
+def test_only_our_own_name_makes_a_tool_ours(
+    call_id: str, server: str | None, shown: str, workspace: Path
+) -> None:
+    call = {"toolCallId": call_id, "title": "session_status (remoteclaw MCP Server)"}
+
+    assert GeminiRuntime().server_of(call, spec(workspace)) == server
+    assert GeminiRuntime().tool_name(call) == shown
+
+
+def test_gemini_is_given_our_server_under_that_name(workspace: Path, tmp_path: Path) -> None:
+    servers = {OWN_SERVER: McpServerConfig(url="http://127.0.0.1:1/mcp")}
+    given = spec(workspace, inherit_mcp=False, mcp_servers=servers)
+
+    launch = GeminiRuntime().launch(given, session_id=None, fork=False, run_dir=tmp_path)
+
+    assert launch.argv[-1] == given.own_server
+    assert GeminiRuntime().server_name("probe", given) == "probe"
