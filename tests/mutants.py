@@ -510,6 +510,20 @@ MUTANTS = (
         "tests/gateway/test_chats.py::test_a_broadcast_to_two_channels_tells_what_came_of_each",
     ),
     Mutant(
+        "a setting that is not set and not told",
+        "remoteclaw/contract/base.py",
+        "if field.is_required():",
+        "if False:",
+        "tests/gateway/test_mcp.py::test_a_setting_that_is_not_set_is_null",
+    ),
+    Mutant(
+        "a parameter that clients see as a reference",
+        "remoteclaw/contract/schema.py",
+        'if "$ref" in schema:',
+        "if False:",
+        "tests/gateway/test_mcp.py::test_the_list_is_small_and_says_what_a_model_needs",
+    ),
+    Mutant(
         "expire without fencing",
         f"{LUA}/expire.lua",
         "if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end\n",

@@ -40,14 +40,11 @@ def check_characters(value: Any) -> Any:
 
 
 Id = Annotated[str, BeforeValidator(check_characters), Field(min_length=1, max_length=512)]
-MessageId = Annotated[Id, Field(description="The id of a message in the chat.")]
+MessageId = Annotated[Id, Field(description="The message's id in the chat.")]
 ChatId = Annotated[Id, Field(description="The id of a chat.")]
 Target = Annotated[
     Id,
-    Field(
-        description="Where to: the id of a chat on this channel, or CHANNEL:CHAT, such as "
-        "telegram:12345, for another channel."
-    ),
+    Field(description="A chat's id here, or CHANNEL:CHAT, such as telegram:12345."),
 ]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=1000)]
@@ -102,6 +99,14 @@ class Result(BaseModel):
         serialize_by_alias=True,
         use_attribute_docstrings=True,
     )
+
+    def told(self) -> dict[str, Any]:
+        """Return it as JSON has it, without what is absent; a null that is the answer is there."""
+        told = self.model_dump(mode="json", exclude_none=True)
+        for name, field in type(self).model_fields.items():
+            if field.is_required():
+                told.setdefault(field.serialization_alias or name, None)
+        return told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,15 +29,18 @@ class SendParams(Params):
 
     target: Target
     message: Text
+    """The text."""
     media: Source | None = None
-    """A file to send with it: its path in the workspace, or an https address."""
+    """A file to send with it: a path in the workspace, or an https address."""
     thread_id: Id | None = None
+    """A thread or topic of that chat."""
 
 
 class ReplyParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
 
     message: Text
+    """The text."""
     reply_to_id: MessageId | None = None
     """The message to quote; else the one that this turn answers."""
 
@@ -46,8 +49,9 @@ class ThreadReplyParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
 
     message: Text
+    """The text."""
     thread_id: Id
-    """The thread of the current chat."""
+    """A thread or topic of this chat."""
 
 
 class BroadcastParams(Params):
@@ -56,7 +60,9 @@ class BroadcastParams(Params):
     targets: Annotated[
         tuple[Target, ...], Field(min_length=1, max_length=MAX_TARGETS, strict=False)
     ]
+    """The chats."""
     message: Text
+    """The text."""
 
 
 class SendAttachmentParams(Params):
@@ -64,8 +70,9 @@ class SendAttachmentParams(Params):
 
     target: Target
     file: Source
-    """Its path in the workspace, or an https address."""
+    """The file's path in the workspace, or an https address."""
     caption: Annotated[str, Field(max_length=4000)] = ""
+    """A text to send with it."""
 
 
 class SendWithEffectParams(Params):
@@ -73,6 +80,7 @@ class SendWithEffectParams(Params):
 
     target: Target
     message: Text
+    """The text."""
     effect_id: Id
     """The platform's name for the effect."""
 
@@ -96,7 +104,7 @@ class BroadcastResult(Result):
 
 class ReactParams(Params):
     emoji: Annotated[str, Field(max_length=64)]
-    """The emoji; an empty one takes the reaction away."""
+    """The emoji; an empty text takes the reaction away."""
     message_id: MessageId
 
 
@@ -108,8 +116,9 @@ class ReadParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"to": "channelId"}
 
     channel_id: ChatId | None = None
-    """A chat on this channel; else the current one."""
+    """A chat on this channel; else this one."""
     limit: Annotated[int, Field(ge=1, le=100)] = 20
+    """How many of the newest messages."""
 
 
 class Done(Result):
@@ -134,8 +143,11 @@ METHODS = (
         name="message.send",
         tool="message_send",
         title="Send a message",
-        description="Send a message to a chat, on this channel or another one. "
-        "To answer who writes to you, just answer: that needs no tool.",
+        description="Send a message to another chat, on this channel or another one ('tell "
+        "Bob', 'post it in the group'). To answer the person who writes to you, "
+        "just answer. Returns `status`: delivered, accepted (kept until the "
+        'channel\'s adapter is there) or failed with `error`. Example: {"target": '
+        '"telegram:12345", "message": "Lunch is ready"}.',
         params=SendParams,
         result=Sent,
         scope="write",
@@ -145,7 +157,9 @@ METHODS = (
         name="message.reply",
         tool="message_reply",
         title="Reply to a message",
-        description="Send a message to the current chat that quotes another message.",
+        description="Send a message to the current chat that quotes a message there. A plain "
+        "answer needs no tool. Returns what message_send does. Example: "
+        '{"message": "Yes, at noon", "replyToId": "812"}.',
         params=ReplyParams,
         result=Sent,
         scope="write",
@@ -155,7 +169,9 @@ METHODS = (
         name="message.threadReply",
         tool="message_thread_reply",
         title="Reply in a thread",
-        description="Send a message to a thread of the current chat.",
+        description="Send a message to another thread or topic of the current chat. Returns "
+        'what message_send does. Example: {"message": "Moved here", "threadId": '
+        '"17"}.',
         params=ThreadReplyParams,
         result=Sent,
         scope="write",
@@ -164,8 +180,11 @@ METHODS = (
     Method(
         name="message.broadcast",
         tool="message_broadcast",
-        title="Send a message to several chats",
-        description="Send one message to several chats.",
+        title="Broadcast a message",
+        description="Send one message to several chats at once ('tell everybody'). Returns "
+        "`results`, one per chat, as message_send does: if one failed, repeat "
+        'that one alone. Example: {"targets": ["telegram:1", "slack:C2"], '
+        '"message": "Back at 3"}.',
         params=BroadcastParams,
         result=BroadcastResult,
         scope="write",
@@ -175,7 +194,9 @@ METHODS = (
         name="message.react",
         tool="message_react",
         title="React to a message",
-        description="React to a message of the current chat with an emoji.",
+        description="React to a message of the current chat with an emoji, instead of an "
+        'answer. Returns status done. Example: {"emoji": "👍", "messageId": '
+        '"812"}.',
         params=ReactParams,
         result=Done,
         scope="write",
@@ -185,7 +206,8 @@ METHODS = (
         name="message.delete",
         tool="message_delete",
         title="Delete a message",
-        description="Delete a message of the current chat, where the platform allows it.",
+        description="Delete a message of the current chat for everybody, where the platform "
+        'allows it. Returns status done. Example: {"messageId": "812"}.',
         params=MessageParams,
         result=Done,
         scope="write",
@@ -196,7 +218,9 @@ METHODS = (
         name="message.sendAttachment",
         tool="message_send_attachment",
         title="Send a file",
-        description="Send a file to a chat.",
+        description="Send a file of the workspace, or from the web, to a chat: a picture, a "
+        'PDF, a log. Returns what message_send does. Example: {"target": '
+        '"telegram:12345", "file": "report.pdf", "caption": "The report"}.',
         params=SendAttachmentParams,
         result=Sent,
         scope="write",
@@ -206,7 +230,10 @@ METHODS = (
         name="message.sendWithEffect",
         tool="message_send_with_effect",
         title="Send a message with an effect",
-        description="Send a message with one of the platform's effects.",
+        description="Send a message with one of the platform's effects, such as confetti; "
+        "without that effect there, it is sent plainly. Returns what message_send"
+        ' does. Example: {"target": "12345", "message": "Done!", "effectId": '
+        '"confetti"}.',
         params=SendWithEffectParams,
         result=Sent,
         scope="write",
@@ -216,7 +243,8 @@ METHODS = (
         name="message.pin",
         tool="message_pin",
         title="Pin a message",
-        description="Pin a message of the current chat.",
+        description="Pin a message of the current chat, so that people find it. Returns "
+        'status done. Example: {"messageId": "812"}.',
         params=MessageParams,
         result=Done,
         scope="write",
@@ -226,7 +254,9 @@ METHODS = (
         name="message.read",
         tool="message_read",
         title="Read messages",
-        description="Read the last messages of a chat from the platform.",
+        description="Read the newest messages of a chat from the platform, oldest first: id, "
+        "sender, text, time. Use it for what was not written to you, or to find a"
+        ' message\'s id. Example: {"limit": 10}.',
         params=ReadParams,
         result=ReadResult,
         scope="read",

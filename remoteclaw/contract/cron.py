@@ -9,23 +9,24 @@ from remoteclaw.contract.base import Id, Limit, Method, NoParams, Params, Result
 
 __all__ = ["METHODS", "CronJob", "JobPatch", "JobSpec", "Schedule"]
 
-JobId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$", description="A job's id.")]
+JobId = Annotated[
+    str, Field(pattern=r"^[0-9a-f]{16}$", description="The job's id, from cron_list.")
+]
 
 
 class Schedule(Params):
     """When a job is due: exactly one of `at`, `every` and `cron`."""
 
     at: Annotated[str, Field(max_length=64)] | None = None
-    """Once, at this time: ISO 8601, with an offset, or in the zone of `tz`."""
+    """Once: ISO 8601, with an offset or in the zone `tz`."""
     every: Annotated[int, Field(ge=60, le=366 * 24 * 3600)] | None = None
-    """Again and again, every so many seconds."""
+    """Repeatedly: seconds from one run to the next."""
     cron: Annotated[str, Field(max_length=200)] | None = None
-    """A cron expression of five fields: minute, hour, day of the month, month, day of the week."""
+    """Five fields: minute, hour, day of month, month, day of week."""
     tz: Annotated[str, Field(max_length=64)] | None = None
-    """The IANA time zone of `at` and `cron`, such as Europe/Berlin; else UTC."""
+    """The IANA time zone, such as Europe/Berlin; else the agent's."""
     stagger: Annotated[int, Field(ge=0, le=3600)] | None = None
-    """By how many seconds `cron` may be put off at most, each job always by the same time: 0 for
-    exactly then. Else 300 where its minute is 0, so that not all begin at a full hour."""
+    """Seconds that `cron` may be put off; else 300 at full hours."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -53,24 +54,25 @@ class JobSpec(Params):
     """What a job is."""
 
     name: Annotated[str, Field(min_length=1, max_length=100)]
-    """What people call it."""
+    """A short name."""
     schedule: Schedule
+    """When: exactly one of `at`, `every` and `cron`."""
     message: Text
-    """What the session's agent is told each time."""
+    """What the agent is told each time."""
     session_key: Id | None = None
-    """The session that it writes to; else that of this call."""
+    """Leave it out: it is your own session."""
     enabled: bool = True
+    """False: it is paused."""
     misfire: Misfire = "grace"
-    """What becomes of a due time that nobody could fire then: it is run if it is less than `grace`
-    old, not at all, or once, however old it is. Of several, the latest is meant."""
+    """A missed run happens if younger than `grace`, never, or once at any age."""
     grace: Grace | None = None
-    """In seconds; else 3600."""
+    """Seconds; else 3600."""
     delete_after_run: bool | None = None
-    """Whether it is removed after a run that went well; else that is if it is due once."""
+    """Whether success removes it; else only with `at`."""
     alert_after: AlertAfter | None = None
-    """After how many failures in a row its chat is told; 0 for never. Else as is configured."""
+    """Tell the chat after so many failures in a row; 0: never."""
     alert_cooldown: AlertCooldown | None = None
-    """For how many seconds it is not told again. Else as is configured."""
+    """Seconds until it may be told again."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -84,14 +86,23 @@ class JobPatch(Params):
     aliases: ClassVar[Mapping[str, str]] = {}
 
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    """Its new name."""
     schedule: Schedule | None = None
+    """Its new schedule; without `tz`, its zone stays."""
     message: Text | None = None
+    """What the agent is told from now on."""
     enabled: bool | None = None
+    """False pauses it, true resumes it."""
     misfire: Misfire | None = None
+    """See cron_add."""
     grace: Grace | None = None
+    """See cron_add."""
     delete_after_run: bool | None = None
+    """See cron_add."""
     alert_after: AlertAfter | None = None
+    """See cron_add."""
     alert_cooldown: AlertCooldown | None = None
+    """See cron_add."""
 
     @model_validator(mode="after")
     def _check_change(self) -> Self:
@@ -105,6 +116,7 @@ class JobPatch(Params):
 
 class AddParams(Params):
     job: JobSpec
+    """The job."""
 
 
 class UpdateParams(Params):
@@ -112,6 +124,7 @@ class UpdateParams(Params):
 
     job_id: JobId
     updates: JobPatch
+    """What changes; the rest stays."""
 
 
 class JobParams(Params):
@@ -125,7 +138,7 @@ class RunParams(Params):
 
     job_id: JobId
     force: bool = False
-    """Also while a run of it is unfinished."""
+    """Also while a run of the job is unfinished."""
 
 
 class ListParams(Params):
@@ -139,8 +152,9 @@ class RunsParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"id": "jobId"}
 
     job_id: JobId | None = None
-    """One job's; else those of all jobs that can be seen."""
+    """One job's runs; else those of all jobs."""
     limit: Limit = 20
+    """How many of the newest runs."""
 
 
 class CronJob(Result):
@@ -233,7 +247,8 @@ METHODS = (
         "cron.status",
         "cron_status",
         "Show cron's status",
-        "Show how many jobs there are, and whether they are fired.",
+        "Show how many cron jobs there are, when the next one runs, and whether a"
+        " scheduler runs them. Use it when a reminder did not come.",
         params=NoParams,
         result=CronStatus,
         scope="read",
@@ -242,7 +257,8 @@ METHODS = (
         "cron.list",
         "cron_list",
         "List cron jobs",
-        "List the jobs that send messages to sessions by the clock.",
+        "List reminders and recurring tasks (cron jobs): id, schedule, next run, "
+        'last result. Use it to find a jobId. Example: {"filter": "report"}.',
         params=ListParams,
         result=JobsResult,
         scope="read",
@@ -251,8 +267,12 @@ METHODS = (
         "cron.add",
         "cron_add",
         "Add a cron job",
-        "Add a job that sends a message to a session by the clock: once, at intervals, or by a "
-        "cron expression.",
+        "Schedule a reminder or a recurring task ('remind me at 9', 'every "
+        "morning', 'check this each hour'). At each due time you get `message`, "
+        "and your answer goes to this chat. Returns the job with id, zone and "
+        'next run: tell the person that time. Example: {"job": {"name": "stand-'
+        'up", "schedule": {"cron": "0 9 * * MON-FRI"}, "message": "Remind Alice '
+        'of the stand-up."}}.',
         params=AddParams,
         result=JobResult,
         scope="admin",
@@ -262,7 +282,9 @@ METHODS = (
         "cron.update",
         "cron_update",
         "Change a cron job",
-        "Change a job.",
+        "Change, pause or resume a reminder or recurring task: its time, its "
+        'text, whether it runs. Returns the job as it is then. Example: {"jobId":'
+        ' "0f3a5c7e9b1d2468", "updates": {"enabled": false}}.',
         params=UpdateParams,
         result=JobResult,
         scope="admin",
@@ -273,7 +295,9 @@ METHODS = (
         "cron.remove",
         "cron_remove",
         "Remove a cron job",
-        "Remove a job.",
+        "Remove a reminder or recurring task ('cancel that reminder'); "
+        "cron_update can pause it. Returns whether there was one. Example: "
+        '{"jobId": "0f3a5c7e9b1d2468"}.',
         params=JobParams,
         result=RemovedResult,
         scope="admin",
@@ -284,7 +308,9 @@ METHODS = (
         "cron.run",
         "cron_run",
         "Run a cron job now",
-        "Run a job now, whenever it is due. That moves nothing: it is due next as before.",
+        "Run a cron job now, beside its schedule, which stays: to try it, for "
+        "instance. Returns a runId; cron_runs shows what came of it. Example: "
+        '{"jobId": "0f3a5c7e9b1d2468"}.',
         params=RunParams,
         result=RunResult,
         scope="admin",
@@ -294,7 +320,9 @@ METHODS = (
         "cron.runs",
         "cron_runs",
         "List runs of cron jobs",
-        "List when jobs were due and what became of it.",
+        "List the last runs of cron jobs, newest first: when each was due, how it"
+        ' ended, and why it failed or was skipped. Example: {"jobId": '
+        '"0f3a5c7e9b1d2468", "limit": 5}.',
         params=RunsParams,
         result=RunsResult,
         scope="read",

@@ -19,7 +19,7 @@ from remoteclaw.contract.base import (
 __all__ = ["METHODS"]
 
 SessionKeyText = Annotated[
-    Id, Field(description="A session's key, as sessions_list gives it, or the start of its id.")
+    Id, Field(description="A session's key from sessions_list, or the start of its id.")
 ]
 Label = Annotated[
     str,
@@ -34,7 +34,7 @@ class ListParams(Params):
     filter: Annotated[str, Field(max_length=200)] | None = None
     """Only sessions whose key or label contains this, in any case."""
     limit: Limit = 50
-    """How many at most, those with the newest messages first."""
+    """How many at most."""
 
 
 class SessionSummary(Result):
@@ -65,9 +65,9 @@ class SessionsResult(Result):
 class HistoryParams(Params):
     session_key: SessionKeyText
     limit: Limit = 50
-    """How many items, the newest; with them come those of the same moment as the oldest of them."""
+    """How many of the newest items."""
     before: Annotated[int, Field(ge=10**12, lt=10**14)] | None = None
-    """Turns the page: `before` of the page so far, in milliseconds since 1970."""
+    """The `before` of the last result, for older items."""
 
 
 class HistoryItem(Result):
@@ -85,7 +85,7 @@ class HistoryItem(Result):
 class HistoryResult(Result):
     session_key: str
     items: tuple[HistoryItem, ...]
-    """Oldest first."""
+    """Oldest first; what is of the same moment as the oldest of `limit` items comes with them."""
     before: int | None = None
     """With this, a call returns what came before these items; absent if nothing did."""
 
@@ -95,11 +95,11 @@ class SendParams(Params):
 
     session_key: SessionKeyText | None = None
     label: Label | None = None
-    """A session's label, in place of its key: one of the same agent's."""
+    """Or the session's label."""
     message: Text
     """What to say to the session's agent."""
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
-    """How long to wait for its answer, in seconds; 0 doesn't wait."""
+    """How many seconds to wait for the answer; 0 does not wait."""
 
 
 class SendResult(Result):
@@ -118,13 +118,13 @@ class SpawnParams(Params):
     aliases: ClassVar[Mapping[str, str]] = {"task": "prompt"}
 
     prompt: Text
-    """What the new session's agent is to do. It knows nothing of this conversation."""
+    """The task, in full: the new session knows nothing of this conversation."""
     agent_id: Id | None = None
-    """The agent that does it; else the same as this one."""
+    """Another agent, from agents_list."""
     channel: Id | None = None
-    """The chat that its messages are about, as CHANNEL:CHAT; else this one. Only for owners."""
+    """Owners only: another chat to work for, as CHANNEL:CHAT."""
     label: Label | None = None
-    """A name for it, which no other session of the agent has."""
+    """A name for the session, unique for its agent."""
 
 
 class SpawnResult(Result):
@@ -148,7 +148,7 @@ class ResetResult(Result):
 
 class StatusParams(Params):
     session_key: SessionKeyText | None = None
-    """Another session; else that of this call."""
+    """Another session's key; else this session."""
 
 
 class StatusResult(Result):
@@ -178,18 +178,18 @@ class AgentsResult(Result):
 
 class SubagentsTarget(Params):
     run_id: Id | None = None
-    """One of those that this session has started, as sessions_spawn names it."""
+    """The runId from sessions_spawn."""
     session_key: SessionKeyText | None = None
-    """The same, by its session."""
+    """Or its session's key."""
     label: Label | None = None
-    """The same, by its label."""
+    """Or its session's label."""
 
 
 class SubagentsParams(Params):
     action: Literal["list", "status", "cancel"] = "list"
-    """`cancel` ends a session's task and those of all that it has started; there is no result."""
+    """`status` shows a task with its result; `cancel` ends it and what it has started."""
     params: SubagentsTarget = Field(default_factory=SubagentsTarget)
-    """Which one: for status one of the three, for cancel one or, without any, all of them."""
+    """Which task; without it, `cancel` ends all."""
 
 
 class Subagent(Result):
@@ -221,7 +221,9 @@ METHODS = (
         name="sessions.list",
         tool="sessions_list",
         title="List sessions",
-        description="List conversations that this agent may see, newest first.",
+        description="List the sessions (conversations) that you may see, newest first: key, "
+        'channel, state, label. Use it to find a sessionKey. Example: {"filter": '
+        '"telegram", "limit": 10}.',
         params=ListParams,
         result=SessionsResult,
         scope="read",
@@ -230,7 +232,9 @@ METHODS = (
         name="chat.history",
         tool="sessions_history",
         title="Read a session's history",
-        description="Read what was said in a conversation, from RemoteClaw's own record.",
+        description="Read what was said in a session, oldest first: time, role, text, tools "
+        "used. Use it to catch up, or for an answer that sessions_send did not "
+        'wait for. Example: {"sessionKey": "3f9a1c2b", "limit": 20}.',
         params=HistoryParams,
         result=HistoryResult,
         scope="read",
@@ -239,8 +243,11 @@ METHODS = (
         name="sessions.send",
         tool="sessions_send",
         title="Send to a session",
-        description="Send a message to another session's agent and wait for its answer. "
-        "The answer comes back here; nothing is sent to that session's chat.",
+        description="Ask another session's agent and wait for its answer, which comes back "
+        "here as `reply`. Nothing is sent to that session's chat: message_send "
+        "does that. With status `accepted`, the answer comes later: "
+        'sessions_history has it then, so don\'t ask again. Example: {"label": '
+        '"research", "message": "What have you found?"}.',
         params=SendParams,
         result=SendResult,
         scope="write",
@@ -250,8 +257,10 @@ METHODS = (
         name="sessions.spawn",
         tool="sessions_spawn",
         title="Start a session",
-        description="Have another session work on a task while this one goes on. It returns at "
-        "once; the result comes to this session as a message, whatever restarts meanwhile.",
+        description="Have another session work on a task in the background while you go on "
+        "('look into it meanwhile', 'in parallel'). Returns a runId at once; the "
+        'result comes to this session as a message. Example: {"prompt": "List the'
+        ' dead links in docs/", "label": "links"}.',
         params=SpawnParams,
         result=SpawnResult,
         scope="write",
@@ -261,7 +270,9 @@ METHODS = (
         name="sessions.status",
         tool="session_status",
         title="Show a session's status",
-        description="Show the state of this session, or of another one.",
+        description="Show what a session does now: agent, channel, state, running turn, "
+        "waiting messages. Use it to see whether another session is busy. "
+        'Example: {"sessionKey": "3f9a1c2b"}.',
         params=StatusParams,
         result=StatusResult,
         scope="read",
@@ -281,7 +292,8 @@ METHODS = (
         name="agents.list",
         tool="agents_list",
         title="List agents",
-        description="List the configured agents.",
+        description="List the agents with runtime and model; `isSelf` marks yours. Use it to "
+        "choose an agentId for sessions_spawn.",
         params=NoParams,
         result=AgentsResult,
         scope="read",
@@ -289,8 +301,11 @@ METHODS = (
     Method(
         name="sessions.subagents",
         tool="subagents",
-        title="Look after spawned sessions",
-        description="List, look at or cancel the sessions that this one has started.",
+        title="Manage background tasks",
+        description="List, inspect or cancel the background tasks that this session has "
+        "started with sessions_spawn ('how far is it?', 'stop that'). Returns "
+        'runId, session, state and label of each. Example: {"action": "cancel", '
+        '"params": {"label": "links"}}.',
         params=SubagentsParams,
         result=SubagentsResult,
         scope="write",

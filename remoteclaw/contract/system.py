@@ -12,12 +12,12 @@ __all__ = ["METHODS"]
 
 class ConfigGetParams(Params):
     key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,200}$")] | None = None
-    """A part of it, such as agents.main.model; else all."""
+    """A part of it, such as agents.main.model; else all of it."""
 
 
 class ConfigResult(Result):
     config: Any
-    """The configuration, without what is secret."""
+    """The configuration, without what is secret; null for a key that is not set."""
     hash: str | None = None
     """Changes with the file; absent if it can't be used."""
     problem: str | None = None
@@ -34,17 +34,16 @@ Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 class ApplyParams(Params):
     config: dict[str, Any]
-    """All of it, as gateway_config_get shows it; what was shown as *** and is left so stays."""
+    """All of it; what gateway_config_get shows as *** and is left so stays."""
     base_hash: Hash
-    """The hash that gateway_config_get gave: if the file has changed since, nothing is done."""
+    """The hash from gateway_config_get; refused if the file has changed since."""
 
 
 class PatchParams(Params):
     patches: dict[str, Any]
-    """A JSON merge patch, such as {"queue": {"mode": "steer"}}: null removes a key, a list
-    replaces the one before."""
+    """A JSON merge patch: null removes a key, a list replaces the one before."""
     base_hash: Hash | None = None
-    """The hash that gateway_config_get gave: if the file has changed since, nothing is done."""
+    """The hash from gateway_config_get; refused if the file has changed since."""
 
 
 class Changed(Result):
@@ -184,8 +183,9 @@ METHODS = (
         "gateway.restart",
         "gateway_restart",
         "Restart the gateway",
-        "Restart the gateway of this host, through which these tools are called, and nothing "
-        "else: what of the configuration it reads once, it then has. Calls go on a moment later.",
+        "Restart the gateway of this host, which answers these tools, and nothing"
+        " else. Use it when `needsRestart` of a change names it. Tools work again"
+        " a moment later.",
         params=NoParams,
         result=Restarted,
         scope="admin",
@@ -195,7 +195,9 @@ METHODS = (
         "config.get",
         "gateway_config_get",
         "Read the configuration",
-        "Read the configuration, without what is secret.",
+        "Read RemoteClaw's configuration, without secrets, with the `hash` for a "
+        "change. Use it before a change, or to say how something is set. Example:"
+        ' {"key": "queue.mode"}.',
         params=ConfigGetParams,
         result=ConfigResult,
         scope="read",
@@ -204,8 +206,8 @@ METHODS = (
         "config.apply",
         "gateway_config_apply",
         "Replace the configuration",
-        "Replace the configuration file's settings by a whole configuration. Agents may change "
-        "only what the schema marks with agentsMayChange, and else nothing is changed.",
+        "Replace the whole configuration. For some settings, gateway_config_patch"
+        " is simpler; what it says of agents and results holds here too.",
         params=ApplyParams,
         result=Changed,
         scope="admin",
@@ -216,8 +218,10 @@ METHODS = (
         "config.patch",
         "gateway_config_patch",
         "Change the configuration",
-        "Change parts of the configuration file. Agents may change only what the schema marks "
-        "with agentsMayChange, and else nothing is changed.",
+        "Change settings of RemoteClaw ('use another model'). Agents may change "
+        "only what gateway_config_schema marks with agentsMayChange. Returns what"
+        " changed, what needs a restart, and whether a person has to confirm it. "
+        'Example: {"patches": {"queue": {"mode": "steer"}}}.',
         params=PatchParams,
         result=Changed,
         scope="admin",
@@ -228,7 +232,8 @@ METHODS = (
         "config.schema",
         "gateway_config_schema",
         "Show the configuration's schema",
-        "Show what can be configured, as a JSON schema.",
+        "Show all that can be configured, as a JSON schema with descriptions. Use"
+        " it to find a setting's name and values before a change. It is long.",
         params=NoParams,
         result=SchemaResult,
         scope="read",

@@ -8,10 +8,11 @@ their process was started with and of what the policy says of the running turn a
 import asyncio
 import hashlib
 import logging
+import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 from pydantic import ValidationError
 
@@ -316,6 +317,17 @@ def _name_of(principal: Principal, method: Method, params: Params, call_id: str 
     return hashlib.sha256(name).hexdigest()[:32]
 
 
+#: What pydantic calls a parameter, whose name stands before.
+_SUBJECT = re.compile(r"^(Input|String|Tuple|Value) should ")
+#: What it says in Python's words, in JSON's.
+_PLAIN = {
+    "tuple_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+}
+
+
 def _checked(method: Method, params: Mapping[str, Any]) -> Params:
     """Return the parameters; raises `CallRefused` with what is wrong with them, and where."""
     try:
@@ -326,8 +338,9 @@ def _checked(method: Method, params: Mapping[str, Any]) -> Params:
             where = ".".join(str(part) for part in problem["loc"])
             why = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
-                has = ", ".join(_names(method.params)) or "none"
+                has = ", ".join(_names(method.params, problem["loc"])) or "none"
                 why = f"is no parameter; there are {has}"
+            why = _PLAIN.get(problem["type"]) or _SUBJECT.sub("must ", why)
             problems.append(f"{where[:100]} {why}".strip())
         name = method.tool or method.name
         more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
@@ -335,5 +348,11 @@ def _checked(method: Method, params: Mapping[str, Any]) -> Params:
         raise CallRefused("INVALID_REQUEST", f"{name}: {told}{more}.") from None
 
 
-def _names(params: type[Params]) -> list[str]:
+def _names(params: type[Params], where: Sequence[str | int]) -> list[str]:
+    """Return the names of the parameters beside the one that is somewhere in them."""
+    for name in where[:-1]:
+        fields = params.model_fields.values()
+        found = next(field for field in fields if field.alias == name)
+        kinds = (found.annotation, *get_args(found.annotation))
+        params = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Params))
     return [field.alias or name for name, field in params.model_fields.items()]

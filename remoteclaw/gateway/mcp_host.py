@@ -6,6 +6,7 @@ scope, and the protocol's own session ids are bound to nothing.
 
 import contextlib
 import functools
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -19,11 +20,12 @@ from starlette.types import Receive, Scope, Send
 
 from remoteclaw import __version__
 from remoteclaw.contract import TOOLS, Method
+from remoteclaw.contract.schema import params_schema
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Principal
 
-__all__ = ["CALL_ID", "SIDE_EFFECTS", "McpHost"]
+__all__ = ["CALL_ID", "SIDE_EFFECTS", "McpHost", "listing"]
 
 #: In a call's `_meta`: its name, so that a repeated one is not done again.
 CALL_ID = "remoteclaw/callId"
@@ -91,7 +93,7 @@ class McpHost:
             methods = await self._dispatcher.tools(_principal(context))
         except CallRefused as refusal:
             raise MCPError(types.INTERNAL_ERROR, str(refusal)) from None
-        return types.ListToolsResult(tools=[_tool(method.tool or "") for method in methods])
+        return types.ListToolsResult(tools=[listing(method.tool or "") for method in methods])
 
     async def _call(
         self, context: _Context, params: types.CallToolRequestParams
@@ -110,8 +112,8 @@ class McpHost:
             # As a tool's error and not the protocol's, so that the model reads it.
             told = types.TextContent(type="text", text=str(refusal))
             return types.CallToolResult(content=[told], is_error=True)
-        content = result.model_dump(mode="json", exclude_none=True)
-        text = result.model_dump_json(indent=2, exclude_none=True)
+        content = result.told()
+        text = json.dumps(content, indent=2, ensure_ascii=False)
         return types.CallToolResult(
             content=[types.TextContent(type="text", text=text)],
             structured_content=content,
@@ -126,7 +128,7 @@ def _principal(context: _Context) -> Principal:
 
 
 @functools.cache
-def _tool(name: str) -> types.Tool:
+def listing(name: str) -> types.Tool:
     """Return a tool as clients are told of it."""
     method: Method = TOOLS[name]
     is_reading = method.effect == "none"
@@ -134,20 +136,13 @@ def _tool(name: str) -> types.Tool:
         name=name,
         title=method.title,
         description=method.description,
-        input_schema=_schema(method.params.model_json_schema()),
-        output_schema=_schema(method.result.model_json_schema(mode="serialization")),
+        input_schema=params_schema(method.params),
+        # A model is not shown it, and half of the list's text was that: the reference has it.
+        output_schema={"type": "object"},
         annotations=types.ToolAnnotations(
-            title=method.title,
-            read_only_hint=is_reading,
-            destructive_hint=method.destroys,
-            idempotent_hint=is_reading,
-            open_world_hint=method.effect in ("message", "operation"),
+            # What isn't said counts as false, true and true; what only reads needs the first alone.
+            read_only_hint=is_reading or None,
+            destructive_hint=None if is_reading else method.destroys,
+            open_world_hint=False if method.effect in ("session", "job", "system") else None,
         ),
     )
-
-
-def _schema(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema without the names of our classes, and an object at its root."""
-    schema.pop("title", None)
-    schema.pop("description", None)
-    return {"type": "object", **schema}

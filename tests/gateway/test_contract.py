@@ -191,6 +191,33 @@ async def test_bad_parameters_are_refused_in_a_sentence(door: Dispatcher) -> Non
         assert len(told) < 1500, case.id
 
 
+@pytest.mark.parametrize(
+    ("tool", "params", "told"),
+    [
+        (
+            "cron_add",
+            {"job": {"name": "n", "message": "m", "schedule": {"every": 60, "zone": "UTC"}}},
+            "cron_add: job.schedule.zone is no parameter; there are at, every, cron, tz, stagger.",
+        ),
+        (
+            "subagents",
+            {"params": {"id": "1"}},
+            "subagents: params.id is no parameter; there are runId, sessionKey, label.",
+        ),
+        ("message_broadcast", {"targets": "a", "message": "m"}, "targets must be a list."),
+        ("cron_update", {"jobId": "0" * 16, "updates": "x"}, "updates must be an object."),
+        ("sessions_list", {"limit": "5"}, "sessions_list: limit must be a valid integer."),
+    ],
+)
+async def test_what_is_wrong_is_said_where_it_is(
+    door: Dispatcher, tool: str, params: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(CallRefused) as refusal:
+        await door.call(ADMIN, tool, params)
+
+    assert str(refusal.value).endswith(told)
+
+
 async def test_what_is_only_declared_is_not_there(door: Dispatcher) -> None:
     for name in ("sessions.spoon", "no_such_tool", ""):
         with pytest.raises(CallRefused) as refusal:

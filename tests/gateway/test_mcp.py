@@ -5,7 +5,9 @@ import contextlib
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 from remoteclaw.contract import TOOLS
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
-from tests.support.doors import Calling, Door, calling, opened
+from tests.support.doors import Calling, Door, calling, gateway_process, opened
+from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
 
@@ -73,12 +76,72 @@ async def test_an_operator_is_told_of_every_listed_tool(stack: Stack) -> None:
         method = TOOLS[tool.name]
         assert tool.title == method.title
         assert tool.annotations is not None
-        assert tool.annotations.read_only_hint == (method.effect == "none")
-        assert tool.annotations.destructive_hint == method.destroys
+        assert bool(tool.annotations.read_only_hint) == (method.effect == "none")
+        assert bool(tool.annotations.destructive_hint) == method.destroys
         for schema in (tool.input_schema, tool.output_schema):
             assert schema is not None
             assert schema["type"] == "object"
             jsonschema.Draft202012Validator.check_schema(schema)
+
+
+async def test_the_list_is_small_and_says_what_a_model_needs(stack: Stack) -> None:
+    """Every conversation pays for it: 5,000 tokens of about four characters."""
+    async with opened(stack) as door, client(door, own(stack)) as session:
+        tools = (await session.list_tools()).tools
+
+    texts = [tool.model_dump_json(by_alias=True, exclude_none=True) for tool in tools]
+    assert sum(map(len, texts)) < 20_000
+    assert [tool.name for tool in tools] == list(TOOLS)
+    for tool in tools:
+        told, schema = str(tool.description), tool.input_schema
+        for _, part in parameters(schema):
+            assert part["description"], tool.name
+            assert part["type"] in ("string", "integer", "number", "boolean", "array", "object")
+        assert not {"$ref", "$defs", "anyOf", "title"} & set(words(schema))
+        if schema["properties"] and tool.name != "gateway_config_apply":  # it has a hash
+            example = json.loads(told.partition("Example: ")[2].removesuffix("."))
+            jsonschema.validate(example, {**schema, "additionalProperties": False})
+            TOOLS[tool.name].params.model_validate(example)
+    for spoken in ("remind me", "every morning", "schedule"):
+        assert spoken in str(TOOLS["cron_add"].description).lower()
+
+
+def parameters(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each parameter, and what those are made of that are objects."""
+    for name, part in schema.get("properties", {}).items():
+        yield name, part
+        yield from parameters(part)
+
+
+def words(schema: Any) -> Iterator[str]:
+    """Yield the keywords of a schema, which names of parameters are not."""
+    for word, value in schema.items():
+        yield word
+        if word == "properties":
+            for part in value.values():
+                yield from words(part)
+        elif word == "items":
+            yield from words(value)
+
+
+def test_the_list_is_the_same_in_every_process() -> None:
+    """A provider's cache of the prompt ends at the first byte that differs."""
+    program = (
+        "from remoteclaw.contract import TOOLS; from remoteclaw.gateway.mcp_host import listing;"
+        "print([listing(name).model_dump_json() for name in TOOLS])"
+    )
+
+    lists = {
+        subprocess.run(
+            (sys.executable, "-c", program),
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+
+    assert len(lists) == 1
 
 
 async def test_an_agent_is_told_of_what_it_may_use(stack: Stack) -> None:
@@ -101,6 +164,85 @@ async def test_results_have_the_form_that_is_announced(stack: Stack) -> None:
             assert not result.is_error
             jsonschema.validate(result.structured_content, schemas[tool] or {})
             assert json.loads(text_of(result)) == result.structured_content
+
+
+#: What each tool is called with, in this order; `$job` is the id of the job that cron_add made,
+#: `$hash` and `$config` are what gateway_config_get returns.
+CALLS: dict[str, dict[str, Any]] = {
+    "sessions_list": {"filter": "test", "limit": 5},
+    "sessions_history": {"sessionKey": "main/test/default/c2:bob:_"},
+    "sessions_send": {"sessionKey": "main/test/default/c2:bob:_", "message": "hi", "timeout": 0},
+    "sessions_spawn": {"prompt": "look", "label": "looking"},
+    "session_status": {},
+    "agents_list": {},
+    "subagents": {"action": "status", "params": {"label": "looking"}},
+    "message_send": {"target": "c3", "message": "hi"},
+    "message_reply": {"message": "hi", "replyToId": "m1"},
+    "message_thread_reply": {"message": "hi", "threadId": "t1"},
+    "message_broadcast": {"targets": ["c3", "c4"], "message": "hi"},
+    "message_react": {"emoji": "👍", "messageId": "m1"},
+    "message_send_attachment": {"target": "c3", "file": "note.txt"},
+    "message_send_with_effect": {"target": "c3", "message": "hi", "effectId": "confetti"},
+    "message_pin": {"messageId": "m1"},
+    "message_read": {"limit": 3},
+    "message_delete": {"messageId": "m1"},
+    "cron_status": {},
+    "cron_list": {},
+    "cron_add": {"job": {"name": "tea", "schedule": {"cron": "0 9 * * *"}, "message": "tea"}},
+    "cron_update": {"jobId": "$job", "updates": {"enabled": False}},
+    "cron_run": {"jobId": "$job"},
+    "cron_runs": {"jobId": "$job"},
+    "cron_remove": {"jobId": "$job"},
+    "gateway_config_get": {"key": "agents.main.model"},
+    "gateway_config_schema": {},
+    "gateway_config_patch": {"patches": {"queue": {"cap": 7}}},
+    "gateway_config_apply": {"config": "$config", "baseHash": "$hash"},
+    "gateway_restart": {},
+}
+
+
+async def test_every_tool_is_called_by_the_official_client(
+    stack: Stack, platform: Platform
+) -> None:
+    """It refuses results that are not of the form that the tool announces."""
+    agent = {**stack.agent, "sees_sessions": "all", "workspace": str(stack.home.path)}
+    stack.configure(agent, channels={"test": {"owners": ["alice"]}})
+    (stack.home.path / "note.txt").write_text("x")
+    await stack.append("hello", from_="bob", channel_id="c2")
+    assert platform.say("chat-1", "bo", "hi") == "m1"
+    results: dict[str, Any] = {}
+    async with (
+        platform.served(stack.fleet),
+        gateway_process(stack) as (door, _),
+        calling(stack) as agents,
+        client(door, agents.token) as session,
+    ):
+        known: dict[str, Any] = {}
+        for tool, params in CALLS.items():
+            if tool == "gateway_config_apply":
+                shown = (await session.call_tool("gateway_config_get", {})).structured_content or {}
+                known |= {"$config": shown["config"], "$hash": shown["hash"]}
+            results[tool] = await session.call_tool(
+                tool, {n: known.get(str(v), v) for n, v in params.items()}
+            )
+            if tool == "cron_add":
+                known["$job"] = results[tool].structured_content["job"]["id"]
+
+    told = {tool: text_of(result) for tool, result in results.items() if result.is_error}
+    assert told == {}
+    assert set(results) == LISTED
+    for result in results.values():
+        assert json.loads(text_of(result)) == result.structured_content
+
+
+async def test_a_setting_that_is_not_set_is_null(stack: Stack) -> None:
+    owner(stack)
+    async with agents_client(stack) as (session, _):
+        result = await session.call_tool("gateway_config_get", {"key": "agents.main.model"})
+
+    assert result.structured_content is not None
+    assert result.structured_content["config"] is None
+    assert '"config": null' in text_of(result)
 
 
 async def test_a_refusal_is_a_tools_error_that_a_model_can_read(stack: Stack) -> None:
@@ -176,6 +318,11 @@ async def test_the_inspector_lists_and_calls(stack: Stack) -> None:
     async with opened(stack) as door:
         listed = await inspect("--method", "tools/list")
         called = await inspect("--method", "tools/call", "--tool-name", "agents_list")
+        unset = await inspect(
+            *("--method", "tools/call", "--tool-name", "gateway_config_get"),
+            *("--tool-arg", "key=agents.main.model"),
+        )
 
     assert {tool["name"] for tool in listed["tools"]} == LISTED
     assert called["structuredContent"]["agents"][0]["id"] == "main"
+    assert unset["structuredContent"]["config"] is None
