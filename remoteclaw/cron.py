@@ -30,6 +30,7 @@ __all__ = [
     "STAGGER_S",
     "Due",
     "Schedule",
+    "has_offset",
     "in_words",
     "offset_ms",
     "stagger_s",
@@ -144,6 +145,14 @@ def offset_ms(name: str, most_s: int) -> int:
     """Return by how much a job is put off, always the same for its name, in milliseconds."""
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return number % (most_s + 1) * 1000
+
+
+def has_offset(at: str) -> bool:
+    """Whether a time says by itself which instant it is; also if it is no time."""
+    try:
+        return datetime.fromisoformat(at).tzinfo is not None
+    except ValueError:
+        return True
 
 
 def in_words(seconds: int) -> str:

@@ -524,6 +524,13 @@ MUTANTS = (
         "tests/gateway/test_mcp.py::test_the_list_is_small_and_says_what_a_model_needs",
     ),
     Mutant(
+        "a time of day that is silently UTC",
+        "remoteclaw/gateway/methods/cron.py",
+        "tz=wanted.tz or (zone if by_wall_clock else None)",
+        "tz=wanted.tz",
+        "tests/gateway/test_cron.py::test_a_time_is_in_the_zone_of_the_agent_else_of_the_host",
+    ),
+    Mutant(
         "expire without fencing",
         f"{LUA}/expire.lua",
         "if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end\n",

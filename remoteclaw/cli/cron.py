@@ -39,7 +39,8 @@ def _job_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable[..
         ("--at", "TIME", str, "Once, at this time (ISO 8601)."),
         ("--every", "SECONDS", int, "Every so many seconds, 60 at least."),
         ("--cron", "FIELDS", str, 'By the clock: "0 9 * * MON-FRI".'),
-        ("--tz", "ZONE", str, "The time zone of --at and --cron. [default: UTC]"),
+        ("--tz", "ZONE", str, "The time zone of --at and --cron. "
+         "[default: the agent's, else this computer's]"),
         ("--stagger", "SECONDS", int, "By how much --cron may be put off at most, 0 for exactly "
          "then. [default: 300 at full hours, else 0]"),
         ("--misfire", None, click.Choice(("grace", "skip", "run_once")), "What becomes of a due "

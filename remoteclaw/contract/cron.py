@@ -169,8 +169,12 @@ class CronJob(Result):
     created_ms: int
     next_run_ms: int | None = None
     """When it is due next, in milliseconds since 1970; none if it is not enabled, or done."""
+    next_run: str | None = None
+    """The same in the job's time zone: ISO 8601."""
     last_run_ms: int | None = None
     """When the run was due that the clock began last."""
+    last_run: str | None = None
+    """The same in the job's time zone."""
     last_status: str | None = None
     """How the last run ended that is over: done, failed, …"""
     last_error: str | None = None
@@ -191,6 +195,8 @@ class CronStatus(Result):
     jobs: int
     enabled: int
     next_run_ms: int | None = None
+    next_run: str | None = None
+    """The same in the time zone of that job: ISO 8601."""
     scheduler: Literal["running", "absent"]
     """Whether something runs that fires the jobs."""
 
@@ -211,6 +217,8 @@ class RemovedResult(Result):
 class CronRun(Result):
     job_id: str
     due_ms: int
+    due: str
+    """The same in the job's time zone: ISO 8601."""
     status: str
     """fired, until it is over; then done, failed, stopped, interrupted, dropped, dead or unknown.
     skipped is a due time without a run."""

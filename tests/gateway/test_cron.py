@@ -7,8 +7,10 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -128,10 +130,58 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
     assert [(j.id, j.last_run_ms, j.next_run_ms) for j in listed] == [
         (job.id, job.next_run_ms, job.next_run_ms + 3_600_000)
     ]
-    assert [(run.job_id, run.due_ms, run.status) for run in runs] == [
-        (job.id, job.next_run_ms, "fired")
+    assert [(run.job_id, run.due_ms, run.due, run.status) for run in runs] == [
+        (job.id, job.next_run_ms, job.next_run, "fired")
     ]
     assert runs[0].run_id.startswith(f"{session.sid}-")
+
+
+@pytest.mark.parametrize(
+    ("agent", "host", "schedule", "zone"),
+    [
+        ("Asia/Tokyo", "Europe/Berlin", {"cron": "30 9 * * *"}, "Asia/Tokyo"),
+        (None, "Europe/Berlin", {"cron": "30 9 * * *"}, "Europe/Berlin"),
+        (None, "Europe/Berlin", {"at": "2027-01-31T09:30"}, "Europe/Berlin"),
+        ("Asia/Tokyo", "UTC", {"cron": "30 9 * * *", "tz": "America/Lima"}, "America/Lima"),
+        # Elapsed time and an instant with an offset have no zone of their own.
+        ("Asia/Tokyo", "UTC", {"every": 3600}, None),
+        ("Asia/Tokyo", "UTC", {"at": "2027-01-31T09:30-05:00"}, None),
+    ],
+)
+async def test_a_time_is_in_the_zone_of_the_agent_else_of_the_host(
+    stack: Stack,
+    monkeypatch: pytest.MonkeyPatch,
+    agent: str | None,
+    host: str,
+    schedule: dict[str, Any],
+    zone: str | None,
+) -> None:
+    settings = {**stack.agent, **({"timezone": agent} if agent else {})}
+    stack.configure(settings, channels={"test": {"owners": ["alice"]}})
+    monkeypatch.setenv("TZ", host)
+    caller = await begin_turn(stack, HANDLERS)
+
+    job = await add(stack, caller, schedule=schedule)
+    status = await call(stack, caller, "cron_status")
+
+    told = datetime.fromisoformat(job.next_run)
+    shown = told.astimezone(ZoneInfo(zone or agent or host))
+    assert job.schedule.get("tz") == zone
+    assert told.timestamp() == job.next_run_ms // 1000
+    assert (told.utcoffset(), status.next_run) == (shown.utcoffset(), job.next_run)
+    if zone:
+        assert (told.hour, told.minute) == (9, 30)
+
+
+async def test_a_new_time_without_a_zone_is_in_the_job_s_own(stack: Stack) -> None:
+    caller = await begin_turn(stack, HANDLERS)
+    job = await add(stack, caller, schedule={"cron": "30 9 * * *", "tz": "America/Lima"})
+
+    updates = {"schedule": {"cron": "45 10 * * *"}}
+    changed = (await call(stack, caller, "cron_update", jobId=job.id, updates=updates)).job
+
+    assert changed.schedule == {"cron": "45 10 * * *", "tz": "America/Lima"}
+    assert changed.next_run.endswith("T10:45:00-05:00")
 
 
 async def test_what_was_added_is_noted_with_the_turn(stack: Stack) -> None:

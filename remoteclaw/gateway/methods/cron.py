@@ -8,12 +8,15 @@ see is not there.
 import hashlib
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from remoteclaw import policy
+from remoteclaw.clock import host_zone
 from remoteclaw.contract import cron as contract
 from remoteclaw.contract.base import NoParams
-from remoteclaw.cron import GRACE_S, Schedule, offset_ms, stagger_s
+from remoteclaw.cron import GRACE_S, Schedule, has_offset, offset_ms, stagger_s
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.effects import call_name
@@ -31,11 +34,13 @@ MOST_TRIES = 8
 
 async def _status(call: Call, params: NoParams) -> contract.CronStatus:
     jobs = await _visible(call)
-    upcoming = [job.next_ms for job in jobs if job.next_ms is not None]
+    upcoming = [job for job in jobs if job.next_ms is not None]
+    first = min(upcoming, key=lambda job: job.next_ms or 0, default=None)
     return contract.CronStatus(
         jobs=len(jobs),
         enabled=sum(job.enabled for job in jobs),
-        next_run_ms=min(upcoming, default=None),
+        next_run_ms=first and first.next_ms,
+        next_run=first and _clock(first.next_ms, _zone_of(call, first)),
         scheduler="running" if await call.fleet.cron.has_scheduler() else "absent",
     )
 
@@ -44,7 +49,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.JobsResult:
     wanted = (params.filter or "").casefold()
     jobs = await _visible(call)
     return contract.JobsResult(
-        jobs=tuple(_told(job) for job in jobs if wanted in job.name.casefold())
+        jobs=tuple(_told(call, job) for job in jobs if wanted in job.name.casefold())
     )
 
 
@@ -53,7 +58,7 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     session = await _target(call, spec.session_key)
     now_ms = await call.fleet.cron.now_ms()
     job_id = _job_id(call)
-    schedule = _schedule(spec.schedule, job_id, now_ms)
+    schedule = _schedule(spec.schedule, job_id, now_ms, _zone(call, session.agent))
     job = Job(
         id=job_id,
         name=spec.name,
@@ -79,7 +84,7 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     )
     call.effects.append({**note, "callId": call.id})
     # Under this call's name it was made before, if there was one already.
-    return contract.JobResult(job=_told(await call.fleet.cron.job(job.id) or job))
+    return contract.JobResult(job=_told(call, await call.fleet.cron.job(job.id) or job))
 
 
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
@@ -92,7 +97,7 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
             name=job.name if updates.name is None else updates.name,
             message=job.message if updates.message is None else updates.message,
             enabled=job.enabled if updates.enabled is None else updates.enabled,
-            schedule=_schedule(updates.schedule, job.id, now_ms)
+            schedule=_schedule(updates.schedule, job.id, now_ms, _zone_of(call, job))
             if updates.schedule
             else job.schedule,
             policy=_policy(job.policy, updates),
@@ -114,7 +119,7 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
     found = await _changed(call, params.job_id, change)
     if found is None:
         raise CallRefused("NOT_FOUND", f"There is no cron job {params.job_id}.")
-    return contract.JobResult(job=_told(found))
+    return contract.JobResult(job=_told(call, found))
 
 
 async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedResult:
@@ -169,7 +174,13 @@ async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
         job = await call.fleet.cron.job(params.job_id)
         if job is None or not _sees(call, job.session.agent):
             raise CallRefused("NOT_FOUND", f"There is no cron job {params.job_id}.")
-    return contract.RunsResult(runs=tuple(_told_run(run) for run in runs[: params.limit]))
+    zones = {job.id: _zone_of(call, job) for job in await call.fleet.cron.jobs()}
+    return contract.RunsResult(
+        runs=tuple(
+            _told_run(run, zones.get(run.job_id) or _zone(call, run.agent))
+            for run in runs[: params.limit]
+        )
+    )
 
 
 # ---------------------------------------------------------------------------------------------
@@ -229,14 +240,28 @@ def _job_id(call: Call) -> str:
     return hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
 
 
-def _schedule(wanted: contract.Schedule, job_id: str, now_ms: int) -> Schedule:
-    """Return a schedule as it is stored, whether or not it will ever be due."""
+def _zone(call: Call, agent: str) -> str:
+    """Return the time zone of an agent: as it is configured, else that of this host."""
+    settings = call.config.agents.get(agent)
+    return (settings and settings.timezone) or host_zone()
+
+
+def _zone_of(call: Call, job: Job) -> str:
+    return job.schedule.tz or _zone(call, job.session.agent)
+
+
+def _schedule(wanted: contract.Schedule, job_id: str, now_ms: int, zone: str) -> Schedule:
+    """Return a schedule as it is stored, whether or not it will ever be due.
+
+    Without a zone, what is written as on a wall clock is meant in `zone`.
+    """
+    by_wall_clock = wanted.cron is not None or (wanted.at is not None and not has_offset(wanted.at))
     most_s = stagger_s(wanted.cron, wanted.stagger)
     return Schedule(
         at=wanted.at,
         every_s=wanted.every,
         cron=wanted.cron,
-        tz=wanted.tz,
+        tz=wanted.tz or (zone if by_wall_clock else None),
         anchor_ms=now_ms,
         stagger_s=most_s,
         offset_ms=offset_ms(job_id, most_s),
@@ -323,7 +348,19 @@ def _busy(job_id: str) -> CallRefused:
 # What is told
 
 
-def _told(job: Job) -> contract.CronJob:
+def _clock(at_ms: int | None, zone: str) -> str | None:
+    """Return a time in a zone, as ISO 8601 with the offset."""
+    if at_ms is None:
+        return None
+    try:
+        there: tzinfo = ZoneInfo(zone)
+    except ZoneInfoNotFoundError:  # the host that made the job knows more zones than this one
+        there = UTC
+    return datetime.fromtimestamp(at_ms // 1000, tz=there).isoformat()
+
+
+def _told(call: Call, job: Job) -> contract.CronJob:
+    zone = _zone_of(call, job)
     schedule = job.schedule
     kinds = {
         "at": schedule.at,
@@ -342,7 +379,9 @@ def _told(job: Job) -> contract.CronJob:
         enabled=job.enabled,
         created_ms=job.created_ms,
         next_run_ms=job.next_ms,
+        next_run=_clock(job.next_ms, zone),
         last_run_ms=job.last_ms,
+        last_run=_clock(job.last_ms, zone),
         last_status=state.last_status,
         last_error=state.last_detail,
         last_duration_ms=state.last_duration_ms,
@@ -356,10 +395,11 @@ def _told(job: Job) -> contract.CronJob:
     )
 
 
-def _told_run(run: Run) -> contract.CronRun:
+def _told_run(run: Run, zone: str) -> contract.CronRun:
     return contract.CronRun(
         job_id=run.job_id,
         due_ms=run.due_ms,
+        due=_clock(run.due_ms, zone) or "",
         status=run.status,
         run_id=run.run_id,
         detail=run.detail,
