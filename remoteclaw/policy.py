@@ -1,4 +1,4 @@
-"""Tool policy: which of RemoteClaw's tools an agent may use in a turn, and by which rule.
+"""Tool policy: which tools an agent is offered, which it may use in a turn, and by which rule.
 
 A tool passes through steps: profiles, the lists of each table that applies, what subagents may not
 do, what only owners may. A step only narrows what the steps before it left, so no table can give
@@ -26,6 +26,7 @@ __all__ = [
     "check",
     "confirmed_by",
     "is_owner",
+    "listed",
     "may_see",
     "rule",
     "subject_of",
@@ -176,6 +177,35 @@ def allowed(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> fro
     """Return the names of the tools that `rule()` allows."""
     rulings = rule(config, subject, tools)
     return frozenset(ruling.tool for ruling in rulings if ruling.allowed)
+
+
+def listed(
+    config: Config, session: SessionKey, tools: Iterable[ToolFacts], *, depth: int = 0
+) -> frozenset[str]:
+    """Return the tools that an agent is offered in a session, whoever writes the next turn.
+
+    These are the tools that anybody may have it use in that chat: in a direct chat the person whose
+    chat it is, in a group everybody. Each call is decided by its turn; a list that followed the
+    turns would start the agent again, and its model's provider would read everything again.
+    Raises `ConfigError` if there is no such agent.
+    """
+    tools = tuple(tools)
+    is_group = session.user != session.channel_id
+    anybody: set[str | None] = {session.user}
+    if is_group:
+        anybody |= {None, *config.channel(session.provider).named_ids()}
+    subjects = (
+        Subject(
+            agent=session.agent,
+            channel=session.provider,
+            chat_id=session.channel_id,
+            is_group=is_group,
+            senders=(sender,),
+            depth=depth,
+        )
+        for sender in anybody
+    )
+    return frozenset().union(*(allowed(config, subject, tools) for subject in subjects))
 
 
 def is_owner(config: Config, subject: Subject) -> bool:

@@ -1,7 +1,6 @@
 """The bridge to a session's agent, as the configuration of now has it."""
 
 import asyncio
-import functools
 import hashlib
 import logging
 import os
@@ -148,7 +147,9 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         hooks=hooks,
         attachments=SessionFiles(fleet.blobs, lease),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
-        tools=functools.partial(_tools_for, config, lease.depth) if access.is_there else None,
+        tools=policy.listed(config, lease.session, TOOLS, depth=lease.depth)
+        if access.is_there
+        else None,
         own_server=home.server_name(lease.sid),
     )
     # Where a hook may choose another directory, the name is not known before.
@@ -167,12 +168,6 @@ def _login(
     parts = [home.host_id, runtime, *command, f"model={model}"]
     parts += [f"{name}={value}" for name, value in sorted(env.items())]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def _tools_for(config: Config, depth: int, turn: Turn) -> frozenset[str]:
-    """Return the tools that whoever wrote what a turn answers may have an agent use."""
-    subject = policy.subject_of(turn.session, turn.entries, depth=depth)
-    return policy.allowed(config, subject, TOOLS)
 
 
 def _keeper(

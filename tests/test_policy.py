@@ -18,7 +18,8 @@ from remoteclaw.cli import main
 from remoteclaw.config import Config, Profile, load_config
 from remoteclaw.errors import ConfigError
 from remoteclaw.home import Home
-from remoteclaw.policy import Subject, allowed, check, is_owner, rule
+from remoteclaw.messages import SessionKey
+from remoteclaw.policy import Subject, allowed, check, is_owner, listed, rule
 from remoteclaw.tools import TOOLS
 from tests.support.agents import ROOT
 
@@ -689,6 +690,35 @@ def test_so_do_the_doctor_and_workers(home: Home, command: list[str]) -> None:
     assert result.returncode == 1
     assert "tools.deny has 'corn_add', which no tool is" in result.stdout + result.stderr
     assert "Traceback" not in result.stderr
+
+
+# -- what is offered ------------------------------------------------------------------------------
+
+#: A stranger's session in a group chat, and in a chat of their own.
+IN_GROUP = SessionKey("main", "telegram", "default", "-100", "666")
+DIRECT = SessionKey("main", "telegram", "default", "666", "666")
+
+
+def test_what_is_offered_in_a_group_is_what_anybody_may_use_there() -> None:
+    """Else each writer had another list, and the agent would be started again for each."""
+    config = configured(
+        "tools.deny = ['message_pin']\n"
+        "channels.telegram.groups.'-100'.senders.'4711'.tools = {}\n"
+        "channels.telegram.groups.'-100'.senders.'*'.tools.profile = 'minimal'"
+    )
+
+    assert listed(config, IN_GROUP, TOOLS) == ALL - {"message_pin"}
+    assert listed(config, replace(IN_GROUP, user="4711"), TOOLS) == ALL - {"message_pin"}
+    assert listed(config, replace(IN_GROUP, channel_id="-200"), TOOLS) == ALL - {"message_pin"}
+
+
+def test_what_is_offered_in_a_direct_chat_is_what_its_person_may_use() -> None:
+    config = configured("channels.telegram.senders.'666'.tools.deny = ['message_send']")
+    owners = replace(DIRECT, channel_id="4711", user="4711")
+
+    assert listed(config, DIRECT, TOOLS) == ALL - CRON - GATEWAY - {"message_send"}
+    assert listed(config, owners, TOOLS) == ALL
+    assert not listed(config, DIRECT, TOOLS, depth=1) & {"sessions_send", "session_status"}
 
 
 # -- the page about it ----------------------------------------------------------------------------

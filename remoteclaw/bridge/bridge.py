@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
@@ -110,8 +110,6 @@ class _Run:
     """Whether the agent begins a conversation with this turn."""
     system_prompt: str = ""
     mcp_servers: Mapping[str, McpServerConfig] | None = None
-    tools: tuple[str, ...] | None = None
-    """Those of RemoteClaw's own tools that the agent may use in this turn."""
     effects: Effects | None = None
     side_effects: SideEffectsReader | None = None
     run: AgentRunResult = field(default_factory=AgentRunResult)
@@ -165,18 +163,18 @@ class ChannelBridge:
         hooks: Hooks | None = None,
         attachments: AttachmentStore | None = None,
         limits: Limits | None = None,
-        tools: Callable[[Turn], Collection[str] | None] | None = None,
+        tools: Collection[str] | None = None,
         own_server: str = "",
     ) -> None:
         """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
         `chunk_limit` is how long a message of the answer may be, in `chunk_unit`. `attachments`
         keeps the files that come with messages and answers; without it there are none. `tools`
-        returns which of RemoteClaw's own tools the agent may use in a turn, or None if they can't
-        be given; `own_server` is a name of their server that no other can have.
+        are those of RemoteClaw's own that the agent is offered, or None if they can't be given;
+        `own_server` is a name of their server that no other can have.
         """
         self._own_server = own_server
-        self._tools = tools
+        self._tools = None if tools is None else tuple(sorted(tools))
         self._runtime = runtime
         self._agents = agents
         self._session_map = session_map
@@ -318,7 +316,7 @@ class ChannelBridge:
     # -- 2: system prompt ----------------------------------------------------------------------
 
     def _build_system_prompt(self, run: _Run) -> None:
-        run.system_prompt = self._system_prompt(run, run.tools or ())
+        run.system_prompt = self._system_prompt(run, self._tools or ())
 
     def _system_prompt(self, run: _Run, tools: Collection[str]) -> str:
         """Return the system prompt of an agent that has these of RemoteClaw's own tools."""
@@ -335,10 +333,8 @@ class ChannelBridge:
     # -- 3: MCP servers and run directory ------------------------------------------------------
 
     def _prepare_mcp(self, run: _Run) -> None:
-        """Name servers and tools; the run directory is made with the process that they are for."""
+        """Name the servers; the run directory is made with the process that they are for."""
         run.mcp_servers = self._mcp_servers
-        allowed = self._tools(run.turn) if self._tools else None
-        run.tools = None if allowed is None else tuple(sorted(allowed))
 
     # -- 4: hooks before the spawn -------------------------------------------------------------
 
@@ -405,7 +401,7 @@ class ChannelBridge:
             inherit_mcp=self._inherit_mcp,
             trust_workspace=self._trust_workspace,
             mcp_servers=run.mcp_servers or {},
-            tools=run.tools,
+            tools=self._tools,
             plain_prompt=self._system_prompt(run, ()),
             own_server=self._own_server,
         )

@@ -1,8 +1,8 @@
 """Answers calls: the one place where a call is checked, authorised and handed to its method.
 
-All doors come through `Dispatcher.call()`, and lists of tools through `Dispatcher.tools()`. Both
-ask `_permitted()`, after everything else is known: what agents may do is the narrower of what
-their process was started with and of what the policy says of the running turn at this moment.
+All doors come through `Dispatcher.call()`, and lists of tools through `Dispatcher.tools()`.
+What an agent may call is the narrower of what its process was started with and of what the policy
+says of the running turn at this moment. What it is shown doesn't depend on the turn.
 """
 
 import asyncio
@@ -162,9 +162,13 @@ class Dispatcher:
         return agent if await self._granted(agent) else None
 
     async def tools(self, principal: Principal) -> list[Method]:
-        """Return the tools that a principal may use, or could in a turn like the last one."""
+        """Return the tools that a principal is shown: an agent the same ones in every turn."""
         caller = await self._caller(principal)
-        return [tool for tool in TOOLS.values() if self._may_list(principal, caller, tool)]
+        if isinstance(principal, Operator):
+            return [tool for tool in TOOLS.values() if principal.has(tool.scope)]
+        assert caller is not None, "an agent has one"
+        shown = self._shown(caller)
+        return [tool for name, tool in TOOLS.items() if name in shown]
 
     async def call(
         self,
@@ -249,23 +253,20 @@ class Dispatcher:
             raise CallRefused("FORBIDDEN", f"{method.name} is for operators.")
         if caller.turn is None:
             raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
-        if not self._permitted(caller, method.tool):
+        if caller.grant is None or method.tool not in caller.grant.tools:
             raise not_allowed(method.tool)
+        if not is_allowed(config := self._config(), caller, method.tool):
+            raise not_allowed(method.tool, is_owners=_is_owners(config, caller))
 
-    def _may_list(self, principal: Principal, caller: Caller | None, method: Method) -> bool:
-        if isinstance(principal, Operator):
-            return principal.has(method.scope)
-        assert caller is not None, "an agent has one"
-        assert method.tool is not None, "it is a tool"
-        if caller.turn is None:
-            return caller.grant is not None and method.tool in caller.grant.tools
-        return self._permitted(caller, method.tool)
-
-    def _permitted(self, caller: Caller, tool: str) -> bool:
-        """Whether both the grant of the process and the policy of now allow a tool."""
-        if caller.grant is None or tool not in caller.grant.tools:
-            return False
-        return is_allowed(self._config(), caller, tool)
+    def _shown(self, caller: Caller) -> frozenset[str]:
+        """Return the tools that an agent's process was given, as far as they are still offered."""
+        if caller.grant is None:
+            return frozenset()
+        try:
+            listed = policy.listed(self._config(), caller.session, FACTS, depth=caller.depth)
+        except ConfigError:  # the agent is not configured any more
+            return frozenset()
+        return listed & caller.grant.tools
 
     async def _session(
         self, principal: Principal, caller: Caller | None, session_key: str | None
@@ -299,9 +300,22 @@ def is_allowed(config: Config, caller: Caller, tool: str) -> bool:
     return may and caller.turn.is_whole
 
 
-def not_allowed(tool: str) -> CallRefused:
-    """Return what is told whoever may not use a tool."""
-    return CallRefused("FORBIDDEN", f"The policy doesn't allow {tool} here.")
+def _is_owners(config: Config, caller: Caller) -> bool:
+    """Whether the turn that a caller is in is an owner's alone."""
+    assert caller.turn is not None, "only a turn has senders"
+    subject = policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
+    return policy.is_owner(config, subject)
+
+
+def not_allowed(tool: str, *, is_owners: bool = True) -> CallRefused:
+    """Return the refusal of a tool; of one for owners, it says so where the turn isn't theirs."""
+    why = "."
+    if not is_owners and any(fact.name == tool and fact.owner_only for fact in FACTS):
+        why = (
+            ": it answers only to an owner, and this turn is not, or not only, an owner's. "
+            "Say so in your answer."
+        )
+    return CallRefused("FORBIDDEN", f"The policy doesn't allow {tool} here{why}")
 
 
 def _name_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:

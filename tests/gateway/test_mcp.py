@@ -148,11 +148,16 @@ async def test_an_agent_is_told_of_what_it_may_use(stack: Stack) -> None:
     async with agents_client(stack, tools=["session_status"]) as (session, _):
         granted = {tool.name for tool in (await session.list_tools()).tools}
     owner(stack)
-    async with agents_client(stack, from_="bob", channel_id="c2") as (session, _):
+    async with agents_client(stack, from_="bob", channel_id="bob") as (session, _):
         strangers = {tool.name for tool in (await session.list_tools()).tools}
+    async with agents_client(stack, from_="bob", channel_id="c2") as (session, agent):
+        in_a_group = {tool.name for tool in (await session.list_tools()).tools}
+        await agent.finish()
+        between_turns = {tool.name for tool in (await session.list_tools()).tools}
 
     assert granted == {"session_status"}
     assert strangers == {name for name in LISTED if not name.startswith(("cron", "gateway"))}
+    assert in_a_group == between_turns == set(LISTED)
 
 
 async def test_results_have_the_form_that_is_announced(stack: Stack) -> None:
@@ -256,7 +261,10 @@ async def test_a_refusal_is_a_tools_error_that_a_model_can_read(stack: Stack) ->
     told = [text_of(result) for result in (wrong, denied, unknown, late)]
     assert all(result.is_error for result in (wrong, denied, unknown, late))
     assert told[0] == "sessions_list: limt is no parameter; there are filter, limit."
-    assert told[1] == "The policy doesn't allow cron_list here."
+    assert told[1] == (
+        "The policy doesn't allow cron_list here: it answers only to an owner, and this turn is "
+        "not, or not only, an owner's. Say so in your answer."
+    )
     assert "no_such_tool" in told[2]
     assert "No turn is running" in told[3]
 

@@ -181,9 +181,10 @@ async def test_the_schema_is_that_of_the_configuration(stack: Stack) -> None:
 @pytest.mark.parametrize("tool", TOOLS)
 async def test_a_stranger_s_agent_may_not(stack: Stack, tool: str) -> None:
     caller = await begin_turn(stack, HANDLERS, from_="mallory")
-    refusal = await refused(stack, caller, tool, **TOOLS[tool])
+    code, why = await refused(stack, caller, tool, **TOOLS[tool])
 
-    assert refusal == ("FORBIDDEN", f"The policy doesn't allow {tool} here.")
+    assert code == "FORBIDDEN"
+    assert f"The policy doesn't allow {tool} here: it answers only to an owner" in why
 
 
 async def test_hostile_keys_are_refused(stack: Stack) -> None:

@@ -158,10 +158,16 @@ class Stack:
         return await self.fleet.inbound.append(message(text, **fields), agent="main", lane=lane)
 
     async def write(
-        self, session: SessionKey, text: str, origin: Origin, *, deliver: Deliver = "caller"
+        self,
+        session: SessionKey,
+        text: str,
+        origin: Origin,
+        *,
+        deliver: Deliver = "caller",
+        **fields: Any,
     ) -> str:
-        """Put an entry on a session's stream that no person has sent; return its id."""
-        entry = encode_entry(message(text), deliver, origin)
+        """Put an entry on a session's stream that no adapter has accepted; return its id."""
+        entry = encode_entry(message(text, **fields), deliver, origin)
         effects = self.fleet.effects
         _, made = await effects._run(None, text, None, *_entry("entry", session, entry, "agents"))
         return made[0]

@@ -1,0 +1,47 @@
+"""What a model's provider can read from its cache: a request, up to where it is new.
+
+Providers keep what they have read of a prompt by its beginning: tools, then system prompt, then
+messages. One byte that differs has everything behind it read again, at full price.
+"""
+
+import json
+from typing import Any
+
+from tests.support.agents import ModelServerProcess
+
+__all__ = ["added", "asked"]
+
+#: Where each API keeps the conversation.
+_CONVERSATIONS = ("messages", "input", "contents")
+#: What no cache looks at: ids of turns and processes, for the provider's own statistics.
+_STATISTICS = ("metadata", "client_metadata")
+
+
+def asked(model: ModelServerProcess, text: str) -> dict[str, Any]:
+    """Return the first of the last requests that has this text: the one that asked it."""
+    found: dict[str, Any] = next(
+        json.loads(line) for line in model.bodies().splitlines() if text in line
+    )
+    return found
+
+
+def added(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the messages that a request has beyond an earlier one, and nothing else differs.
+
+    Only the marks of what is to be cached (`cache_control`) may move: they are no part of it.
+    """
+    (name,) = (name for name in _CONVERSATIONS if name in before)
+    old, new = _unmarked(before), _unmarked(after)
+    for body in (old, new):
+        for statistic in _STATISTICS:
+            body.pop(statistic, None)
+    said, says = old.pop(name), new.pop(name)
+    assert new == old
+    assert says[: len(said)] == said
+    return list(says[len(said) :])
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _unmarked(part) for name, part in value.items() if name != "cache_control"}
+    return [_unmarked(part) for part in value] if isinstance(value, list) else value
