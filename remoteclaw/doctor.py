@@ -16,12 +16,14 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import find_server
+from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.home import Home
 from remoteclaw.process import read_output
 from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.runtimes.gemini import trust_problem
 from remoteclaw.runtimes.opencode import plugin_problem
+from remoteclaw.sign_in import sign_in_problem
 from remoteclaw.supervisor import running_pid
 from remoteclaw.terminal import one_line
 from remoteclaw.tools import TOOLS
@@ -141,7 +143,11 @@ def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
         return Finding(subject, False, problem)
     runtime_name, why = (settings.runtime, "configured") if settings.runtime else detect_runtime()
     assert runtime_name is not None, "it is configured or detected"
-    version = "" if runtime_name == "demo" else version_of(*_command(runtime_name, settings))
+    program, env = _command(runtime_name, settings)
+    arguments = (settings.command or create_cli_runtime(runtime_name).command)[1:]
+    if problem := sign_in_problem(runtime_name, (program, *arguments), env):
+        return Finding(subject, False, problem)
+    version = "" if runtime_name == "demo" else version_of(program, env)
     works = f"works in {home.workspace_path(name, settings)}"
     about = " ".join(filter(None, (runtime_name, version, f"({why})")))
     untested = untested_version(runtime_name, version)
@@ -210,6 +216,7 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
             yield Finding("redis", True, f"{server.name} would be started ({server.path})")
         except RemoteClawError as error:
             yield Finding("redis", False, str(error))
+        yield _port(config)
         yield Finding("running", True, "no: start everything with `remoteclaw up`")
         return
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s)
@@ -228,7 +235,11 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
                 yield Finding("workers", False, f"process {view.pid} on {view.host} {why}")
         address = await fleet.gateways.address(home.host_id)
         absent = "none on this host, so its agents have no tools: run `remoteclaw gateway`."
-        yield Finding("gateway", address is not None, address or absent)
+        port = _port(config) if address is None and pid is None else None
+        if port is not None and not port.ok:
+            yield port
+        else:
+            yield Finding("gateway", address is not None, address or absent)
         has_sweeper = await fleet.workers.have_sweeper()
         missing = "none looks for lost hints: run `remoteclaw sweep`."
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else missing)
@@ -237,3 +248,12 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
     finally:
         await fleet.aclose()
     yield Finding("running", True, f"`remoteclaw up` is process {pid}" if pid else "without `up`")
+
+
+def _port(config: Config) -> Finding:
+    """Return whether a gateway could listen where it is to; none of ours does."""
+    try:
+        with listen(config.gateway) as listening:
+            return Finding("gateway", True, f"would be at {url_of(listening)}")
+    except RemoteClawError as error:
+        return Finding("gateway", False, str(error))

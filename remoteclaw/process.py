@@ -82,16 +82,22 @@ def become(argv: Sequence[str], env: Mapping[str, str]) -> None:
     os.execvpe(argv[0], list(argv), dict(env))
 
 
-def read_output(argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float) -> str | None:
-    """Return what a short command prints on standard output; None if it fails or takes too long."""
+def read_output(
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, may_fail: bool = False
+) -> str | None:
+    """Return what a short command prints on standard output; None if it fails or takes too long.
+
+    With `may_fail`, return what it prints, on standard error too, also if it fails.
+    """
     try:
         result = subprocess.run(
             argv,
             env=env,
             timeout=timeout_s,
-            check=True,
+            check=not may_fail,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if may_fail else subprocess.PIPE,
             text=True,
         )
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):

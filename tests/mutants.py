@@ -811,6 +811,20 @@ MUTANTS = (
         f"{RUNTIMES}::test_codex_does_not_obey_a_repository_that_it_was_told_to_trust[codex]",
     ),
     Mutant(
+        "a doctor who doesn't see that another program has the port",
+        "remoteclaw/doctor.py",
+        "if port is not None and not port.ok:",
+        "if False:",
+        "tests/test_cli.py::test_doctor_names_a_port_that_another_program_has",
+    ),
+    Mutant(
+        "a doctor who doesn't ask whether an agent is signed in",
+        "remoteclaw/doctor.py",
+        "if problem := sign_in_problem(runtime_name, (program, *arguments), env):",
+        "if problem := None:",
+        "tests/test_cli.py::test_doctor_names_an_agent_that_is_not_signed_in",
+    ),
+    Mutant(
         "gemini trusts a workspace whatever is in it",
         "remoteclaw/runtimes/gemini.py",
         "(problem := trust_problem(spec.workspace, spec.env, asks=asks)) is None",

@@ -695,6 +695,33 @@ async def test_doctor_finds_nothing_wrong(stack: Stack) -> None:
     assert "1 rq worker\n" in result.stdout
 
 
+async def test_doctor_names_a_port_that_another_program_has(stack: Stack, directory: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        alone = without_stack(directory, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+        beside = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+        here = stack.fleet.gateways.announced(stack.home.host_id, f"http://127.0.0.1:{port}")
+        async with here:
+            ours = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+
+    for result in (alone, beside):
+        assert f"NO  gateway          [gateway] port {port} is in use on 127.0.0.1" in result.stdout
+    assert f"ok  gateway          http://127.0.0.1:{port}" in ours.stdout
+
+
+async def test_doctor_names_an_agent_that_is_not_signed_in(stack: Stack, directory: Path) -> None:
+    program = directory / "claude"
+    program.write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
+    program.chmod(0o755)
+    stack.configure({"runtime": "claude", "command": [str(program)]})
+
+    result = run(stack, "doctor")
+
+    assert result.returncode == 1
+    told = "claude is not signed in: run `claude auth login`"
+    assert f"NO  agent main       {told}" in result.stdout
+
+
 async def test_doctor_and_status_name_what_is_missing_or_strange(stack: Stack) -> None:
     await stack.start_worker()
     stranger = await stack.start_stranger()
