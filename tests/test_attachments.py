@@ -53,11 +53,11 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import BridgeCallbacks, Deliverable, Receipt
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
+from tests.support.command import run_command
 from tests.support.hostile import HOSTILE
 from tests.support.pictures import png
 from tests.support.processes import children
 from tests.support.stack import Stack, message, said
-from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually
 
 ALICE = SessionKey.of(message("hello"), agent="main")
@@ -77,14 +77,7 @@ while True:
 
 
 def run(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [REMOTECLAW, *arguments],
-        env=stack.env(),
-        capture_output=True,
-        timeout=HANG_S,
-        check=False,
-        text=True,
-    )
+    return run_command(*arguments, env=stack.env())
 
 
 async def put(stack: Stack, name: str, content: bytes) -> Attachment:

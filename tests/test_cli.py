@@ -22,26 +22,16 @@ from remoteclaw.fleet.embedded import server_command
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
 from remoteclaw.supervisor import worker_command
+from tests.support.command import REMOTECLAW, run_command
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, message
-from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually, eventually_sync
 
 
 def run(
     stack: Stack, *arguments: str, stdin: bytes = b"", **env: str
 ) -> subprocess.CompletedProcess[str]:
-    result = subprocess.run(
-        [REMOTECLAW, *arguments],
-        env=stack.env(**env),
-        input=stdin,
-        capture_output=True,
-        timeout=HANG_S,
-        check=False,
-    )
-    return subprocess.CompletedProcess(
-        result.args, result.returncode, result.stdout.decode(), result.stderr.decode()
-    )
+    return run_command(*arguments, env=stack.env(**env), stdin=stdin)
 
 
 @contextlib.contextmanager
@@ -318,18 +308,32 @@ async def test_wrong_usage_is_told_apart(stack: Stack) -> None:
 
 
 def without_stack(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [REMOTECLAW, *arguments],
+    return run_command(
+        *arguments,
         env={
             "PATH": os.environ["PATH"],
             "HOME": "/nonexistent",
             "REMOTECLAW_HOME": str(home),
             **env,
         },
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["status"], ["nonsense"], ["sessions"], ["send", "-"]]
+)
+def test_a_command_of_these_tests_is_as_one_that_is_started(
+    directory: Path, arguments: list[str]
+) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "REMOTECLAW_HOME": str(directory)}
+    real = subprocess.run(
+        [REMOTECLAW, *arguments], env=env, capture_output=True, text=True, input="", check=False
+    )
+
+    ours = run_command(*arguments, env=env)
+
+    assert (ours.returncode, ours.stdout, ours.stderr) == (
+        *(real.returncode, real.stdout, real.stderr),
     )
 
 

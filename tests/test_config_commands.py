@@ -11,10 +11,9 @@ from remoteclaw.config import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from remoteclaw.home import Home
+from tests.support.command import run_command
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW
 from tests.support.turns import begin_turn
-from tests.support.waiting import HANG_S
 
 TEXT = '# ours\n[queue]\nmode = "steer" # loud\n\n[agents.main]\nenv = { KEY = "canary" }\n'
 
@@ -25,14 +24,7 @@ def written(home: Home) -> None:
 
 
 def config(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [REMOTECLAW, "config", *arguments],
-        env={**os.environ, **env},
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
+    return run_command("config", *arguments, env={**os.environ, **env})
 
 
 def test_what_holds_is_shown_without_secrets() -> None:
@@ -138,9 +130,7 @@ async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) ->
     one, other = (answer["confirmationId"] for answer in asked)
     shown = config("pending").stdout
     rejected, confirmed = config("reject", one), config("confirm", other)
-    explained = subprocess.run(
-        [REMOTECLAW, "policy", "explain"], capture_output=True, text=True, check=True
-    ).stdout
+    explained = run_command("policy", "explain", env=os.environ).stdout
 
     assert '{"queue": {"cap": 5}}' in shown
     assert "alice" in shown

@@ -16,20 +16,14 @@ import pytest
 from remoteclaw.config import load_config
 from remoteclaw.home import Home
 from remoteclaw.supervisor import Supervisor, running_pid
+from tests.support.command import run_command
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.terminal import REMOTECLAW, Terminal, env
 from tests.support.waiting import HANG_S, eventually_sync
 
 
 def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [REMOTECLAW, *arguments],
-        env=env(home, **more),
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
+    return run_command(*arguments, env=env(home, **more))
 
 
 @contextlib.contextmanager

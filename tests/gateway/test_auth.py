@@ -13,17 +13,14 @@ from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.gateway.auth import MOST_ADDRESSES, MOST_FAILURES, WAIT_S, WITHIN_S, Attempts
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.gateway.token_file import TokenFile
+from tests.support.command import run_command
 from tests.support.doors import Refused, calling, opened
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import HANG_S, eventually
+from tests.support.waiting import eventually
 
 
 def run(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [REMOTECLAW, *arguments]
-    return subprocess.run(
-        command, env=stack.env(), capture_output=True, text=True, timeout=HANG_S, check=False
-    )
+    return run_command(*arguments, env=stack.env())
 
 
 # -- the gateway's own token ----------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,11 +11,10 @@ import pexpect
 import pyte
 
 from remoteclaw.home import Home
+from tests.support.command import REMOTECLAW
 from tests.support.waiting import HANG_S
 
 __all__ = ["REMOTECLAW", "Terminal", "env"]
-
-REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
 
 
 def env(home: Home, **more: str) -> dict[str, str]:
