@@ -41,8 +41,9 @@ __all__ = ["Supervisor", "gateway_command", "running_pid", "sweep_host", "worker
 #: How long the state directory's lock is tried to get, in seconds: commands that look whether we
 #: run hold it for a moment.
 LOCK_S = 0.3
-#: How long a worker may take to be ready, in seconds.
-READY_S = 30.0
+#: How long a worker or the gateway may take to be ready, in seconds: only one that hangs takes so
+#: long, since one that ends is noticed at once.
+READY_S = 60.0
 #: How long running turns are given when everything is to end, in seconds; what is cut off then is
 #: taken up at the next start.
 PATIENCE_S = 3.0

@@ -123,7 +123,7 @@ async def test_a_parked_program_is_taken_over_by_another_client(directory: Path)
     pipes = Pipes(holder)
     assert pipes.ask("one") == "one"
     pipes.close()
-    assert await holder.park(epoch=1, warm_s=60, state=b'{"turn": 1}')
+    assert await holder.park(epoch=1, warm_s=3600, state=b'{"turn": 1}')
 
     second = await attach(holder)
 
@@ -138,13 +138,13 @@ async def test_what_a_parked_program_says_is_kept(directory: Path) -> None:
     pipes = Pipes(holder)
     os.write(pipes.stdin, b"\n")
     pipes.close()
-    await holder.park(epoch=1, warm_s=60, state=b"")
+    await holder.park(epoch=1, warm_s=3600, state=b"")
 
     async def attached() -> Holder | None:
         second = await attach(holder)
         if second and not second.output:
             Pipes(second).close()
-            await second.park(epoch=2, warm_s=60, state=b"")
+            await second.park(epoch=2, warm_s=3600, state=b"")
             return None
         return second
 
@@ -159,7 +159,7 @@ async def test_a_parked_program_that_says_too_much_is_ended(directory: Path) -> 
     pid = holder.pid
     os.write(pipes.stdin, b"\n")
     pipes.close()
-    await holder.park(epoch=1, warm_s=60, state=b"")
+    await holder.park(epoch=1, warm_s=3600, state=b"")
 
     await all_gone([pid])
 
@@ -177,7 +177,7 @@ async def test_a_parked_program_ends_when_its_time_is_over(directory: Path) -> N
 async def test_nobody_attaches_without_the_key(directory: Path) -> None:
     holder = await start(directory, "/bin/cat")
     Pipes(holder).close()
-    await holder.park(epoch=1, warm_s=60, state=b"")
+    await holder.park(epoch=1, warm_s=3600, state=b"")
 
     assert await attach(holder, key="another") is None
     assert await attach(holder, epoch=0) is None  # an older lease
@@ -200,7 +200,7 @@ async def test_garbage_from_a_stranger_changes_nothing(directory: Path) -> None:
     pipes = Pipes(holder)
     assert pipes.ask("still here") == "still here"
     pipes.close()
-    assert await holder.park(epoch=1, warm_s=60, state=b"")
+    assert await holder.park(epoch=1, warm_s=3600, state=b"")
     again = await attach(holder, epoch=2)
     assert again is not None
     await again.end()
@@ -298,7 +298,7 @@ async def test_the_tree_ends_when_the_lifeline_goes(directory: Path) -> None:
     keeper = os.open(directory / "lifeline", os.O_RDWR | os.O_NONBLOCK)
     holder = await start(directory, "/bin/sh", "-c", TREE, lifeline=str(directory / "lifeline"))
     processes = await tree_of(holder)
-    await holder.park(epoch=1, warm_s=60, state=b"")
+    await holder.park(epoch=1, warm_s=3600, state=b"")
 
     os.close(keeper)
 
@@ -318,7 +318,7 @@ async def test_an_attached_program_ends_with_its_client_and_not_with_the_lifelin
 
     assert pipes.ask("alive") == "alive"
     pipes.close()
-    if await holder.park(epoch=1, warm_s=60, state=b""):  # it may notice before it can answer
+    if await holder.park(epoch=1, warm_s=3600, state=b""):  # it may notice before it can answer
         await all_gone([holder.pid])
 
 
@@ -371,7 +371,7 @@ async def test_an_agent_at_work_makes_no_room(directory: Path) -> None:
 
     assert pipes.ask("alive") == "alive"
     pipes.close()
-    assert await holder.park(epoch=1, warm_s=60, state=b"")
+    assert await holder.park(epoch=1, warm_s=3600, state=b"")
     os.kill(parent(holder.pid), signal.SIGUSR1)
     await all_gone([holder.pid])
 
@@ -411,7 +411,7 @@ async def test_a_frozen_holder_holds_up_nobody(directory: Path) -> None:
     runs = directory / "runs"
     runs.mkdir()
     holder = await start(runs, "/bin/cat")
-    assert await holder.park(epoch=1, warm_s=60, state=b"")
+    assert await holder.park(epoch=1, warm_s=3600, state=b"")
     frozen = parent(holder.pid)
     os.kill(frozen, signal.SIGSTOP)
 

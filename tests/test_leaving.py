@@ -90,4 +90,4 @@ async def test_a_worker_that_lingers_leaves_when_it_is_asked_to(stack: Stack) ->
     await stack.ask("hello")
     worker.terminate()
 
-    await eventually(lambda: worker.poll() is not None)
+    await eventually(lambda: worker.poll() is not None, within_s=25)  # before it had lingered

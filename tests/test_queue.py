@@ -112,7 +112,7 @@ async def test_collect_gives_a_caller_its_own_reply(echo: Stack) -> None:
 
 
 async def test_a_message_is_collected_when_the_person_has_stopped_typing(echo: Stack) -> None:
-    configure(echo, mode="collect", debounce_ms=1500)
+    configure(echo, mode="collect", debounce_ms=3000)
     first, task = await busy(echo)
     two = await echo.append("two")
     go(echo)

@@ -119,13 +119,13 @@ async def test_an_agent_that_says_nothing_is_stopped_and_the_person_told(
     )
     shown: list[str] = []
     command = script(directory, body)
-    async with demo_bridge(home, command=command, limits=Limits(stall_s=0.4)) as (bridge, *_):
+    async with demo_bridge(home, command=command, limits=Limits(stall_s=0.9)) as (bridge, *_):
         callbacks = BridgeCallbacks(on_live_text=lambda _, text: shown.append(text))
         result = await bridge.handle(message("hello"), callbacks)
         after = await bridge.handle(message("hello"))
 
     assert result.error_category is ErrorCategory.TIMEOUT
-    assert result.error == "the agent gave no sign of life for 0.4 s"
+    assert result.error == "the agent gave no sign of life for 0.9 s"
     assert [payload.text.partition(".")[0] for payload in result.payloads] == [
         "I begin",
         "main took too long",
@@ -140,12 +140,12 @@ async def test_a_tool_may_take_its_time(
     monkeypatch.setattr(bridge_module, "ABORT_S", 0.1)  # it would be ended
     body = (
         "turn(); say(type='tool_use', id='1', name='build', input={})\n"
-        "time.sleep(1.2)\n"
+        "time.sleep(2.4)\n"
         "say(type='tool_result', id='1', output='built')\n"
         "say(type='text', text='built'); say(type='done')\n"
     )
     command = script(directory, body)
-    async with demo_bridge(home, command=command, limits=Limits(stall_s=0.4)) as (bridge, *_):
+    async with demo_bridge(home, command=command, limits=Limits(stall_s=0.9)) as (bridge, *_):
         result = await bridge.handle(message("hello"))
 
     assert result.error is None
@@ -162,11 +162,11 @@ async def test_a_person_may_take_their_time(home: Home, directory: Path) -> None
     )
 
     async def decide(_event: PermissionEvent) -> Decision:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(2.4)
         return Decision("allow")
 
     command = acp_script(directory, body)
-    async with agent_bridge(home, "acp", command=command, limits=Limits(stall_s=0.4)) as (
+    async with agent_bridge(home, "acp", command=command, limits=Limits(stall_s=0.9)) as (
         bridge,
         *_,
     ):
@@ -193,17 +193,17 @@ async def test_silence_counts_after_a_permission_that_nobody_was_asked_for(
     options: dict[str, Any] = {"command": command, "permissions": permissions}
     async with (
         asyncio.timeout(HANG_S),
-        agent_bridge(home, "acp", limits=Limits(stall_s=0.4), **options) as (bridge, *_),
+        agent_bridge(home, "acp", limits=Limits(stall_s=0.9), **options) as (bridge, *_),
     ):
         result = await bridge.handle(message("hello"))
 
-    assert result.error == "the agent gave no sign of life for 0.4 s"
+    assert result.error == "the agent gave no sign of life for 0.9 s"
 
 
 async def test_a_turn_has_a_time_in_all(home: Home, directory: Path) -> None:
     body = "turn()\nfor _ in range(1000): say(type='text', text='more '); time.sleep(0.05)\n"
     command = script(directory, body)
-    async with demo_bridge(home, command=command, limits=Limits(turn_s=0.5)) as (bridge, *_):
+    async with demo_bridge(home, command=command, limits=Limits(turn_s=1.9)) as (bridge, *_):
         result = await bridge.handle(message("hello"))
 
     assert result.error_category is ErrorCategory.TIMEOUT

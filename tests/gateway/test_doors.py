@@ -409,7 +409,7 @@ async def test_connections_that_say_nothing_keep_nobody_out(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sockets, "MOST_CONNECTIONS", 3)
-    monkeypatch.setattr(sockets, "HEAD_S", 60.0)
+    monkeypatch.setattr(sockets, "HEAD_S", 3600.0)
     ask = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
     ask += own_token(stack).encode() + b"\r\n\r\n"
     async with opened(stack) as door:

@@ -676,7 +676,7 @@ async def test_with_a_revoked_token_not_one_more_call_is_answered(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not even before it is looked at the next time."""
-    monkeypatch.setattr(gateway_module, "WATCH_S", 60)
+    monkeypatch.setattr(gateway_module, "WATCH_S", 3600)
     token, view = await stack.fleet.tokens.create("ada", "admin", None)
     async with opened(stack) as door, door.connected(token) as client:
         await stack.fleet.tokens.revoke(view.id)

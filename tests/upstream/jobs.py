@@ -14,7 +14,7 @@ from rq.job import Job
 from rq.serializers import JSONSerializer
 
 #: How long a held job waits for its release at most, in seconds: a forgotten one ends by itself.
-HELD_S = 60.0
+HELD_S = 600.0
 
 
 def directory() -> Path:
