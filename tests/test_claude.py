@@ -326,8 +326,6 @@ async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude:
 @pytest.mark.parametrize(
     ("directive", "words", "category"),
     [
-        ("HTTP:429", "is busy right now", "retryable"),
-        ("HTTP:529", "is busy right now", "retryable"),
         ("HTTP:401", "isn't signed in", "auth"),
         ("HTTP:400:context", "is too long for", "context_overflow"),
         ("HTTP:400:credit", "no credit or quota left", "billing"),
@@ -348,6 +346,24 @@ async def test_a_failure_is_a_sentence_and_the_agent_stays_usable(
     assert said(await agent.outcome(after)) == "fine again"
     how = "new" if category == "context_overflow" else "warm"
     assert (await agent.reached(after, "spawned")).startswith(how)
+
+
+@pytest.mark.parametrize("directive", ["HTTP:429", "HTTP:529"])
+async def test_a_busy_model_is_asked_again_until_the_person_stops_it(
+    agent: Stack, directive: str
+) -> None:
+    accepted = await agent.append(f"{directive} please")
+
+    async def is_postponed() -> bool:
+        view = await agent.fleet.sessions.view(accepted.session.sid)
+        return view is not None and view.postponed == "retryable"
+
+    await eventually(is_postponed)
+    await agent.append("/stop")
+
+    assert (await agent.outcome(accepted)).status == "stopped"
+    after = await agent.append("SAY:fine again")
+    assert said(await agent.outcome(after)) == "fine again"
 
 
 @pytest.mark.parametrize("directive", ["HTTP:429*1", "HTTP:529*1"])
