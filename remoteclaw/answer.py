@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
@@ -20,6 +21,7 @@ from remoteclaw.messages import (
     Provenance,
     ReplyPayload,
     SessionKey,
+    ToolActivity,
     Turn,
     hops_of,
     via_of,
@@ -45,6 +47,7 @@ class Answer:
         self._goes_to_channel = turn.entries[-1].deliver == "channel"
         self._said: list[ReplyPayload] = []
         self._live: tuple[int, str] = (0, "")
+        self._activity: tuple[ToolActivity, ...] = ()
         self._live_changed = asyncio.Event()
         self.next_index = 0
         """The number of the first message that is not on the reply stream yet."""
@@ -60,6 +63,8 @@ class Answer:
         if self._goes_to_channel:
             await self._lease.publish(payload.index, self._on_stream(payload, ()))
         self.next_index = payload.index + 1
+        if self._live[0] < self.next_index:
+            self._live = (self.next_index, "")
 
     def aside(self, words: str, *, after: int = 0) -> dict[str, Any] | None:
         """Return words of ours as they go on the reply stream, so many `after` the next message.
@@ -75,8 +80,16 @@ class Answer:
         self._live = (index, text)
         self._live_changed.set()
 
+    def show_activity(self, tools: tuple[ToolActivity, ...]) -> None:
+        """Have the tools shown that the agent uses at the moment, beside the live text."""
+        self._activity = tools
+        self._live_changed.set()
+
     async def keep_showing(self) -> None:
-        """Show the newest live text until cancelled, no more often than the channel can take."""
+        """Show the newest live text and activity until cancelled.
+
+        No more often than the channel can take it.
+        """
         if not self._goes_to_channel:
             return
         provider = self.turn.session.provider
@@ -88,7 +101,8 @@ class Answer:
             index, text = self._live
             position = {"turn": self.turn.id, "attempt": self.turn.attempt, "index": index}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._lease.show({**position, "text": text})
+                activity = [asdict(tool) for tool in self._activity]
+                await self._lease.show({**position, "text": text, "activity": activity})
 
     async def finish(
         self,

@@ -433,6 +433,9 @@ class ChannelConfig(_Section):
     chunk_unit: Annotated[Literal["characters", "utf16", "bytes"], BY_AGENTS] = "characters"
     """What `chunk_limit` counts: characters (code points), units of UTF-16 as Telegram does, or
     bytes of UTF-8."""
+    activity: Annotated[Literal["arguments", "names", "off"] | None, BY_PEOPLE] = None
+    """What is shown of the tools that an agent uses, while it uses them: their names with a short
+    argument, the names alone, or nothing. Without it, `arguments` in direct chats, else `names`."""
     reset: Annotated[ResetConfig | None, BY_PEOPLE] = None
     """When conversations end by themselves there; else as `[sessions]` says."""
     attachment_mb: Annotated[int, BY_PEOPLE] = Field(default=20, ge=0, le=20)

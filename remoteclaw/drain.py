@@ -536,6 +536,7 @@ class _SessionDrain:
         callbacks = BridgeCallbacks(
             on_partial_reply=answer.publish,
             on_live_text=answer.show if self._shows_live else None,
+            on_activity=answer.show_activity if self._shows_live else None,
             on_phase=self._reached,
         )
         async with asyncio.TaskGroup() as tasks:
@@ -553,6 +554,7 @@ class _SessionDrain:
                 )
             finally:
                 showing.cancel()
+                answer.show_activity(())
 
     async def _finish(
         self,

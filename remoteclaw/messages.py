@@ -52,6 +52,7 @@ __all__ = [
     "TextEvent",
     "TextResetEvent",
     "ThinkingEvent",
+    "ToolActivity",
     "ToolCall",
     "ToolResultEvent",
     "ToolUseEvent",
@@ -648,6 +649,20 @@ class ToolCall:
     output: str = ""
     """What came back, the first 300 characters."""
     is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolActivity:
+    """A tool that an agent uses at the moment, as live text shows it."""
+
+    tool: str
+    """Its name."""
+    argument: str
+    """The argument that tells most, on one short line and without secrets; or nothing."""
+    since_ms: int
+    """When it began, in milliseconds since 1970."""
+    seconds: float | None = None
+    """How long it took; None while it runs."""
 
 
 @dataclass(frozen=True, slots=True)

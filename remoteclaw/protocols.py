@@ -17,6 +17,7 @@ from remoteclaw.messages import (
     McpServerConfig,
     PermissionEvent,
     ReplyPayload,
+    ToolActivity,
     ToolResultEvent,
 )
 
@@ -458,6 +459,8 @@ class BridgeCallbacks:
     """More of the model's reasoning; not awaited."""
     on_live_text: Callable[[int, str], None] | None = None
     """The message with this index as far as it has come; not awaited."""
+    on_activity: Callable[[tuple[ToolActivity, ...]], None] | None = None
+    """The tools that the agent uses at the moment, each time that they change; not awaited."""
     on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None = None
     """Decides whether a tool may be used, where `permissions = "ask"`; the agent waits for it, and
     the call is cancelled when the turn ends. Without it, nobody can be asked."""

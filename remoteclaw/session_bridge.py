@@ -29,6 +29,7 @@ from remoteclaw.protocols import (
     conversation_name,
 )
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
+from remoteclaw.scrubber import secrets_of
 from remoteclaw.tools import TOOLS
 
 __all__ = ["Handler", "SessionBridge", "open_bridge"]
@@ -151,6 +152,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         if access.is_there
         else None,
         own_server=home.server_name(lease.sid),
+        secrets=frozenset(secrets_of(config)),
     )
     # Where a hook may choose another directory, the name is not known before.
     known = None if hooks.has("before_runtime_spawn") else conversation

@@ -3,9 +3,11 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from remoteclaw.channels.activity import ActivityView
 from remoteclaw.channels.editor import Interrupts
 from remoteclaw.channels.transcript import Transcript
 from remoteclaw.home import Home
@@ -168,6 +170,45 @@ def test_a_tool_s_message_stands_above_what_is_being_written(terminal: Terminal)
     assert terminal.lines == ["main> one", "main> a picture", "of [2Jit", "two", "three"]
 
 
+# -- tools that run -------------------------------------------------------------------------------
+
+
+def tool(name: str, seconds: float | None = None) -> dict[str, Any]:
+    return {"tool": name, "argument": "x", "since_ms": 100_000, "seconds": seconds}
+
+
+def test_the_seconds_of_a_tool_go_on_until_it_ends() -> None:
+    view = ActivityView()
+    view.show((1, 0), [tool("a"), tool("b", 2.7)])
+
+    assert list(view.lines(100.9)) == ["· a x (0 s)", "· b x (2 s)"]
+    assert list(view.lines(163.0)) == ["· a x (63 s)", "· b x (2 s)"]
+    assert next(view.lines(99.0)) == "· a x (0 s)"  # of a host whose clock is ahead
+    assert view.is_running
+    view.show((1, 0), [tool("a", 70.0)])
+    assert not view.is_running
+
+
+def test_what_comes_late_of_a_turn_that_is_over_is_not_shown() -> None:
+    view = ActivityView()
+    view.show((5, 9), [tool("a")])
+    view.end((5, 9))
+    view.show((5, 9), [tool("a")])
+    assert list(view.lines(100.0)) == []
+
+    view.show((5, 10), [tool("b")])
+    assert list(view.lines(100.0)) == ["· b x (0 s)"]
+
+
+def test_a_tool_cannot_command_the_terminal() -> None:
+    view = ActivityView()
+    view.show((1, 0), [{**tool("a\n\x1b[2J"), "argument": "\u202e" + "x" * 5000}])
+
+    (line,) = view.lines(100.0)
+    assert line.startswith("· a [2J xxx")
+    assert len(line) < 220
+
+
 # -- on a real screen -----------------------------------------------------------------------------
 
 #: An agent that says what a test has written into a file, once it is there.
@@ -199,3 +240,49 @@ def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Pat
             (directory / str(number)).touch()
             screen.see(f"main> Answer {number}.")
             screen.see_gone(SIGN)
+
+
+#: An agent that uses a tool, and another one beside its answer, each until a test lets it end.
+USES = """
+def until(name):
+    while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
+while True:
+    turn()
+    say(type='tool_use', id='1', name='Bash', input={'command': 'deploy --key swordfish-1234'})
+    until('one')
+    say(type='tool_result', id='1', output='')
+    until('two')
+    say(type='text', text='It is deployed. Now I ')
+    until('three')
+    say(type='tool_use', id='2', name='Read', input={'file_path': '/etc/hosts'})
+    until('four')
+    say(type='tool_result', id='2', output='')
+    say(type='text', text='look.')
+    say(type='done')
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_running_tool_is_shown_with_its_seconds(home: Home, directory: Path) -> None:
+    command = script(directory, USES.replace("DIRECTORY", str(directory)))
+    agent = {"REMOTECLAW__AGENTS__MAIN__ENV__DEPLOY_KEY": "swordfish-1234"}
+    with Screen.running(REMOTECLAW, "up", env=with_agent(home, command) | agent) as screen:
+        screen.see("you>")
+        screen.type("hello\r")
+        screen.see("· Bash deploy --key [secret] (0 s)")
+        screen.see("· Bash deploy --key [secret] (2 s)")
+        assert SIGN not in screen.shown()
+        (directory / "one").touch()
+        screen.see_still("· Bash deploy --key [secret] (", for_s=1.5)
+        (directory / "two").touch()
+        shown = screen.see("main> It is deployed. Now I")
+        assert "Bash" not in screen.see_gone("Bash")
+        (directory / "three").touch()
+        shown = screen.see("· Read /etc/hosts (1 s)")
+        assert "main> It is deployed. Now I\n· Read" in shown
+        (directory / "four").touch()
+
+        shown = screen.see("main> It is deployed. Now I look.")
+
+        assert "· Read" not in screen.see_gone("· Read")
+        assert b"swordfish" not in screen.raw

@@ -27,6 +27,7 @@ from remoteclaw.config import HooksConfig, load_config
 from remoteclaw.drain import Drain
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Deliverable
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import Stack, message, said
@@ -241,19 +242,27 @@ async def test_a_message_that_can_not_be_sent_is_told_of(parrot: Stack) -> None:
 
 @pytest.mark.parametrize("is_watched", [True, False])
 async def test_what_a_hook_may_change_is_not_shown_before(parrot: Stack, is_watched: bool) -> None:
+    """Neither text, nor the tools that run."""
     hooks = Hooks()
     if is_watched:
         hooks.register("message_sending", lambda _: None)
     body = (
-        "while True:\n turn()\n say(type='text', text='sk-')\n time.sleep(0.5)\n say(type='done')"
+        "while True:\n turn()\n say(type='tool_use', id='1', name='look', input={})\n"
+        " say(type='text', text='sk-')\n time.sleep(0.5)\n say(type='done')"
     )
     parrot.configure({"runtime": "demo", "command": list(script(parrot.home.path, body))})
+    shown = list[tuple[str, list[str]]]()
 
-    accepted = await answered(parrot, "hello", hooks)
+    async def follow(live: AsyncIterator[dict[str, Any]]) -> None:
+        async for one in live:
+            shown.append((one["text"], [tool["tool"] for tool in one["activity"]]))
 
-    client = parrot.fleet.scripts.client
-    shown = await client.exists(f"rc:live:{{{accepted.session.sid}}}")
-    assert bool(shown) is not is_watched
+    session = SessionKey.of(message("hello"), agent="main")
+    following = asyncio.create_task(follow(parrot.fleet.replies.live(session.sid)))
+    await answered(parrot, "hello", hooks)
+    following.cancel()
+
+    assert shown == ([] if is_watched else [("sk-", ["look"])])
 
 
 async def test_a_message_is_told_of_before_the_agent_gets_it(parrot: Stack) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.chunks import Unit
 from remoteclaw.bridge.data import as_data
@@ -24,6 +25,7 @@ from remoteclaw.bridge.pace import Limits, Pace
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
 from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
 from remoteclaw.config import ChannelConfig
+from remoteclaw.conversation.freshness import kind_of
 from remoteclaw.errors import (
     AgentUnavailable,
     ErrorCategory,
@@ -45,6 +47,7 @@ from remoteclaw.messages import (
     PermissionEvent,
     ReplyPayload,
     SessionKey,
+    ToolUseEvent,
     Turn,
 )
 from remoteclaw.protocols import (
@@ -62,6 +65,7 @@ from remoteclaw.protocols import (
     SessionMap,
     conversation_name,
 )
+from remoteclaw.scrubber import Scrubber, secrets_of_agent
 from remoteclaw.telemetry import frames_of
 
 __all__ = ["ChannelBridge"]
@@ -131,6 +135,8 @@ class _Run:
     files: TurnFiles | None = None
     lost: dict[str, list[GivenFile]] = field(default_factory=dict)
     """Files that did not reach the agent, by the entry that joined the turn with them."""
+    scrubber: Scrubber | None = None
+    """Hides what is secret for the turn's agent."""
     mcp: McpSideEffects = field(default_factory=McpSideEffects)
     repeats: frozenset[int] = frozenset()
     """Messages of the answer that a tool has sent to the same chat already, by their index."""
@@ -165,16 +171,19 @@ class ChannelBridge:
         limits: Limits | None = None,
         tools: Collection[str] | None = None,
         own_server: str = "",
+        secrets: Collection[str] = (),
     ) -> None:
         """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
         `chunk_limit` is how long a message of the answer may be, in `chunk_unit`. `attachments`
         keeps the files that come with messages and answers; without it there are none. `tools`
         are those of RemoteClaw's own that the agent is offered, or None if they can't be given;
-        `own_server` is a name of their server that no other can have.
+        `own_server` is a name of their server that no other can have. `secrets` are values that
+        are shown to nobody, besides those of the agent's environment and of its MCP servers.
         """
         self._own_server = own_server
         self._tools = None if tools is None else tuple(sorted(tools))
+        self._secrets = secrets
         self._runtime = runtime
         self._agents = agents
         self._session_map = session_map
@@ -225,6 +234,8 @@ class ChannelBridge:
         delivered.
         """
         callbacks = callbacks or BridgeCallbacks()
+        if self._facts.activity == "off":
+            callbacks = replace(callbacks, on_activity=None)
         turn = message if isinstance(message, Turn) else _turn_of(message)
         messages = {entry.id: entry.message for entry in (*turn.left_out, *turn.entries)}
         run = _Run(
@@ -238,6 +249,8 @@ class ChannelBridge:
                 on_steered=lambda key: self._tell_of_message(turn, messages[key]),
                 take_files=lambda paths: self._files_of(run).take(paths),
                 on_permission=lambda event: self._begin_to_decide(run, event),
+                label=lambda event: self._label(run, event),
+                scrub=lambda text, most: self._scrubber_of(run).text(text, most),
             ),
             messages=messages,
             callbacks=callbacks,
@@ -296,6 +309,19 @@ class ChannelBridge:
             await run.delivery.flush()
         if run.delivered.ends_agent or (run.error and run.error.ends_agent):
             await self._agents.discard()
+
+    def _label(self, run: _Run, event: ToolUseEvent) -> tuple[str, str]:
+        """Return what is shown of a tool that runs."""
+        is_direct = kind_of(run.turn.session) == "direct"
+        shown = self._facts.activity or ("arguments" if is_direct else "names")
+        return label_of(event, shown, self._scrubber_of(run), run.workspace)
+
+    def _scrubber_of(self, run: _Run) -> Scrubber:
+        # Not before a tool is used: most turns use none, and hooks add to the environment.
+        if run.scrubber is None:
+            of_agent = secrets_of_agent(run.env, self._mcp_servers)
+            run.scrubber = Scrubber((*self._secrets, *of_agent))
+        return run.scrubber
 
     async def _tell_of_message(self, turn: Turn, message: ChannelMessage) -> None:
         event = MessageReceived(turn.session, message, turn.attempt)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from remoteclaw.bridge.activity import Activity
 from remoteclaw.bridge.chunks import Chunker, Unit
 from remoteclaw.bridge.directives import Directives
 from remoteclaw.errors import ErrorCategory
@@ -75,12 +76,16 @@ class DeliveryAdapter:
         take_files: Callable[[Sequence[str]], Awaitable[tuple[list[Attachment], list[str]]]]
         | None = None,
         on_permission: Callable[[PermissionEvent], None] | None = None,
+        label: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, ""),
+        scrub: Callable[[str, int], str] = lambda text, most: text[:most],
     ) -> None:
         """`messages` are those that the agent may quote, by entry, the last one is answered.
 
         `on_steered` hears of the entries that the agent takes up while it works. `take_files` gets
         the files that an answer names, and returns them with what is to be said of the others.
         `on_permission` hears that the agent waits for a permission; nothing waits for it here.
+        `label` returns what is shown of a tool that runs, and `scrub` so many characters of a text
+        without its secrets, for what is kept of tools.
         """
         self._on_steered = on_steered
         self._take_files = take_files
@@ -98,6 +103,8 @@ class DeliveryAdapter:
         self._payloads: list[ReplyPayload] = []
         self._next_index = first_index
         self._phases: set[str] = set()
+        self._scrub = scrub
+        self._activity = Activity(label, callbacks.on_activity) if callbacks.on_activity else None
         self._calls: dict[str, ToolCall] = {}
         """The tools that were used, by the CLI's id of the call."""
 
@@ -125,11 +132,15 @@ class DeliveryAdapter:
                         self._callbacks.on_thinking(text)
                 case ToolUseEvent():
                     self._note(event)
+                    if self._activity:
+                        self._activity.begin(event)
                     await self._reach("tool", event.tool_name)
                 case ToolResultEvent(tool_id, output, is_error):
                     if call := self._calls.get(tool_id):
-                        shown = output[:MOST_SHOWN]
+                        shown = self._scrub(output, MOST_SHOWN)
                         self._calls[tool_id] = replace(call, output=shown, is_error=is_error)
+                    if self._activity:
+                        self._activity.end(tool_id)
                     if self._callbacks.on_tool_result:
                         await self._callbacks.on_tool_result(event)
                 case SteeredEvent(key):
@@ -173,7 +184,7 @@ class DeliveryAdapter:
             arguments = orjson.dumps(event.input, default=str).decode()
         except TypeError:  # nested deeper than orjson writes
             arguments = "(…)"
-        self._calls[event.tool_id] = ToolCall(event.tool_name, arguments[:MOST_SHOWN])
+        self._calls[event.tool_id] = ToolCall(event.tool_name, self._scrub(arguments, MOST_SHOWN))
 
     async def _end_answer(self) -> None:
         await self._finish(self._callbacks.on_partial_reply)
@@ -216,6 +227,8 @@ class DeliveryAdapter:
     async def _text(self, text: str) -> None:
         if text.strip():
             await self._reach("output", "")
+            if self._activity:
+                self._activity.say()
         for piece in self._directives.feed(text):
             await self._feed(piece)
         if self._callbacks.on_live_text and (pending := self._chunker.pending):

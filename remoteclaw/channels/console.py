@@ -20,6 +20,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from remoteclaw.bridge.hooks import Hooks
+from remoteclaw.channels.activity import ActivityView
 from remoteclaw.channels.editor import PROMPT, Editor, Interrupts, PlainEditor
 from remoteclaw.channels.relay import relay
 from remoteclaw.channels.transcript import Transcript
@@ -27,7 +28,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RedisUnavailable
 from remoteclaw.files import about_file, save_file
 from remoteclaw.fleet import Fleet
-from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
+from remoteclaw.messages import Attachment, ChannelMessage, SessionKey, stream_order
 from remoteclaw.protocols import Deliverable, Receipt
 from remoteclaw.terminal import login_name, printable
 
@@ -43,6 +44,8 @@ MOST_TYPED = 2000
 AWAY_S = 2.0
 #: How often it is asked, in seconds.
 ASK_EVERY_S = 1.0
+#: How often the seconds of a running tool are drawn, in seconds.
+COUNT_EVERY_S = 1.0
 
 
 class PromptEditor:
@@ -119,6 +122,8 @@ class Console:
         self._transcript = Transcript(f"{agent}> ", self._lines.append)
         self._unfinished = ""
         """The line that is still being written, as it stands above the prompt."""
+        self._activity = ActivityView()
+        self._is_counting = asyncio.Event()
         self._drawing = asyncio.Lock()
         self._unanswered: set[str] = set()
         self._answered: set[str] = set()
@@ -155,7 +160,7 @@ class Console:
             duties = [
                 tasks.create_task(relay(reader, self, self._hooks)),
                 # What a hook may change is not shown before, wherever it is installed.
-                *([] if is_changed else [tasks.create_task(self._follow())]),
+                *([] if is_changed else map(tasks.create_task, (self._follow(), self._count()))),
                 tasks.create_task(self._watch_redis()),
             ]
             doing = tasks.create_task(self._do())
@@ -251,6 +256,8 @@ class Console:
         self._answered |= set(reply.entries)
         self._unanswered -= self._answered
         if reply.entries:
+            if reply.sid == self._session.sid:
+                self._activity.end(stream_order(reply.turn))
             self._lines.append("")
         await self._draw()
         return Receipt(kept=unsaved)
@@ -275,8 +282,21 @@ class Console:
         """Show answers while they come."""
         async for live in self._fleet.replies.live(self._session.sid):
             turn, attempt, index = live["turn"], live["attempt"], live["index"]
-            self._transcript.live(turn, attempt, index, live["text"])
+            if live["text"]:
+                self._transcript.live(turn, attempt, index, live["text"])
+            self._activity.show(stream_order(turn), live["activity"])
+            if self._activity.is_running:
+                self._is_counting.set()
             await self._draw()
+
+    async def _count(self) -> None:
+        """Draw the seconds of tools while they run."""
+        while True:
+            await self._is_counting.wait()
+            await asyncio.sleep(COUNT_EVERY_S)
+            self._editor.redraw()
+            if not self._activity.is_running:
+                self._is_counting.clear()
 
     async def _watch_redis(self) -> None:
         """Say once that Redis is away, and once that it is back."""
@@ -319,13 +339,17 @@ class Console:
         self._unfinished = self._transcript.line
 
     def _above(self) -> str:
-        """Return what stands above the prompt: the unfinished line, or that one is waited for."""
+        """Return what stands above the prompt: the unfinished line and the tools that run.
+
+        Without either, it is a sign that the answer is waited for.
+        """
         above = self._unfinished
         if len(above) > MOST_UNFINISHED:
             above = f"…{above[-MOST_UNFINISHED:]}"
-        if not above and self._unanswered:
-            above = "… (Ctrl-C stops)"
-        return above
+        lines = [*filter(None, (above,)), *self._activity.lines(time.time())]
+        if not lines and self._unanswered:
+            lines = ["… (Ctrl-C stops)"]
+        return "\n".join(lines)
 
 
 def _shortened(text: str) -> str:

@@ -429,7 +429,7 @@ class Lease:
                 keys.record(self.sid),
                 keys.effects(self.sid),
                 *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
-                *(keys.USAGE, keys.usage_day(time.strftime("%Y-%m-%d"))),
+                *(keys.USAGE, keys.usage_day(time.strftime("%Y-%m-%d")), keys.live(self.sid)),
                 *keys.competing(self.lane, self.host),
             ],
             [

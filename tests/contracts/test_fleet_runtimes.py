@@ -111,3 +111,23 @@ async def test_a_holder_that_is_killed_while_its_agent_waits(agent: Stack) -> No
     assert goes_on(said(outcome))
     assert pid_of(await agent.reached(second, "spawned")) != pid
     await eventually(lambda: not is_alive(pid))
+
+
+async def test_the_command_that_it_runs_is_shown(agent: Stack) -> None:
+    """Each CLI calls its shell and the argument in a way of its own."""
+    await agent.start_worker()
+    first = await agent.append("SAY:noted", channel_id="alice")
+    await agent.outcome(first)
+    shown: list[str] = []
+
+    async def follow() -> None:
+        async for live in agent.fleet.replies.live(first.session.sid):
+            shown.extend(tool["argument"] for tool in live["activity"])
+
+    following = asyncio.create_task(follow())
+    accepted = await agent.append("SHELL:sleep 2 && echo nobody-s-key", channel_id="alice")
+    outcome = await agent.outcome(accepted)
+    following.cancel()
+
+    assert "nobody-s-key" in said(outcome)
+    assert set(shown) == {"sleep 2 && echo nobody-s-key"}

@@ -91,6 +91,13 @@ class Terminal:
             self._read()
         return shown
 
+    def see_still(self, text: str, *, for_s: float) -> None:
+        """See that a text stays on the screen for a time."""
+        until = time.monotonic() + for_s
+        while time.monotonic() < until:
+            self._read()
+            assert text in self.shown()
+
     def shown(self) -> str:
         """Return what the screen shows and what has scrolled out of it, line by line."""
         above = [

@@ -1,6 +1,6 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
 -- KEYS state, inbound, reply stream, dead letters, record, effects of the turn, then of the session that
---      gets the result: inbound, state; active, sessions, usage of agents, usage of the day, RQ queue …
+--      gets the result: inbound, state; active, sessions, usage of agents, usage of the day, live, RQ queue …
 -- ARGV epoch, turn, attempt, status, outcome ms, outcome prefix, done channel, reply, error,
 --      parked agent (JSON, or nothing), sid, first index, entries that the agent took up,
 --      those that were answered before a failure, lines for the record, its size at most, how long
@@ -16,7 +16,7 @@ local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'fini
   'steered', 'lane', 'queue')
 local turn, batch, published, finished, mentioned, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
-for position = 13, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
+for position = 14, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
   if finished == ARGV[2] then  -- said before
     return {redis.call('XLEN', KEYS[2]), waiting, now, queue or '', ''}
@@ -95,7 +95,7 @@ if ARGV[15] ~= '' then
   end
   redis.call('PEXPIRE', KEYS[5], ARGV[17])
 end
-redis.call('DEL', KEYS[6])
+redis.call('DEL', KEYS[6], KEYS[13])
 -- Numbers are added to those that are kept; more of them than before are those of a newer version.
 local function add_usage(key, field)
   local sums = {}

@@ -1,0 +1,115 @@
+"""The tools that an agent uses in a turn, as live text shows them: a name and a short argument."""
+
+import re
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from remoteclaw.messages import ToolActivity, ToolUseEvent
+from remoteclaw.scrubber import Scrubber
+
+__all__ = ["Activity", "label_of"]
+
+#: How many tools are shown at once: the last ones, where an agent uses many beside each other.
+MOST_TOOLS = 5
+#: How long a name and an argument may be, in characters: both fit on a terminal's line.
+MOST_NAME, MOST_ARGUMENT = 60, 80
+
+#: The arguments that say most, in this order, as the CLIs call them.
+_TELLING = ("command", "cmd", "pattern", "query", "url")
+_PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path", "paths", "dir_path")
+#: A name that is one. Agents of which nothing is known give titles, with arguments in them.
+_NAME = re.compile(r"[\w.:/-]+")
+A_TOOL = "a tool"
+#: The shells with which CLIs run a command.
+_SHELLS = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c ")
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def label_of(
+    event: ToolUseEvent, shown: str, scrubber: Scrubber, workspace: str
+) -> tuple[str, str]:
+    """Return a tool's name and the argument that tells most; none where `shown` is "names"."""
+    name = scrubber.line(event.tool_name, MOST_NAME)
+    if shown == "names":
+        return (name if _NAME.fullmatch(name) else A_TOOL), ""
+    argument = scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)
+    return name, "" if argument == name else argument
+
+
+def _telling(arguments: Mapping[str, Any], workspace: str) -> str:
+    for name in _TELLING:
+        if value := _text(arguments.get(name)):
+            return _without_shell(value)
+    for name in _PATHS:
+        if value := _text(arguments.get(name)):
+            return value.replace(f"{workspace.rstrip('/')}/", "") or value
+    return next(filter(None, map(_text, arguments.values())), "")
+
+
+class Activity:
+    """The tools that run, and those that have ended since the agent last said something."""
+
+    def __init__(
+        self,
+        label: Callable[[ToolUseEvent], tuple[str, str]],
+        changed: Callable[[tuple[ToolActivity, ...]], None],
+        *,
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        """`label` returns what is shown of a tool; `changed` gets all of it after each change."""
+        self._label = label
+        self._changed = changed
+        self._now_ms = now_ms
+        self._tools: dict[str, ToolActivity] = {}
+
+    def begin(self, event: ToolUseEvent) -> None:
+        """Show a tool that the agent begins to use, in place of those that have ended."""
+        name, argument = self._label(event)
+        self._tools = dict(self._running())
+        self._tools[event.tool_id] = ToolActivity(name, argument, self._now_ms())
+        while len(self._tools) > MOST_TOOLS:
+            del self._tools[next(iter(self._tools))]
+        self._changed(tuple(self._tools.values()))
+
+    def end(self, tool_id: str) -> None:
+        """Show how long a tool took."""
+        tool = self._tools.get(tool_id)
+        if tool is None or tool.seconds is not None:
+            return
+        seconds = max(0, self._now_ms() - tool.since_ms) / 1000
+        self._tools[tool_id] = replace(tool, seconds=seconds)
+        self._changed(tuple(self._tools.values()))
+
+    def say(self) -> None:
+        """Make room for text: what has ended is shown no more."""
+        running = dict(self._running())
+        if len(running) < len(self._tools):
+            self._tools = running
+            self._changed(tuple(running.values()))
+
+    def _running(self) -> Iterator[tuple[str, ToolActivity]]:
+        return ((key, tool) for key, tool in self._tools.items() if tool.seconds is None)
+
+
+def _text(value: Any) -> str:
+    """Return an argument as text: of a list of texts, all of them."""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = " ".join(value)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _without_shell(command: str) -> str:
+    """Return a command without the shell that a CLI has put around it."""
+    if not _SHELLS.match(command):
+        return command
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    return words[2] if len(words) == 3 else command

@@ -1,0 +1,132 @@
+"""Tools that run, as live text shows them: what is said of them, and until when."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.bridge.activity import MOST_ARGUMENT, MOST_TOOLS, Activity, label_of
+from remoteclaw.messages import ToolActivity, ToolUseEvent
+from remoteclaw.scrubber import Scrubber
+
+SCRUBBER = Scrubber(["swordfish"])
+
+
+def label(tool: str, shown: str = "arguments", **arguments: Any) -> tuple[str, str]:
+    return label_of(ToolUseEvent(tool, "1", arguments), shown, SCRUBBER, "/home/me/work")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "argument"),
+    [
+        # claude
+        ("Bash", {"command": "git status", "description": "Look"}, "git status"),
+        ("Bash", {"command": "cat <<E\nswordfish\nE"}, "cat <<E [secret] E"),
+        ("Read", {"file_path": "/home/me/work/src/a.py", "limit": 5}, "src/a.py"),
+        ("Edit", {"file_path": "/etc/hosts", "old_string": "x"}, "/etc/hosts"),
+        ("Grep", {"path": "/home/me/work", "pattern": "def main"}, "def main"),
+        ("Glob", {"pattern": "**/*.py"}, "**/*.py"),
+        (
+            "WebFetch",
+            {"url": "https://a:b@example.org/", "prompt": "x"},
+            "https://[secret]@example.org/",
+        ),
+        ("WebSearch", {"query": "a question"}, "a question"),
+        ("Task", {"description": "Find it", "prompt": "Look everywhere …"}, "Find it"),
+        ("TodoWrite", {"todos": [{"content": "x"}]}, ""),
+        ("mcp__search__find", {"deep": True, "words": "this"}, "this"),
+        # codex
+        ("shell", {"command": "/bin/bash -lc 'git status'", "cwd": "/home/me/work"}, "git status"),
+        ("shell", {"command": "bash -lc 'half"}, "bash -lc 'half"),
+        ("shell", {"command": ["git", "log"]}, "git log"),
+        ("apply_patch", {"paths": ["/home/me/work/a.py", "/home/me/work/b.py"]}, "a.py b.py"),
+        # gemini and opencode
+        ("run_shell_command", {"title": "git status"}, "git status"),
+        ("read", {"filePath": "/home/me/work/a.py"}, "a.py"),
+        ("Reading a.py", {"title": "Reading a.py"}, ""),
+        # odd ones
+        ("Bash", {"command": {"a": 1}}, ""),
+        ("Bash", {"command": "\x1b[2Jls \u202egpj"}, "[2Jls gpj"),
+        ("Bash", {}, ""),
+    ],
+)
+def test_the_argument_that_tells_most(tool: str, arguments: dict[str, Any], argument: str) -> None:
+    assert label(tool, **arguments) == (tool, argument)
+
+
+def test_an_argument_is_short() -> None:
+    _, argument = label("Bash", command="x" * 5000)
+
+    assert (len(argument), argument[-1]) == (MOST_ARGUMENT, "…")
+
+
+@pytest.mark.parametrize(
+    ("tool", "name"),
+    [("Bash", "Bash"), ("mcp__a__b", "mcp__a__b"), ("Run `git push`", "a tool"), ("", "a tool")],
+)
+def test_among_others_there_are_names_alone(tool: str, name: str) -> None:
+    """And a title, which some agents give, is no name."""
+    assert label(tool, "names", command="git status") == (name, "")
+
+
+class Shown:
+    """What is shown of a turn's tools, at a time that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1000
+        self.tools: list[tuple[ToolActivity, ...]] = []
+        self.activity = Activity(
+            lambda event: (event.tool_name, ""), self.tools.append, now_ms=lambda: self.now_ms
+        )
+
+    def begin(self, name: str) -> None:
+        self.activity.begin(ToolUseEvent(name, name, {}))
+
+    @property
+    def now(self) -> list[tuple[str, float | None]]:
+        return [(tool.tool, tool.seconds) for tool in self.tools[-1]]
+
+
+def test_a_tool_is_shown_until_there_is_text_or_another_one() -> None:
+    shown = Shown()
+    shown.begin("a")
+    assert shown.tools == [(ToolActivity("a", "", 1000),)]
+    shown.now_ms += 2500
+    shown.activity.end("a")
+    assert shown.now == [("a", 2.5)]
+
+    shown.begin("b")
+    assert shown.now == [("b", None)]
+    shown.activity.end("b")
+    shown.activity.say()
+    assert shown.now == []
+
+
+def test_a_tool_that_runs_stays_beside_text() -> None:
+    shown = Shown()
+    shown.begin("a")
+    shown.begin("b")
+    shown.activity.end("a")
+    shown.activity.say()
+
+    assert shown.now == [("b", None)]
+
+
+def test_nothing_is_said_that_was_said_before() -> None:
+    shown = Shown()
+    shown.activity.say()
+    shown.activity.end("unknown")
+    shown.begin("a")
+    shown.activity.end("a")
+    shown.activity.end("a")
+    shown.activity.say()
+    shown.activity.say()
+
+    assert len(shown.tools) == 3
+
+
+def test_of_many_tools_the_last_are_shown() -> None:
+    shown = Shown()
+    for number in range(50):
+        shown.begin(str(number))
+
+    assert [name for name, _ in shown.now] == [str(n) for n in range(50 - MOST_TOOLS, 50)]

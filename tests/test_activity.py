@@ -1,0 +1,175 @@
+"""Tools that run are shown while a turn lasts, without secrets, and to those who may see them."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import announcements
+from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.messages import SessionKey
+from tests.support.bridges import script
+from tests.support.doors import opened
+from tests.support.stack import Stack, message, said
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.timeout(60)
+
+SECRET = "swordfish-1234"
+#: An agent that uses a tool until it is told to go on, and then a second one beside its answer.
+AT_WORK = f"""
+def until(name):
+    while not os.path.exists(f'DIRECTORY/{{name}}'): time.sleep(0.01)
+while True:
+    turn()
+    say(type='tool_use', id='1', name='Bash', input={{'command': 'deploy {SECRET}\\n\\x1b[2J now'}})
+    until('one')
+    say(type='tool_result', id='1', output='done with {SECRET}')
+    say(type='text', text='Deployed. ')
+    say(type='tool_use', id='2', name='Read', input={{'file_path': '/etc/hosts'}})
+    until('two')
+    say(type='tool_result', id='2', output='')
+    say(type='text', text='All is well.')
+    say(type='done')
+"""
+
+
+class Viewer:
+    """Somebody who sees the live text of a session."""
+
+    def __init__(self) -> None:
+        self.raw: list[bytes] = []
+
+    @property
+    def live(self) -> list[dict[str, Any]]:
+        return [orjson.loads(one) for one in self.raw]
+
+    @property
+    def tools(self) -> list[str]:
+        """What was shown of tools, each time that it was another one."""
+        shown = [
+            f"{t['tool']} {t['argument']}".strip() for one in self.live for t in one["activity"]
+        ]
+        return [now for before, now in zip([None, *shown], shown, strict=False) if now != before]
+
+    async def sees(self, tools: list[str]) -> None:
+        await eventually(lambda: self.tools == tools)
+
+
+@contextlib.asynccontextmanager
+async def viewing(stack: Stack, session: SessionKey) -> AsyncIterator[Viewer]:
+    viewer, listens = Viewer(), asyncio.Event()
+
+    async def listen() -> None:
+        async for one in announcements(stack.fleet.scripts.client, keys.live(session.sid)):
+            listens.set()
+            viewer.raw += [] if one is None else [one]
+
+    listening = asyncio.create_task(listen())
+    await listens.wait()
+    yield viewer
+    listening.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await listening
+
+
+def session_in(chat: str) -> SessionKey:
+    return SessionKey.of(message("go", channel_id=chat), agent="main")
+
+
+def at_work(stack: Stack, directory: Path, **channel: Any) -> None:
+    """Configure an agent that uses tools as a test has it do."""
+    command = list(script(directory, AT_WORK.replace("DIRECTORY", str(directory))))
+    agent = {"runtime": "demo", "command": command, "env": {"DEPLOY_KEY": SECRET}}
+    stack.configure(agent, channels={"test": channel} if channel else {})
+
+
+async def test_a_tool_is_shown_while_it_runs(stack: Stack, directory: Path) -> None:
+    at_work(stack, directory)
+    await stack.start_worker()
+    session = session_in("alice")
+    async with viewing(stack, session) as viewer:
+        accepted = await stack.append("go", channel_id="alice")
+        await eventually(lambda: viewer.live)
+        first = viewer.live[-1]
+        (directory / "one").touch()
+        await eventually(lambda: viewer.tools[1:])
+        second = viewer.live[-1]
+        (directory / "two").touch()
+        outcome = await stack.outcome(accepted)
+
+    (tool,) = first["activity"]
+    assert (first["text"], tool["tool"]) == ("", "Bash")
+    assert (tool["argument"], tool["seconds"]) == ("deploy [secret] [2J now", None)
+    assert 0 <= tool["since_ms"] - accepted_ms(accepted.entry_id) < 30_000
+    assert second["text"] == "Deployed."
+    assert viewer.tools == ["Bash deploy [secret] [2J now", "Read /etc/hosts"]
+    assert said(outcome) == "Deployed. All is well."
+    assert not await stack.fleet.scripts.client.exists(keys.live(session.sid))
+
+
+def accepted_ms(entry_id: str) -> int:
+    return int(entry_id.partition("-")[0])
+
+
+async def test_a_secret_reaches_neither_redis_nor_a_viewer(stack: Stack, directory: Path) -> None:
+    """Nor the record of the conversation, which agents and people read."""
+    at_work(stack, directory)
+    await stack.start_worker()
+    session = session_in("alice")
+    TokenFile(stack.home.path).create()
+    token = TokenFile(stack.home.path).read()
+    async with opened(stack) as door, door.connected(token) as client:
+        before = await stack.append("/new", channel_id="alice")
+        await stack.outcome(before)
+        await client.call("sessions.subscribe", {"sessionKey": str(session)})
+        async with viewing(stack, session) as viewer:
+            accepted = await stack.append("go", channel_id="alice")
+            event = await client.event("session.live")
+            for name in ("one", "two"):
+                (directory / name).touch()
+            await stack.outcome(accepted)
+
+    assert event["activity"][0]["argument"] == "deploy [secret] [2J now"
+    assert viewer.raw
+    assert SECRET.encode() not in b"".join(viewer.raw)
+    redis = stack.fleet.scripts.client
+    record = str(await redis.get(keys.record(session.sid)))
+    assert "[secret]" in record
+    assert SECRET not in record
+    await redis.config_set("rdbcompression", "no")
+    kept = [await redis.dump(key) for key in await redis.keys()]
+    assert not [one for one in kept if one and SECRET.encode() in one]
+
+
+@pytest.mark.parametrize(
+    ("chat", "channel", "tools"),
+    [
+        ("chat-1", {}, ["Bash", "Read"]),
+        ("chat-1", {"activity": "arguments"}, ["Bash deploy [secret] [2J now", "Read /etc/hosts"]),
+        ("alice", {"activity": "names"}, ["Bash", "Read"]),
+        ("alice", {"activity": "off"}, []),
+    ],
+)
+async def test_what_is_shown_is_the_chat_s(
+    stack: Stack, directory: Path, chat: str, channel: Mapping[str, str], tools: list[str]
+) -> None:
+    """Others read in a group: there it is names alone, unless the configuration says otherwise."""
+    at_work(stack, directory, **channel)
+    await stack.start_worker()
+    session = session_in(chat)
+    async with viewing(stack, session) as viewer:
+        accepted = await stack.append("go", channel_id=chat)
+        await viewer.sees(tools[:1])
+        (directory / "one").touch()
+        await viewer.sees(tools)
+        await eventually(lambda: viewer.live and viewer.live[-1]["text"])
+        (directory / "two").touch()
+        await stack.outcome(accepted)
+
+    assert viewer.tools == tools
