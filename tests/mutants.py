@@ -601,6 +601,20 @@ MUTANTS = (
         "tests/gateway/test_mcp.py::test_the_list_is_small_and_says_what_a_model_needs",
     ),
     Mutant(
+        "a question that is asked again while it is worked on",
+        "remoteclaw/gateway/methods/sessions.py",
+        "if outcome and not outcome.is_final:",
+        "if False:",
+        f"{SESSIONS}::test_what_was_not_answered_in_time_is_not_sent_again",
+    ),
+    Mutant(
+        "a wait that the agent's CLI gives up first",
+        "remoteclaw/gateway/methods/sessions.py",
+        "min(params.timeout, contract.SEND_WAIT_S)",
+        "params.timeout",
+        f"{SESSIONS}::test_nothing_waits_longer_than_agents_clis_do",
+    ),
+    Mutant(
         "a time of day that is silently UTC",
         "remoteclaw/gateway/methods/cron.py",
         "tz=wanted.tz or (zone if by_wall_clock else None)",

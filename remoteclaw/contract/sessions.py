@@ -26,8 +26,11 @@ Label = Annotated[
     BeforeValidator(check_characters),
     Field(min_length=1, max_length=64, description="A session's label."),
 ]
-#: How long a call may wait for another session's answer, in seconds.
+#: The longest wait that can be asked for, in seconds.
 MAX_WAIT_S = 110.0
+#: How long sessions_send waits at most, in seconds. claude and gemini (over HTTP) and opencode give
+#: a call up after 60; then the model believes that it failed, and asks the other agent again.
+SEND_WAIT_S = 50.0
 
 
 class ListParams(Params):
@@ -99,7 +102,7 @@ class SendParams(Params):
     message: Text
     """What to say to the session's agent."""
     timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
-    """How many seconds to wait for the answer; 0 does not wait."""
+    """How many seconds to wait for the answer, of which 50 count; 0 does not wait."""
 
 
 class SendResult(Result):

@@ -145,6 +145,13 @@ class Effects:
         made = await self._scripts.call(read, deadline=boottime() + CALL_S)
         return None if made is None else made.decode().split("\n")
 
+    async def noted(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return what the tools of the caller's running turn did so far, oldest first."""
+        name = keys.effects(caller.session.sid)
+        read = functools.partial(self._scripts.client.lrange, name, 0, -1)
+        lines = await self._scripts.call(read, deadline=boottime() + CALL_S)
+        return [orjson.loads(line) for line in lines]
+
     async def written(self, caller: Caller | None, call: str, made: str) -> None:
         """Remember that what a call changes is done, not only noted, and what came of it."""
         name = keys.call(call_name(caller, call))

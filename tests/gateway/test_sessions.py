@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
-from remoteclaw import policy
+from remoteclaw import fetching, policy
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
+from remoteclaw.contract import sessions as contract
 from remoteclaw.credentials import digest, new_agent_token
 from remoteclaw.drain import Drain
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.gateway import sending
+from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.methods.sessions import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
@@ -177,6 +180,43 @@ async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
     assert len(noted) == 1
     assert view is not None
     assert view.waiting == 2  # bob's own and this one
+
+
+async def test_what_was_not_answered_in_time_is_not_sent_again(stack: Stack) -> None:
+    """A model that hears of no answer asks again, with another call."""
+    sees(stack, "agent")
+    bob = await stack.append("hello", from_="bob")
+    caller = await begin_turn(stack, HANDLERS)
+    params = {"sessionKey": str(bob.session), "timeout": 0}
+
+    first, again, other = [
+        await call(stack, caller, "sessions_send", **params, message=text)
+        for text in ("hi", "hi", "you")
+    ]
+    waiting = await stack.fleet.sessions.view(bob.session.sid)
+    await answer(stack, bob.session.sid)
+    later = await call(stack, caller, "sessions_send", **params, message="hi")
+
+    assert first.run_id == again.run_id
+    assert len({first.run_id, other.run_id, later.run_id}) == 3
+    assert waiting is not None
+    assert waiting.waiting == 3  # bob's own, "hi" and "you"
+
+
+async def test_nothing_waits_longer_than_agents_clis_do(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """claude, gemini and opencode give a call up after 60 s."""
+    assert contract.SEND_WAIT_S <= 50
+    assert fetching.FETCH_S + sending.RECEIPT_S <= 50
+    monkeypatch.setattr(contract, "SEND_WAIT_S", 0.1)
+    bob = await stack.append("hello", from_="bob")
+
+    params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 100}
+    async with asyncio.timeout(50):
+        sent = await call(stack, ADMIN, "sessions_send", **params)
+
+    assert (sent.status, sent.note) == ("accepted", sessions.STILL_WORKING)
 
 
 async def test_no_message_to_oneself(stack: Stack) -> None:

@@ -24,6 +24,11 @@ __all__ = ["HANDLERS", "answered", "check_hops", "find", "message_to", "now_ms",
 MOST_LOOKED_AT = 1000
 #: How much of one item of a history is told, in characters.
 MOST_CHARS = 8000
+TOOL = "sessions_send"
+STILL_WORKING = (
+    "There is no answer yet: its agent goes on with it. sessions_history has the answer later. The "
+    "same message again sends nothing, and waits for this answer."
+)
 NO_WORKER = (
     "It was not waited for: as many turns wait already as there are workers, but one, so nobody "
     "would be left to answer. sessions_history has its answer later."
@@ -164,7 +169,7 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
         _check_direction(call, target)
     note = {
         "type": "message_sent",
-        "tool": "sessions_send",
+        "tool": TOOL,
         "provider": "session",
         "to": str(target),
         "text": params.message,
@@ -172,21 +177,41 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
         "ts": now_ms(),
     }
     message = message_to(call, target, params.message)
+    timeout_s = min(params.timeout, contract.SEND_WAIT_S)
+    call_id = await _unanswered(call, target, params.message) or call.id
     # Whether it can wait is known before anything is sent: a failure then has sent nothing.
-    async with _waiting(call, view, params.timeout) as may_wait:
+    async with _waiting(call, view, timeout_s) as may_wait:
         entry_id = await call.fleet.effects.entry(
-            call.caller, call.id, target, message, note=note, provenance=provenance_of(call)
+            call.caller, call_id, target, message, note=note, provenance=provenance_of(call)
         )
-        call.effects.append({**note, "callId": call.id})
+        call.effects.append({**note, "callId": call_id})
         run_id = f"{target.sid}-{entry_id}"
         outcome = None
         if may_wait:
             wait = call.fleet.outcomes.wait
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                outcome = await wait(target.sid, entry_id, timeout_s=params.timeout)
+                outcome = await wait(target.sid, entry_id, timeout_s=timeout_s)
     result = answered(outcome, session_key=str(target), run_id=run_id)
-    why = NO_WORKER if params.timeout > 0 and not may_wait else None
-    return result.model_copy(update={"note": why})
+    if timeout_s == 0 or result.status != "accepted":
+        return result
+    return result.model_copy(update={"note": STILL_WORKING if may_wait else NO_WORKER})
+
+
+async def _unanswered(call: Call, target: SessionKey, text: str) -> str | None:
+    """Return the call by which this turn has sent a session the same, if no answer came yet.
+
+    A model that was told of no answer in time asks again: it waits for the first one's answer.
+    """
+    if call.caller is None:
+        return None
+    for note in await call.fleet.effects.noted(call.caller):
+        if (note.get("tool"), note.get("to"), note.get("text")) != (TOOL, str(target), text):
+            continue
+        made = await call.fleet.effects.made(call.caller, note["callId"])
+        outcome = made and await call.fleet.outcomes.read(target.sid, made[0])
+        if outcome and not outcome.is_final:
+            return str(note["callId"])
+    return None
 
 
 @contextlib.asynccontextmanager
