@@ -8,6 +8,7 @@ and never quotes what a CLI printed.
 """
 
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -20,6 +21,7 @@ __all__ = [
     "LeaseLost",
     "MessageRefused",
     "NotRunning",
+    "Overdue",
     "PlatformRefused",
     "RedisRefused",
     "RedisUnavailable",
@@ -182,7 +184,22 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
             r"could not process image|image.{0,60}(exceed|too large|unsupported|not be processed)"
             r"|unsupported image|invalid image",
         ),
-        (ErrorCategory.BILLING, r"credit balance|usage limit|quota|billing|payment required"),
+        (
+            ErrorCategory.UNKNOWN_MODEL,
+            r"\bmodel\b.{0,80}(does not exist|not (be )?found|is not supported when|not available)"
+            r"|^models/\S+ is not found|issue with the selected model|unknown model|no such model",
+        ),
+        # What comes back by itself, before what somebody has to pay for.
+        (
+            ErrorCategory.USAGE_LIMIT,
+            r"(usage|session|weekly|daily|hourly|monthly|opus|sonnet|fable \S+) (usage )?limit"
+            r"(?! is set)|daily quota|usage exceeded|out of usage credits . resets",
+        ),
+        (
+            ErrorCategory.BILLING,
+            r"credit balance|quota|billing|payment required|spend limit|usage credits|out of usage"
+            r"|usage limit",
+        ),
         (
             ErrorCategory.CONTEXT_OVERFLOW,
             r"prompt is too long|context.?(length|window|overflow)|too many tokens"
@@ -195,8 +212,15 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
         ),
         (
             ErrorCategory.RETRYABLE,
-            r"rate.?limit|\b(429|503|529)\b|overloaded|too many requests|ETIMEDOUT|ECONNRESET"
-            r"|ECONNREFUSED|unable to connect|network error|connection (reset|refused|closed)"
+            r"rate.?limit|\b(429|503|529)\b|overloaded|too many requests|at capacity"
+            r"|resource.?exhausted",
+        ),
+        (
+            ErrorCategory.UNREACHABLE,
+            r"ENOTFOUND|EAI_AGAIN|getaddrinfo|\bE(CONN|NET|HOST)[A-Z]+|ETIMEDOUT|EPIPE"
+            r"|ConnectionRefused|FailedToOpenSocket|(unable|cannot|failed) to connect"
+            r"|network error|connection (was |error)?(reset|refused|closed)|connection error"
+            r"|error sending request|stream disconnected|typo in the url|stalled mid-stream"
             # Node's words for a stream that was cut; a shell's "Terminated" is something else.
             r"|socket hang up|fetch failed|(?-i:(^|rror:? )terminated\W*$)",
         ),
@@ -213,11 +237,17 @@ def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
     `text`, because a sentence can quote any number.
     A 400 says too little by itself, so its text decides.
     """
-    if status in _BY_STATUS and not (status == 429 and re.search(r"quota|usage limit", text, re.I)):
+    said = next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
+    if status == 429 and said in (ErrorCategory.USAGE_LIMIT, ErrorCategory.BILLING):
+        return said
+    # Some CLIs say 500 for whatever has no status of its own.
+    if status == 500 and said in (ErrorCategory.UNKNOWN_MODEL, ErrorCategory.UNREACHABLE):
+        return said
+    if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status is not None and status >= 500:
         return ErrorCategory.RETRYABLE
-    return next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
+    return said
 
 
 def classify_end(errors: str) -> ErrorCategory:
@@ -237,7 +267,7 @@ _SENTENCES = {
     ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows for now. "
     "Your message was not answered: send it again when the limit is lifted.",
     ErrorCategory.UNKNOWN_MODEL: "{agent} is set to a model that its account can't use. "
-    "Whoever runs it has to correct the model's name; then send your message again.",
+    "Whoever runs it has to correct `model` under [agents.{agent}]; then send your message again.",
     ErrorCategory.CONTEXT_OVERFLOW: "This conversation, or your message, is too long for {agent}'s "
     "model. Send it again, if it was long in parts.",
     ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
@@ -268,13 +298,65 @@ _SENTENCES = {
 }
 
 
-def sentence(category: ErrorCategory, *, agent: str, reference: str) -> str:
+#: What is said where it is known when the provider takes requests again.
+_UNTIL = {
+    ErrorCategory.RETRYABLE: "The model behind {agent} is busy. "
+    "Your message was not answered: send it again after {until}.",
+    ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows until {until}. "
+    "Your message was not answered: send it again then.",
+}
+#: What is said of each limit of an agent's time, by the setting's name.
+_OVERDUE = {
+    "start_s": "{agent} did not start within {span}. Send your message again; if it fails again, "
+    "whoever runs it finds out why with `remoteclaw doctor`. (Limit: start_s.)",
+    "stall_s": "{agent} gave no sign of life for {span}, so it was stopped. Ask again; part of the "
+    "work may be done. (Limit: stall_s.)",
+    "turn_s": "{agent} took longer than {span} in all, so it was stopped. Ask again, perhaps for a "
+    "smaller step. (Limit: turn_s.)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """The limit of an agent's time that a turn has passed."""
+
+    setting: str
+    limit_s: float
+
+    @property
+    def detail(self) -> str:
+        """The limit as an operator knows it."""
+        return f"the limit {self.setting} = {self.limit_s:g} was passed"
+
+
+def sentence(
+    category: ErrorCategory,
+    *,
+    agent: str,
+    reference: str,
+    until: str = "",
+    overdue: Overdue | None = None,
+) -> str:
     """Return what the person in the chat reads about a failed turn.
 
     `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out where
-    nothing went wrong (a turn that the person stopped).
+    nothing went wrong (a turn that the person stopped). `until` is when the provider takes requests
+    again, in words.
     """
-    words = _SENTENCES[category].format(agent=agent)
+    template = _SENTENCES[category]
+    if category is ErrorCategory.TIMEOUT and overdue:
+        template = _OVERDUE[overdue.setting]
+    elif until:
+        template = _UNTIL.get(category, template)
+    span = _in_words(overdue.limit_s) if overdue else ""
+    words = template.format(agent=agent, until=until, span=span)
     if category in (ErrorCategory.ABORTED, ErrorCategory.SUPERSEDED):
         return words
     return f"{words} ({reference})"
+
+
+def _in_words(seconds: float) -> str:
+    for unit, size in (("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}s"
+    return f"{seconds:g} s"

@@ -846,6 +846,28 @@ MUTANTS = (
         "tests/test_queue.py::test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal",
     ),
     Mutant(
+        "a plan's limit that is taken for a short one",
+        "remoteclaw/runtimes/claude_failure.py",
+        'is_reached = limit.get("status") == "rejected"',
+        'is_reached = limit.get("status") == "never"',
+        "tests/runtimes/test_claude_process.py::"
+        "test_the_end_of_a_limit_is_the_one_of_the_field_and_stays_known",
+    ),
+    Mutant(
+        "a turn that waits for its model without an end",
+        "remoteclaw/runtimes/patience.py",
+        "if until > (BEGUN_S if self._has_begun else FRESH_S):",
+        "if until > 1e9:",
+        "tests/runtimes/test_waits.py::test_a_turn_that_has_said_nothing_is_not_waited_for",
+    ),
+    Mutant(
+        "work that is dropped because its model is busy for a minute",
+        "remoteclaw/runtimes/patience.py",
+        "BEGUN_S if self._has_begun else FRESH_S",
+        "FRESH_S",
+        "tests/runtimes/test_waits.py::test_a_turn_that_has_done_something_is_waited_for_longer",
+    ),
+    Mutant(
         "a tool that may not take its time",
         "remoteclaw/bridge/pace.py",
         "return 0.0 if is_waiting else",

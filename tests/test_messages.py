@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.errors import ErrorCategory, MessageRefused, classify_error, sentence
+from remoteclaw.errors import ErrorCategory, MessageRefused, Overdue, classify_error, sentence
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
 from tests.support.stack import message
 
@@ -83,17 +83,30 @@ def test_a_broken_character_costs_itself_and_not_the_message() -> None:
     ("text", "status", "category"),
     [
         ("API Error: Request rejected (429)", 429, ErrorCategory.RETRYABLE),
-        ("You have exceeded your daily quota", 429, ErrorCategory.BILLING),
+        ("You have exceeded your daily quota", 429, ErrorCategory.USAGE_LIMIT),
+        ("You've hit your weekly limit · resets Nov 25, 3pm", 429, ErrorCategory.USAGE_LIMIT),
+        ("You\u2019ve hit your usage limit. Try again later.", None, ErrorCategory.USAGE_LIMIT),
+        ("You're out of usage credits · resets 3am", 429, ErrorCategory.USAGE_LIMIT),
+        ("Your org is out of usage · add funds to continue", 429, ErrorCategory.BILLING),
+        ("You've hit your org's monthly spend limit", 429, ErrorCategory.BILLING),
+        ("Your group's usage limit is set to $0", 429, ErrorCategory.BILLING),
+        ("You exceeded your current quota, please check your plan", 429, ErrorCategory.BILLING),
+        ("models/x is not found for API version v1beta", 500, ErrorCategory.UNKNOWN_MODEL),
+        ("The model `x` does not exist or you have no access", None, ErrorCategory.UNKNOWN_MODEL),
+        ("There's an issue with the selected model (x).", 404, ErrorCategory.UNKNOWN_MODEL),
+        ("getaddrinfo ENOTFOUND api.example", 500, ErrorCategory.UNREACHABLE),
+        ("connect ECONNREFUSED 127.0.0.1:9", None, ErrorCategory.UNREACHABLE),
+        ("Selected model is at capacity.", None, ErrorCategory.RETRYABLE),
         ("Invalid API key · Fix external API key", 401, ErrorCategory.AUTH),
         ("Prompt is too long · the request is ~217013 tokens", 400, ErrorCategory.CONTEXT_OVERFLOW),
         ("Credit balance is too low", 400, ErrorCategory.BILLING),
         ("API Error: 529 Overloaded.", 529, ErrorCategory.RETRYABLE),
-        ("API Error: Unable to connect to API (ECONNRESET)", None, ErrorCategory.RETRYABLE),
-        ("terminated", None, ErrorCategory.RETRYABLE),
-        ("Internal error terminated", None, ErrorCategory.RETRYABLE),
-        ("[API Error: terminated]", None, ErrorCategory.RETRYABLE),
-        ("TypeError: fetch failed", None, ErrorCategory.RETRYABLE),
-        ("socket hang up", None, ErrorCategory.RETRYABLE),
+        ("API Error: Unable to connect to API (ECONNRESET)", None, ErrorCategory.UNREACHABLE),
+        ("terminated", None, ErrorCategory.UNREACHABLE),
+        ("Internal error terminated", None, ErrorCategory.UNREACHABLE),
+        ("[API Error: terminated]", None, ErrorCategory.UNREACHABLE),
+        ("TypeError: fetch failed", None, ErrorCategory.UNREACHABLE),
+        ("socket hang up", None, ErrorCategory.UNREACHABLE),
         ("Terminated", None, ErrorCategory.FATAL),
         ("the tool was terminated", None, ErrorCategory.FATAL),
         ("No conversation found with session ID: x", None, ErrorCategory.SESSION_EXPIRED),
@@ -113,3 +126,28 @@ def test_each_category_has_a_sentence_for_the_person(category: ErrorCategory) ->
 
     assert words.endswith((".", ".)", "(8f3a2b1c-1-0)"))
     assert "{" not in words
+
+
+def test_a_limit_says_when_it_ends_and_a_wrong_model_where_it_is_set() -> None:
+    def words(category: ErrorCategory, until: str = "") -> str:
+        return sentence(category, agent="main", reference="1-0", until=until)
+
+    assert "plan allows until 06:27 UTC." in words(ErrorCategory.USAGE_LIMIT, "06:27 UTC")
+    assert "send it again after 06:27 UTC." in words(ErrorCategory.RETRYABLE, "06:27 UTC")
+    assert "06:27" not in words(ErrorCategory.AUTH, "06:27 UTC")
+    assert "`model` under [agents.main]" in words(ErrorCategory.UNKNOWN_MODEL)
+
+
+@pytest.mark.parametrize(
+    ("overdue", "said"),
+    [
+        (Overdue("start_s", 90), "main did not start within 90 s."),
+        (Overdue("stall_s", 300), "main gave no sign of life for 5 minutes,"),
+        (Overdue("turn_s", 21600), "main took longer than 6 hours in all,"),
+    ],
+)
+def test_a_time_limit_says_which_it_was(overdue: Overdue, said: str) -> None:
+    words = sentence(ErrorCategory.TIMEOUT, agent="main", reference="1-0", overdue=overdue)
+
+    assert words.startswith(said)
+    assert f"(Limit: {overdue.setting}.)" in words

@@ -22,13 +22,14 @@ from remoteclaw.bridge.hooks import (
     SpawnOverride,
 )
 from remoteclaw.bridge.pace import Limits, Pace
-from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt, local_time
 from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
 from remoteclaw.config import ChannelConfig
 from remoteclaw.conversation.freshness import kind_of
 from remoteclaw.errors import (
     AgentUnavailable,
     ErrorCategory,
+    Overdue,
     RedisRefused,
     RedisUnavailable,
     RemoteClawError,
@@ -126,7 +127,7 @@ class _Run:
     used_s: float = 0.0
     agent: AgentProcess | None = None
     pace: Pace = field(default_factory=Pace)
-    overdue: str = ""
+    overdue: Overdue | None = None
     """Which limit the turn has passed; nothing if none."""
     deciding: set[asyncio.Task[None]] = field(default_factory=set)
     """Permissions that the agent waits for."""
@@ -403,8 +404,7 @@ class ChannelBridge:
         if starting.cancelled():
             await self._agents.discard()
             if not done:
-                why = f"it did not start within {self._limits.start_s:g} s"
-                run.error = ErrorEvent(ErrorCategory.TIMEOUT, why)
+                run.overdue = Overdue("start_s", self._limits.start_s)
             return None
         return await starting
 
@@ -606,7 +606,7 @@ class ChannelBridge:
             if notice := run.pace.notice(self._limits):
                 run.delivery.show(notice)
             await asyncio.sleep(run.pace.next_look_s(self._limits))
-        log.warning("turn %s: %s", run.turn.reference, overdue)
+        log.warning("turn %s: %s", run.turn.reference, overdue.detail)
         run.overdue = overdue
 
     # -- 7: errors -----------------------------------------------------------------------------
@@ -616,7 +616,7 @@ class ChannelBridge:
         # An answer that was complete when the stop came is an answer.
         is_complete = run.delivered.has_ended and not run.run.aborted and run.error is None
         if run.overdue and not is_complete:
-            run.error = ErrorEvent(ErrorCategory.TIMEOUT, run.overdue)
+            run.error = ErrorEvent(ErrorCategory.TIMEOUT, run.overdue.detail)
         elif run.abort.is_set() and not is_complete:
             run.error = ErrorEvent(ErrorCategory.ABORTED, "stopped by request")
             run.run = replace(run.run, aborted=True)
@@ -626,7 +626,13 @@ class ChannelBridge:
         subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
         run.run = replace(run.run, error_subtype=subtype)
         agent, reference = run.turn.session.agent, run.turn.reference
-        words = sentence(category, agent=agent, reference=reference)
+        words = sentence(
+            category,
+            agent=agent,
+            reference=reference,
+            until=_until(run.error.retry_at_ms, self._zone),
+            overdue=run.overdue,
+        )
         answered = run.delivered.answered
         if answered and not run.abort.is_set():
             # The first of its messages have their answer: the failure is about the others.
@@ -682,6 +688,17 @@ class ChannelBridge:
         await self._hooks.run(
             "agent_end", AgentEnd(session, run.turn.reference, success, run.run.duration_ms)
         )
+
+
+def _until(at_ms: int | None, zone: str | None) -> str:
+    """Return in words when the provider takes requests again; nothing if it's not known.
+
+    What is over in two minutes is not worth a time of day.
+    """
+    if at_ms is None or at_ms / 1000 < time.time() + 120:
+        return ""
+    at, now = local_time(at_ms, zone), local_time(round(time.time() * 1000), zone)
+    return at.strftime("%H:%M %Z" if at.date() == now.date() else "%A, %d %B, %H:%M %Z")
 
 
 def _ends_conversation(error: ErrorEvent, turn: Turn) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
+from remoteclaw.errors import Overdue
 from remoteclaw.messages import (
     AgentEvent,
     AnswerEndEvent,
@@ -97,13 +98,13 @@ class Pace:
         is_waiting = bool(self._tools) or self._questions > 0
         return 0.0 if is_waiting else self._clock() - max(self._heard, self._printed())
 
-    def overdue(self, limits: Limits) -> str:
-        """Return which limit is passed, in words for operators; nothing if none is."""
+    def overdue(self, limits: Limits) -> Overdue | None:
+        """Return which limit is passed; None if none is."""
         if self._used_s + self._clock() - self._began > limits.turn_s:
-            return f"the turn took longer than {limits.turn_s:g} s"
+            return Overdue("turn_s", limits.turn_s)
         if self.silence_s > limits.stall_s:
-            return f"the agent gave no sign of life for {limits.stall_s:g} s"
-        return ""
+            return Overdue("stall_s", limits.stall_s)
+        return None
 
     def notice(self, limits: Limits) -> str:
         """Return what the person is to know of a silence, once; nothing if it is short."""

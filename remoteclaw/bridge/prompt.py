@@ -21,7 +21,7 @@ from remoteclaw.bridge.side_effects import arrived
 from remoteclaw.config import ChannelConfig
 from remoteclaw.messages import MAX_ATTACHMENTS, OWN_SERVER, Entry, SessionKey, Turn
 
-__all__ = ["INTERRUPTED", "build_system_prompt", "build_turn_prompt"]
+__all__ = ["INTERRUPTED", "build_system_prompt", "build_turn_prompt", "local_time"]
 
 #: How much is shown of a message that was left out, in characters.
 SUMMARY = 160
@@ -310,6 +310,11 @@ def _can_be_named(id_: str) -> bool:
 
 def _clock(timestamp_ms: int, zone: str | None) -> str:
     """Return a time in the user's zone, else in the host's."""
+    return local_time(timestamp_ms, zone).strftime("%a %Y-%m-%d %H:%M %z")
+
+
+def local_time(timestamp_ms: int, zone: str | None) -> datetime:
+    """Return a time in a zone that is named, else in the host's."""
     try:
         here = ZoneInfo(zone) if zone else None
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -317,6 +322,4 @@ def _clock(timestamp_ms: int, zone: str | None) -> str:
         here = None
     # A platform's timestamp can be nonsense; a wrong clock must not cost the message.
     seconds = min(max(timestamp_ms / 1000, 0), 32_503_680_000)
-    return (
-        datetime.fromtimestamp(seconds, tz=here).astimezone(here).strftime("%a %Y-%m-%d %H:%M %z")
-    )
+    return datetime.fromtimestamp(seconds, tz=here).astimezone(here)

@@ -40,6 +40,7 @@ from remoteclaw.protocols import (
     Decision,
     Launch,
 )
+from remoteclaw.runtimes.claude_failure import Failures, complaint
 from remoteclaw.runtimes.claude_turn import Activity, Exchange, TurnReading
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.programs import find_program
@@ -177,6 +178,7 @@ class ClaudeProcess:
         self._denied: list[str] = []
         """Tools that this turn was denied."""
         self._activity = Activity()
+        self._failures = Failures()
         self.unknown_lines = 0
         """Lines of a kind that this version does not know; they are skipped."""
 
@@ -231,7 +233,7 @@ class ClaudeProcess:
     @staticmethod
     def _refusal(message: dict[str, Any]) -> AgentUnavailable:
         """Return why claude gave up at once: for a conversation it doesn't know, mostly."""
-        why = _complaint(message)
+        why = complaint(message)
         return AgentUnavailable(f"claude did not start: {why}", category=classify_error(why))
 
     def parked_state(self) -> dict[str, Any] | None:
@@ -269,6 +271,7 @@ class ClaudeProcess:
         """Ask claude; yield what it says, with exactly one `DoneEvent`, last."""
         self._is_busy = True
         self._denied, self._asked = [], {}
+        self._failures.begin()
         exchange = await self._ask(prompt, images)
         self._is_asked.set()
         give_up_at: float | None = None
@@ -299,6 +302,7 @@ class ClaudeProcess:
                 break
             is_unasked = self._activity.is_unasked
             self._activity.note(message)
+            self._failures.note(message)
             if key := self._steered.pop(text(message.get("uuid")), None):
                 yield SteeredEvent(key)
             if message.get("type") == "control_request":
@@ -394,15 +398,7 @@ class ClaudeProcess:
         aborted = text(message.get("terminal_reason")).startswith("aborted")
         answer = reading.text
         if message.get("is_error") and not aborted:
-            detail = _complaint(message)
-            status = count(message.get("api_error_status")) or None
-            category = classify_error(detail, status=status)
-            event = ErrorEvent(
-                category,
-                detail or "claude failed",
-                ends_agent=bool(self._steered),
-                is_mended="was removed" in detail,
-            )
+            event = self._failures.of(message, ends_agent=bool(self._steered))
         elif aborted and self._steered:
             why = "claude was stopped with a message still waiting"
             event = ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
@@ -530,13 +526,6 @@ def _image_block(image: Image) -> dict[str, Any]:
         "type": "image",
         "source": {"type": "base64", "media_type": image.mime_type, "data": data},
     }
-
-
-def _complaint(message: dict[str, Any]) -> str:
-    """Return what a result says about a failure."""
-    errors = message.get("errors")
-    several = [text(error) for error in errors] if isinstance(errors, list) else []
-    return text(message.get("result")) or "; ".join(filter(None, several))
 
 
 def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:

@@ -132,7 +132,7 @@ class TurnReading:
             return self._tool_results(message)
         if kind == "system":
             return self._system(message)
-        return [] if kind == "control_response" else None
+        return [] if kind in ("control_response", "rate_limit_event") else None
 
     def _delta(self, event: dict[str, Any]) -> list[AgentEvent]:
         delta = mapping(event.get("delta"))

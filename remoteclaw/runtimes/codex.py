@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.errors import AgentUnavailable, classify_error
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.messages import (
     AgentEvent,
     DoneEvent,
@@ -60,6 +60,8 @@ APPROVAL = "default_tools_approval_mode"
 _KEYS = '["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"]'
 #: What a resumed thread is told, which keeps the system prompt that it was started with.
 _INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
+
+_NOT_SIGNED_IN = "codex did not start: nobody has signed in to it; `codex login` does that"
 
 log = logging.getLogger(__name__)
 
@@ -155,6 +157,8 @@ class CodexProcess(RpcProcess["CodexTurn"]):
         self._readable = readable
         self._unasked = unasked
         self._thread = ""
+        self._account = 0
+        """The id of the request that asks whether somebody is signed in."""
         self._used: dict[str, int] = {}
         """Tokens of the whole thread so far, as codex counts them."""
 
@@ -177,6 +181,7 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             "initialize", {"clientInfo": client, "capabilities": {"experimentalApi": True}}
         )
         await self._peer.notify("initialized")
+        self._account = await self._peer.request("account/read", {"refreshToken": False})
         policy, sandbox = _POLICIES[spec.permissions]
         params: dict[str, Any] = {
             "cwd": spec.workspace,
@@ -223,6 +228,10 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             await deny(self._peer, message)
         elif message.method:
             self._note(message)
+        elif message.id == self._account:
+            # It would ask its model for minutes, which refuses each time.
+            if message.result.get("requiresOpenaiAuth") and message.result.get("account") is None:
+                raise AgentUnavailable(_NOT_SIGNED_IN, category=ErrorCategory.AUTH)
         elif message.id in waiting:
             waiting.discard(message.id)
             self._thread = text(mapping(message.result.get("thread")).get("id")) or self._thread

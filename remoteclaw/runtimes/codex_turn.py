@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from remoteclaw.messages import (
     AgentUsage,
     DoneEvent,
     ErrorEvent,
-    NoticeEvent,
     PermissionEvent,
     PlanEvent,
     SteeredEvent,
@@ -26,6 +26,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError, RpcTurn
 from remoteclaw.runtimes.prose import Prose
+from remoteclaw.runtimes.waits import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["CodexTurn", "deny", "only_looks"]
@@ -33,7 +34,8 @@ __all__ = ["CodexTurn", "deny", "only_looks"]
 _CATEGORIES = {
     "contextWindowExceeded": ErrorCategory.CONTEXT_OVERFLOW,
     "sessionBudgetExceeded": ErrorCategory.BILLING,
-    "usageLimitExceeded": ErrorCategory.BILLING,
+    "usageLimitExceeded": ErrorCategory.USAGE_LIMIT,
+    "modelNotFound": ErrorCategory.UNKNOWN_MODEL,
     "rateLimitExceeded": ErrorCategory.RETRYABLE,
     "serverOverloaded": ErrorCategory.RETRYABLE,
     "flexUnavailable": ErrorCategory.RETRYABLE,
@@ -81,6 +83,8 @@ class CodexTurn(RpcTurn):
         self._denied: list[str] = []
         self._called: dict[str, dict[str, Any]] = {}
         """Calls of servers' tools that codex may yet ask about, by the id of their item."""
+        self._limits: dict[str, Any] = {}
+        """How much of the plan is used up, as codex told last."""
 
     # -- what others want of it ----------------------------------------------------------------
 
@@ -148,8 +152,10 @@ class CodexTurn(RpcTurn):
             case "thread/tokenUsage/updated":
                 total = mapping(mapping(params.get("tokenUsage")).get("total"))
                 self.used = {name: count(value) for name, value in total.items()}
+            case "account/rateLimits/updated":
+                self._limits = mapping(params.get("rateLimits"))
             case "error" if params.get("willRetry"):
-                return [NoticeEvent(_retry_in_words(mapping(params.get("error"))))]
+                return await self._wait(self._failure(mapping(params.get("error"))))
             case "turn/completed":
                 return self._end(mapping(params.get("turn")))
             case method if method not in _SILENT:
@@ -243,13 +249,26 @@ class CodexTurn(RpcTurn):
         # What was accepted and never taken up would come with the next turn, a second time.
         is_unfit = bool(self._steered) or bool(self._asked)
         if turn.get("status") == "failed":
-            error = mapping(turn.get("error"))
-            detail = text(error.get("message")) or "codex failed"
-            category = _category(error, detail)
-            # Of a thread that is too long it makes a shorter one before the next turn.
-            is_mended = category is ErrorCategory.CONTEXT_OVERFLOW
-            events.append(ErrorEvent(category, detail, ends_agent=is_unfit, is_mended=is_mended))
+            events.append(self._failure(mapping(turn.get("error")), ends_agent=is_unfit))
+        elif aborted and self._given_up:
+            aborted = False
+            events.append(replace(self._given_up, ends_agent=is_unfit))
         return [*events, DoneEvent(self.result(aborted=aborted), ends_agent=is_unfit)]
+
+    def _failure(self, error: dict[str, Any], *, ends_agent: bool = False) -> ErrorEvent:
+        said = (text(error.get(name)) for name in ("message", "additionalDetails"))
+        detail = "; ".join(filter(None, said)) or "codex failed"
+        category = _category(error, detail)
+        retry_at = None
+        if category is ErrorCategory.USAGE_LIMIT:
+            retry_at = _limit_ends_at_ms(self._limits) or retry_at_ms(detail)
+        elif category is ErrorCategory.RETRYABLE:
+            retry_at = retry_at_ms(detail)
+        # Of a thread that is too long it makes a shorter one before the next turn.
+        is_mended = category is ErrorCategory.CONTEXT_OVERFLOW
+        return ErrorEvent(
+            category, detail, ends_agent=ends_agent, is_mended=is_mended, retry_at_ms=retry_at
+        )
 
     def result(self, *, aborted: bool = False) -> AgentRunResult:
         """Return what the turn has come to so far."""
@@ -292,7 +311,7 @@ _SILENT = frozenset(
             "item/mcpToolCall/progress",
         ),
         *("serverRequest/resolved", "mcpServer/startupStatus/updated", "configWarning"),
-        *("account/rateLimits/updated", "account/updated", "remoteControl/status/changed"),
+        *("account/updated", "remoteControl/status/changed"),
         *("deprecationNotice", "thread/compacted", "skills/changed", "app/list/updated"),
     )
 )
@@ -423,23 +442,21 @@ def _status(info: Any) -> int | None:
     return None
 
 
+def _limit_ends_at_ms(limits: dict[str, Any]) -> int | None:
+    """Return when the plan's limits that are reached have ended, in milliseconds since 1970."""
+    windows = (mapping(limits.get(name)) for name in ("primary", "secondary"))
+    ends = [count(one.get("resetsAt")) for one in windows if count(one.get("usedPercent")) >= 100]
+    return max(ends, default=0) * 1000 or None
+
+
 def _category(error: dict[str, Any], detail: str) -> ErrorCategory:
     info = error.get("codexErrorInfo")
     if isinstance(info, str) and info in _CATEGORIES:
         return _CATEGORIES[info]
     category = classify_error(detail, status=_status(info))
-    if isinstance(info, dict) and category is ErrorCategory.FATAL:
-        return ErrorCategory.RETRYABLE  # each of the others is about the connection
+    if isinstance(info, dict) and (category is ErrorCategory.FATAL or _status(info) is None):
+        return ErrorCategory.UNREACHABLE  # each of the others is about the connection
     return category
-
-
-def _retry_in_words(error: dict[str, Any]) -> str:
-    status = _status(error.get("codexErrorInfo"))
-    if status in (401, 403):
-        return "The model refuses the sign-in; trying again."
-    if status in (429, 503, 529):
-        return "The model is busy; trying again."
-    return "The model can't be reached; trying again."
 
 
 def _usage(before: Mapping[str, int], after: Mapping[str, int]) -> AgentUsage:

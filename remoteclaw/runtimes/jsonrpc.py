@@ -12,8 +12,16 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end
-from remoteclaw.messages import AgentEvent, AgentRunResult, DoneEvent, ErrorEvent, Image
+from remoteclaw.messages import (
+    AgentEvent,
+    AgentRunResult,
+    DoneEvent,
+    ErrorEvent,
+    Image,
+    NoticeEvent,
+)
 from remoteclaw.protocols import AgentPipes, Decision
+from remoteclaw.runtimes.patience import Patience
 from remoteclaw.runtimes.wire import decode, mapping, text
 
 __all__ = [
@@ -187,6 +195,20 @@ class RpcTurn:
         self._peer = peer
         self.unknown_messages = 0
         """Messages of a kind that this version does not know; they are skipped."""
+        self._patience = Patience()
+        self._given_up: ErrorEvent | None = None
+        """Why we stop the turn ourselves."""
+
+    async def _wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> list[AgentEvent]:
+        """Go on with a turn whose request to the model the CLI repeats, or stop it."""
+        if self._given_up:
+            return []
+        event = self._patience.wait(failure, wait_s)
+        if isinstance(event, NoticeEvent):
+            return [event]
+        self._given_up = event
+        await self.interrupt()
+        return []
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         """Read until the turn has ended; exactly one `DoneEvent`, last."""
@@ -202,6 +224,7 @@ class RpcTurn:
                 yield ErrorEvent(ErrorCategory.DIED, f"{self.name} ended in mid-turn: {errors}")
                 break
             for event in await self.take(message):
+                self._patience.note(event)
                 yield event
                 if isinstance(event, DoneEvent):
                     return

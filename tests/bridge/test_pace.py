@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.bridge import Limits
 from remoteclaw.bridge import bridge as bridge_module
 from remoteclaw.bridge.pace import SILENCE_S, Pace
-from remoteclaw.errors import ErrorCategory
+from remoteclaw.errors import ErrorCategory, Overdue
 from remoteclaw.home import Home
 from remoteclaw.messages import (
     AgentEvent,
@@ -77,7 +77,7 @@ def test_earlier_tries_count_to_the_time_that_a_turn_may_take() -> None:
 
     assert not pace.overdue(LIMITS)
     clock.now += 2.0
-    assert pace.overdue(LIMITS) == "the turn took longer than 1000 s"
+    assert pace.overdue(LIMITS) == Overdue("turn_s", 1000)
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ async def test_an_agent_that_says_nothing_is_stopped_and_the_person_told(
         after = await bridge.handle(message("hello"))
 
     assert result.error_category is ErrorCategory.TIMEOUT
-    assert result.error == "the agent gave no sign of life for 0.9 s"
+    assert result.error == "the limit stall_s = 0.9 was passed"
     assert [payload.text.partition(".")[0] for payload in result.payloads] == [
         "I begin",
-        "main took too long",
+        "main gave no sign of life for 0",
     ]
     assert any("No word from the model yet" in text for text in shown)
     assert after.payloads[0].text == "fine"  # the same process: it had stopped when it was told to
@@ -197,7 +197,7 @@ async def test_silence_counts_after_a_permission_that_nobody_was_asked_for(
     ):
         result = await bridge.handle(message("hello"))
 
-    assert result.error == "the agent gave no sign of life for 0.9 s"
+    assert result.error == "the limit stall_s = 0.9 was passed"
 
 
 async def test_a_turn_has_a_time_in_all(home: Home, directory: Path) -> None:
@@ -208,6 +208,7 @@ async def test_a_turn_has_a_time_in_all(home: Home, directory: Path) -> None:
 
     assert result.error_category is ErrorCategory.TIMEOUT
     assert result.payloads[0].text.startswith("more more")
+    assert "main took longer than 1.9 s in all, so it was stopped." in result.payloads[-1].text
 
 
 async def test_a_start_has_a_time(home: Home, directory: Path) -> None:
@@ -219,7 +220,8 @@ async def test_a_start_has_a_time(home: Home, directory: Path) -> None:
         result = await bridge.handle(message("hello"))
 
     assert result.error_category is ErrorCategory.TIMEOUT
-    assert result.error == "it did not start within 0.4 s"
+    assert result.error == "the limit start_s = 0.4 was passed"
+    assert result.payloads[-1].text.startswith("main did not start within 0.4 s. Send")
 
 
 def test_whatever_it_prints_is_a_sign_of_life() -> None:

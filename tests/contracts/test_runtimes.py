@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -522,6 +523,7 @@ async def test_the_cli_is_killed(opened: Open) -> None:
     [
         ("HTTP:401", ErrorCategory.AUTH),
         ("HTTP:400:context", ErrorCategory.CONTEXT_OVERFLOW),
+        ("HTTP:404:model", ErrorCategory.UNKNOWN_MODEL),
     ],
 )
 async def test_a_failure_has_its_category_and_the_next_turn_works(
@@ -535,6 +537,49 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
 
     assert failed.error_category is category
     assert "fine again" in after
+
+
+async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli) -> None:
+    if cli.product not in ("claude", "codex"):
+        pytest.skip("its API names no plan")
+    env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
+    if cli.product == "claude":  # a subscription, where a key has none
+        del env["ANTHROPIC_API_KEY"]
+        env["CLAUDE_CODE_OAUTH_TOKEN"] = "sk-ant-oat01-nobodys"
+    async with opened(env=env) as agent, asyncio.timeout(60):
+        failed = await agent.ask("RETRYAFTER:9000 HTTP:429:limit please")
+        after = await agent.say("SAY:fine again")
+
+    assert failed.error_category is ErrorCategory.USAGE_LIMIT
+    assert failed.retry_at_ms is not None
+    assert 8900 < failed.retry_at_ms / 1000 - time.time() <= 9000
+    assert "what its plan allows until" in said(failed)
+    assert after == "fine again"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://nowhere.invalid"])
+async def test_a_model_out_of_reach_is_not_waited_for(
+    opened: Open, cli: AgentCli, url: str
+) -> None:
+    """A port where nothing listens, and a name that leads nowhere."""
+    env = {name: value.replace(cli.model.url, url) for name, value in cli.env.items()}
+    env = {**create_cli_runtime(cli.name).environment(os.environ), **env}
+    command = tuple(word.replace(cli.model.url, url) for word in cli.command)
+    async with opened(env=env, command=command) as agent, asyncio.timeout(80):
+        failed = await agent.ask("SAY:nothing")
+
+    assert failed.error_category is ErrorCategory.UNREACHABLE
+    assert "can't reach its model over the network" in said(failed)
+
+
+async def test_codex_without_a_login_says_so_at_once(opened: Open, cli: AgentCli) -> None:
+    if cli.name != "codex":
+        pytest.skip("only codex asks its model for minutes")
+    async with opened(command=(cli.program,)) as agent, asyncio.timeout(20):
+        failed = await agent.ask("SAY:nothing")
+
+    assert failed.error_category is ErrorCategory.AUTH
+    assert "`codex login`" in str(failed.error)
 
 
 async def test_a_model_that_is_busy_once(opened: Open) -> None:

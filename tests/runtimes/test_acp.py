@@ -248,7 +248,10 @@ async def test_a_question_is_withdrawn_when_the_turn_is_stopped(
         ("prompt = begin(); sys.exit()", ErrorCategory.DIED),
         ("prompt = begin(); print('{bro', flush=True); asked('nothing')", ErrorCategory.FATAL),
         ("fail(begin(), 429, 'slow down'); asked('nothing')", ErrorCategory.RETRYABLE),
-        ("fail(begin(), 429, 'daily quota exhausted'); asked('nothing')", ErrorCategory.BILLING),
+        (
+            "fail(begin(), 429, 'daily quota spent'); asked('nothing')",
+            ErrorCategory.USAGE_LIMIT,
+        ),
         ("fail(begin(), -32603, 'context length'); asked('x')", ErrorCategory.CONTEXT_OVERFLOW),
         ("answer(begin(), stopReason='refusal'); asked('x')", ErrorCategory.FATAL),
     ],

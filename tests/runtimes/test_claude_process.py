@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -520,3 +521,64 @@ async def test_a_conversation_that_is_too_long_is_given_up_and_a_message_is_not_
 
     assert len(after_a_long_one) == 1
     assert session_map == {}
+
+
+# -- limits of the plan ---------------------------------------------------------------------------
+
+#: How claude tells of a limit that is reached, as version 2.1.197 printed it.
+LIMIT = (
+    "say(type='rate_limit_event', rate_limit_info=dict(status='rejected', resetsAt={at},"
+    " rateLimitType='five_hour', isUsingOverage=False))\n"
+    "say(type='assistant', error='rate_limit', message=dict(model='<synthetic>', content=[]))\n"
+)
+HIT = "You've hit your session limit · resets 3:39am (UTC)"
+
+
+async def test_the_end_of_a_limit_is_the_one_of_the_field_and_stays_known(
+    home: Home, directory: Path
+) -> None:
+    ends = round(time.time()) + 7200
+    failed = f"result({HIT!r}, is_error=True, api_error_status=429)\n"
+    body = f"echo(heard())\n{LIMIT.format(at=ends)}{failed}echo(heard())\n{failed}heard()\n"
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        first, second = [await bridge.handle(message(text)) for text in ("one", "two")]
+
+    for outcome in (first, second):
+        assert outcome.error_category is ErrorCategory.USAGE_LIMIT
+        assert outcome.retry_at_ms == ends * 1000
+        assert "has used up what its plan allows until" in said(outcome)[-1]
+
+
+async def test_words_about_a_limit_that_are_an_answer_are_no_failure(
+    home: Home, directory: Path
+) -> None:
+    body = f"echo(heard()); delta({HIT!r}); result({HIT!r})\nheard()\n"
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        outcome = await bridge.handle(message("what did the other one say?"))
+
+    assert outcome.error_category is None
+    assert said(outcome) == [HIT]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "category"),
+    [
+        ("overloaded", 529, ErrorCategory.RETRYABLE),
+        ("model_not_found", 404, ErrorCategory.UNKNOWN_MODEL),
+        ("billing_error", 400, ErrorCategory.BILLING),
+        ("authentication_failed", None, ErrorCategory.AUTH),
+        ("rate_limit", 429, ErrorCategory.RETRYABLE),
+    ],
+)
+async def test_claudes_own_word_for_a_failure_goes_before_its_sentence(
+    home: Home, directory: Path, kind: str, status: int | None, category: ErrorCategory
+) -> None:
+    body = (
+        "echo(heard())\n"
+        f"say(type='assistant', error={kind!r}, message=dict(model='<synthetic>', content=[]))\n"
+        f"result('something', is_error=True, api_error_status={status})\nheard()\n"
+    )
+    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
+        outcome = await bridge.handle(message("hello"))
+
+    assert outcome.error_category is category

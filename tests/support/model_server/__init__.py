@@ -22,10 +22,11 @@ What it answers stands in the last user text, as directives in capitals at the s
     READ                                read the first file that its first line names, as TOOL does
     SLEEP:<s>                           wait before anything is sent
     IMAGES                              answer with the kinds and sizes of the pictures it came with
-    HTTP:<status>[:context|credit|image][*n]
+    HTTP:<status>[:context|credit|image|limit|model][*n]
                                         fail like the real API; *n only the first n times.
                                         What has a name has the status that each API gives it
     RETRYAFTER:<s>                      such a failure says when to come back
+    OVERLOADED[*n]                      begin an answer and fail within its stream
     DROP[*n]                            send a part and cut the connection
     RECALL                              answer with the user's earlier texts
     TOOLS                               answer with the names of the tools that were offered

@@ -26,20 +26,26 @@ _ADDED = as_tags(
     "command-message",
     "command-args",
 )
+#: What claude says in the user's name behind an answer with nothing in it.
+_NOTHING_SAID = "[Your previous response had no visible output."
 #: The block of text with which RemoteClaw's messages to claude end.
 _CLOSING = "(End of the message.)"
 _KINDS = {
     400: ("invalid_request_error", "messages: the request is not valid"),
     401: ("authentication_error", "invalid x-api-key"),
+    404: ("not_found_error", "Not found"),
     429: ("rate_limit_error", "This request would exceed your account's rate limit."),
     500: ("api_error", "Internal server error"),
     529: ("overloaded_error", "Overloaded"),
 }
 _ABOUT = {
+    "limit": "This request would exceed your account's rate limit. Please try again later.",
+    "model": "model: scripted-unknown",
     "context": "prompt is too long: 217013 tokens > 200000 maximum",
     "image": "messages.2.content.0.image.source.base64.data: Could not process image",
     "credit": "Your credit balance is too low to access the Anthropic API.",
 }
+_STATUSES = {"limit": 429, "model": 404}
 _NO_SIGNATURE = "c2ln"
 
 
@@ -67,7 +73,11 @@ class Anthropic:
             if message["role"] == "user":
                 texts = [_ADDED.sub("", part["text"]) for part in parts if _is(part, "text")]
                 conversation.hear(
-                    [text for text in texts if text.strip() != _CLOSING],
+                    [
+                        text
+                        for text in texts
+                        if text.strip() != _CLOSING and not text.startswith(_NOTHING_SAID)
+                    ],
                     [_picture(part["source"]) for part in parts if _is(part, "image")],
                 )
         return conversation
@@ -84,8 +94,20 @@ class Anthropic:
         yield Event({"type": "message_delta", "delta": stop, "usage": usage})
         yield Event({"type": "message_stop"})
 
+    def headers(self, plan: Plan) -> dict[str, str]:
+        if plan.about != "limit":
+            return plan.retry_after
+        claim = {"status": "rejected", "representative-claim": "five_hour"}
+        claim["reset"] = str(plan.resets_at)
+        return {f"anthropic-ratelimit-unified-{name}": value for name, value in claim.items()}
+
+    def overloaded(self) -> Iterator[Event]:
+        yield Event({"type": "message_start", "message": _message("scripted", [], None)})
+        kind, message = _KINDS[529]
+        yield Event({"type": "error", "error": {"type": kind, "message": message}})
+
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
-        status = 400 if plan.about else plan.status
+        status = _STATUSES.get(plan.about, 400) if plan.about else plan.status
         kind, message = _KINDS.get(status, _KINDS[500])
         error = {"type": kind, "message": _ABOUT.get(plan.about, message)}
         return status, {"type": "error", "error": error}

@@ -16,7 +16,7 @@ from tests.support.model_server.conversation import (
     as_tags,
     new_id,
 )
-from tests.support.model_server.openai_errors import openai_error
+from tests.support.model_server.openai_errors import openai_error, openai_overload
 
 __all__ = ["Chat"]
 
@@ -91,6 +91,12 @@ class Chat:
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
         return openai_error(plan)
+
+    def headers(self, plan: Plan) -> dict[str, str]:
+        return plan.retry_after
+
+    def overloaded(self) -> Iterator[Event]:
+        yield Event({"error": {**openai_overload(), "type": "server_error", "param": None}})
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:

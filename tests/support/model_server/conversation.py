@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 
 __all__ = [
     "INPUT_TOKENS",
+    "LIMIT_S",
     "OUTPUT_TOKENS",
     "Call",
     "Conversation",
@@ -24,6 +26,8 @@ __all__ = [
 
 #: What every request costs.
 INPUT_TOKENS, OUTPUT_TOKENS = 100, 7
+#: After how long a plan's limit ends, unless a directive says otherwise.
+LIMIT_S = 7200
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,17 +109,28 @@ class Plan:
     texts: list[str] = field(default_factory=list)
     thinking: str = ""
     call: Call | None = None
-    #: Anything else is a failure, which for some is about "context", "credit" or "image".
+    #: Anything else is a failure, which for some is about something that has a name.
     status: int = 200
     about: str = ""
     retry_after_s: str = ""
     sleep_s: float = 0
     drip_s: float = 0
     is_cut: bool = False
+    is_overloaded: bool = False
 
     @property
     def text(self) -> str:
         return "\n\n".join(self.texts)
+
+    @property
+    def resets_at(self) -> int:
+        """When a plan's limit ends, in seconds since 1970."""
+        return int(time.time() + float(self.retry_after_s or LIMIT_S))
+
+    @property
+    def retry_after(self) -> dict[str, str]:
+        """The header that every API has."""
+        return {"retry-after": self.retry_after_s} if self.retry_after_s else {}
 
     @property
     def pieces(self) -> list[str]:
@@ -166,6 +181,12 @@ class Dialect(Protocol):
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
         """Return the status and the body of a failure."""
+
+    def headers(self, plan: Plan) -> dict[str, str]:
+        """Return what a failure says in its headers."""
+
+    def overloaded(self) -> Iterator[Event]:
+        """Return an answer that fails right behind its beginning."""
 
 
 def as_tags(*names: str) -> re.Pattern[str]:

@@ -26,6 +26,7 @@ _STREAM = ":streamGenerateContent"
 _KINDS = {
     400: ("INVALID_ARGUMENT", "Request contains an invalid argument."),
     401: ("UNAUTHENTICATED", "Request had invalid authentication credentials."),
+    404: ("NOT_FOUND", "Requested entity was not found."),
     429: ("RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."),
     500: ("INTERNAL", "An internal error has occurred."),
     503: ("UNAVAILABLE", "The model is overloaded. Please try again later."),
@@ -40,6 +41,12 @@ _ABOUT = {
         "You exceeded your current quota, please check your plan and billing details.",
     ),
     "image": (400, "Unable to process input image. Please retry."),
+    "limit": (429, "You exceeded your current quota, please check your plan and billing details."),
+    "model": (
+        404,
+        "models/scripted-unknown is not found for API version v1beta, or is not supported for "
+        "generateContent. Call ListModels to see the list of available models.",
+    ),
 }
 #: Anthropic's "overloaded", which Google says otherwise.
 _STATUSES = {529: 503}
@@ -90,6 +97,13 @@ class Gemini:
         for piece in plan.pieces:
             yield Event(_chunk(model, [{"text": piece}]), is_text=True)
         yield Event(_chunk(model, _calls(plan) or [{"text": ""}], is_last=True))
+
+    def headers(self, plan: Plan) -> dict[str, str]:
+        return plan.retry_after
+
+    def overloaded(self) -> Iterator[Event]:
+        kind, message = _KINDS[503]
+        yield Event({"error": {"code": 503, "message": message, "status": kind}})
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
         status, message = _ABOUT.get(plan.about, (_STATUSES.get(plan.status, plan.status), ""))

@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.support.model_server.conversation import Plan
 
-__all__ = ["openai_error"]
+__all__ = ["openai_error", "openai_overload"]
 
 _INVALID = "invalid_request_error"
 #: By status: type, code, message.
@@ -29,6 +29,13 @@ _ABOUT: dict[str, tuple[int, str, str | None, str]] = {
         "insufficient_quota",
         "You exceeded your current quota, please check your plan and billing details.",
     ),
+    "limit": (429, "usage_limit_reached", None, "The usage limit has been reached"),
+    "model": (
+        404,
+        _INVALID,
+        "model_not_found",
+        "The model `scripted-unknown` does not exist or you do not have access to it.",
+    ),
     "image": (
         400,
         _INVALID,
@@ -41,6 +48,11 @@ _ABOUT: dict[str, tuple[int, str, str | None, str]] = {
 _STATUSES = {529: 503}
 
 
+def openai_overload() -> dict[str, Any]:
+    """Return what a stream says that fails."""
+    return {"code": "server_is_overloaded", "message": _KINDS[503][2]}
+
+
 def openai_error(plan: Plan) -> tuple[int, dict[str, Any]]:
     """Return the status and the body of a plan."""
     if plan.about:
@@ -48,4 +60,7 @@ def openai_error(plan: Plan) -> tuple[int, dict[str, Any]]:
     else:
         status = _STATUSES.get(plan.status, plan.status)
         kind, code, message = _KINDS.get(status, _KINDS[500])
-    return status, {"error": {"message": message, "type": kind, "param": None, "code": code}}
+    error: dict[str, Any] = {"message": message, "type": kind, "param": None, "code": code}
+    if plan.about == "limit":
+        error |= {"plan_type": "plus", "resets_at": plan.resets_at}
+    return status, {"error": error}

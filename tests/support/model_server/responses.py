@@ -18,7 +18,7 @@ from tests.support.model_server.conversation import (
     as_tags,
     new_id,
 )
-from tests.support.model_server.openai_errors import openai_error
+from tests.support.model_server.openai_errors import openai_error, openai_overload
 
 __all__ = ["Responses"]
 
@@ -71,6 +71,19 @@ class Responses:
 
     def error(self, plan: Plan) -> tuple[int, dict[str, Any]]:
         return openai_error(plan)
+
+    def headers(self, plan: Plan) -> dict[str, str]:
+        if plan.about != "limit":
+            return plan.retry_after
+        window = {"used-percent": "100", "window-minutes": "300"}
+        window["reset-at"] = str(plan.resets_at)
+        return {f"x-codex-primary-{name}": value for name, value in window.items()}
+
+    def overloaded(self) -> Iterator[Event]:
+        response = _response("scripted")
+        yield Event({"type": "response.created", "response": response})
+        failed = {**response, "status": "failed", "error": openai_overload()}
+        yield Event({"type": "response.failed", "response": failed})
 
 
 def _tools(offered: list[dict[str, Any]], namespace: str = "") -> Iterator[Tool]:

@@ -12,8 +12,8 @@ from tests.support.model_server.conversation import Call, Conversation, Plan, To
 __all__ = ["Script", "aside"]
 
 _NAMES = """
-    SAY LONG DRIP THINK TOOL SHELL READ SLEEP IMAGES HTTP RETRYAFTER DROP RECALL TOOLS GREPSYS
-    LEN ECHO
+    SAY LONG DRIP THINK TOOL SHELL READ SLEEP IMAGES HTTP RETRYAFTER DROP OVERLOADED RECALL TOOLS
+    GREPSYS LEN ECHO
 """.split()
 _DIRECTIVE = re.compile(rf"(?:^|(?<=\s))({'|'.join(_NAMES)})(?![A-Za-z_])(?::|(?=\*|\s|$))")
 #: RemoteClaw's line about a message: it may quote earlier ones, with what they directed.
@@ -44,9 +44,9 @@ class Script:
             match name:
                 case "TOOL" | "SHELL" | "READ":
                     calls.append(_call(name, rest, conversation))
-                case "HTTP" | "DROP" if not self._applies(api, text, name, rest):
+                case "HTTP" | "DROP" | "OVERLOADED" if not self._applies(api, text, name, rest):
                     pass
-                case "HTTP" | "DROP" | "RETRYAFTER" | "SLEEP" | "THINK":
+                case "HTTP" | "DROP" | "OVERLOADED" | "RETRYAFTER" | "SLEEP" | "THINK":
                     _direct(plan, name, rest)
                 case _:
                     plan.texts.append(_answer(name, rest, conversation))
@@ -58,7 +58,7 @@ class Script:
             plan.texts.insert(0, f"DONE {results[-1]}")
         if plan.is_cut and not plan.texts:
             plan.texts.append("This answer is cut off in the middle " + "of it " * 40)
-        if not plan.texts and not calls and plan.status == 200:
+        if not plan.texts and not calls and plan.status == 200 and not plan.is_overloaded:
             plan.texts.append(_answer("ECHO", "", conversation))
         return plan
 
@@ -111,6 +111,8 @@ def _direct(plan: Plan, name: str, rest: str) -> None:
             plan.retry_after_s = _word(rest)
         case "DROP":
             plan.is_cut = True
+        case "OVERLOADED":
+            plan.is_overloaded = True
         case "SLEEP":
             plan.sleep_s += float(_word(rest))
         case "THINK":

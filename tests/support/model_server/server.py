@@ -73,8 +73,7 @@ class ModelServer:
         await asyncio.sleep(plan.sleep_s)
         if plan.status != 200:
             status, error = dialect.error(plan)
-            headers = {"retry-after": plan.retry_after_s} if plan.retry_after_s else None
-            return web.json_response(error, status=status, headers=headers)
+            return web.json_response(error, status=status, headers=dialect.headers(plan))
         if conversation.streams:
             return await self._stream(dialect, request, plan, conversation.model)
         if plan.is_cut:
@@ -87,7 +86,7 @@ class ModelServer:
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
         pieces_left = len(plan.pieces)
-        for event in dialect.stream(plan, model):
+        for event in dialect.overloaded() if plan.is_overloaded else dialect.stream(plan, model):
             await response.write(event.encoded())
             if event.is_text:
                 await asyncio.sleep(plan.drip_s)

@@ -1,0 +1,64 @@
+"""How long a turn waits for a model that does not answer.
+
+CLIs repeat failed requests by themselves, some without an end. A turn in which nothing was said or
+done yet can be asked again later at no loss, so it soon gives its worker back.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.messages import (
+    AgentEvent,
+    ErrorEvent,
+    NoticeEvent,
+    TextEvent,
+    ThinkingEvent,
+    ToolResultEvent,
+    ToolUseEvent,
+)
+
+__all__ = ["Patience"]
+
+#: How long is waited while the turn has said and done nothing, in seconds: two or three repeats.
+FRESH_S = 15.0
+#: How long is waited once it has: what is done so far would be lost. A minute's quota comes back.
+BEGUN_S = 120.0
+
+_NOTICES = {
+    ErrorCategory.RETRYABLE: "The model is busy",
+    ErrorCategory.USAGE_LIMIT: "The plan's limit is reached",
+}
+
+
+class Patience:
+    """When the model began to fail, and what the turn has come to before."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failing_since: float | None = None
+        self._has_begun = False
+
+    def note(self, event: AgentEvent) -> None:
+        """Take notice of an event: an answer ends the wait."""
+        if isinstance(event, TextEvent | ToolUseEvent | ToolResultEvent):
+            self._has_begun = True
+        if isinstance(event, TextEvent | ToolUseEvent | ToolResultEvent | ThinkingEvent):
+            self._failing_since = None
+
+    def wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> NoticeEvent | ErrorEvent:
+        """Return what a failure means that the CLI repeats in `wait_s`: a notice, or the end."""
+        now = self._clock()
+        if self._failing_since is None:
+            self._failing_since = now
+        until = now + wait_s - self._failing_since
+        if failure.category is ErrorCategory.AUTH:
+            return failure
+        if until > (BEGUN_S if self._has_begun else FRESH_S):
+            if wait_s and failure.retry_at_ms is None:
+                return replace(failure, retry_at_ms=round((time.time() + wait_s) * 1000))
+            return failure
+        what = _NOTICES.get(failure.category, "The model can't be reached")
+        when = f" in {wait_s:.0f} s" if wait_s else ""
+        return NoticeEvent(f"{what}; trying again{when}.")

@@ -1,0 +1,102 @@
+"""When a provider takes requests again, as sentences of CLIs say it."""
+
+import time
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.messages import ErrorEvent, NoticeEvent, TextEvent
+from remoteclaw.runtimes.patience import BEGUN_S, FRESH_S, Patience
+from remoteclaw.runtimes.waits import retry_at_ms
+
+NOW = datetime(2026, 11, 22, 1, 30, tzinfo=ZoneInfo("UTC"))
+NOW_MS = round(NOW.timestamp() * 1000)
+
+
+def at(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("You've hit your session limit · resets 3:39am (UTC)", "2026-11-22T03:39Z"),
+        ("You've hit your session limit · resets 1am (UTC)", "2026-11-23T01:00Z"),
+        ("You've hit your limit · resets 12pm (Europe/Berlin)", "2026-11-22T11:00Z"),
+        ("You've hit your weekly limit · resets Nov 25, 3pm (UTC)", "2026-11-25T15:00Z"),
+        ("You've hit your weekly limit · resets Jan 2, 3:05pm (UTC)", "2027-01-02T15:05Z"),
+        ("or try again at Nov 25th, 2026 6:27 AM (UTC).", "2026-11-25T06:27Z"),
+        ("Please retry in 33.5s.", "2026-11-22T01:30:33.500Z"),
+        ("Suggested retry after 60s.", "2026-11-22T01:31Z"),
+        ("Retrying after 5293ms...", "2026-11-22T01:30:05.293Z"),
+        ("try again in 2 hours 5 minutes", "2026-11-22T03:35Z"),
+    ],
+)
+def test_a_sentence_names_a_time(text: str, when: str) -> None:
+    assert retry_at_ms(text, NOW_MS) == at(when)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "resets soon", "resets Foo 3, 3pm", "resets Nov 31, 3pm", "retry in a while"]
+)
+def test_a_sentence_names_none(text: str) -> None:
+    assert retry_at_ms(text, NOW_MS) is None
+
+
+def test_a_time_without_a_known_zone_is_the_hosts() -> None:
+    here = retry_at_ms("try again at 6:27 AM.", NOW_MS)
+
+    assert here == retry_at_ms("resets 6:27am (Nowhere/Atall)", NOW_MS)
+    assert here is not None
+    assert time.strftime("%H:%M", time.localtime(here / 1000)) == "06:27"
+
+
+# -- how long is waited ---------------------------------------------------------------------------
+
+BUSY = ErrorEvent(ErrorCategory.RETRYABLE, "busy")
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_turn_that_has_said_nothing_is_not_waited_for() -> None:
+    patience = Patience(Clock())
+
+    assert patience.wait(BUSY, 3.0) == NoticeEvent("The model is busy; trying again in 3 s.")
+    given_up = patience.wait(BUSY, FRESH_S + 1)
+
+    assert isinstance(given_up, ErrorEvent)
+    assert given_up.retry_at_ms is not None
+
+
+def test_a_turn_that_has_done_something_is_waited_for_longer() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    patience.note(TextEvent("I begin."))
+
+    assert isinstance(patience.wait(BUSY, 60.0), NoticeEvent)
+    clock.now = BEGUN_S + 1
+
+    assert patience.wait(BUSY) == BUSY
+
+
+def test_an_answer_ends_the_wait() -> None:
+    clock = Clock()
+    patience = Patience(clock)
+    patience.wait(BUSY)
+    patience.note(TextEvent("here"))
+    clock.now = BEGUN_S + 1
+
+    assert isinstance(patience.wait(BUSY), NoticeEvent)
+
+
+def test_a_refused_sign_in_is_not_waited_for() -> None:
+    refused = ErrorEvent(ErrorCategory.AUTH, "401")
+
+    assert Patience(Clock()).wait(refused) == refused
