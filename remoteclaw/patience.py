@@ -84,11 +84,7 @@ class Patience:
 
     def in_the_end(self, result: AgentDeliveryResult) -> AgentDeliveryResult:
         """Return a failure that is told after all, with what the person needs to know of it."""
-        turn, category, at_ms = self._answer.turn, result.error_category, result.retry_at_ms
-        if category is ErrorCategory.USAGE_LIMIT and at_ms is not None:
-            at = retries.time_in(self._zone, at_ms, now_ms=_now_ms())
-            return in_words(result, retries.limited(turn.session.agent, turn.reference, at))
-        if category in retries.AGAIN and self._tries > 1:
+        if result.error_category in retries.AGAIN and self._tries > 1:
             return in_words(result, ASKED.format(tries=self._tries) + result.payloads[-1].text)
         return result
 

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import time
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey
 from remoteclaw.resetting import RESET
-from tests.conftest import SHIFTED_PRELUDE
+from tests.conftest import SHIFTED_PRELUDE, required
+from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script
 from tests.support.failpoints import Proxy
 from tests.support.stack import Stack, message, said
@@ -264,7 +266,7 @@ async def test_without_retries_the_person_is_told_when_the_limit_ends(
 
     assert (await chat.stack.outcome(accepted)).status == "failed"
     (told,) = await chat.said()
-    assert f"({ZONE}). Your message was not answered: send it again then." in told
+    assert "what its plan allows until" in told
     other = await chat.append("hi", from_="bob")
     await chat.drain(other)
     assert await chat.said("bob") == ["hi is answered"]
@@ -504,7 +506,7 @@ async def test_an_end_of_the_tries_is_told(chat: Chat) -> None:
 
     outcome = await chat.stack.outcome(accepted)
     assert outcome.status == "failed"
-    assert said(outcome).startswith("I asked 6 times. The model behind main is busy right now.")
+    assert said(outcome).startswith("I asked 6 times. The model behind main is busy.")
     assert len(await chat.said()) == 2
     assert len(chat.asked()) == 6
 
@@ -612,3 +614,39 @@ async def test_a_message_that_is_too_long_in_itself_is_told(chat: Chat) -> None:
     assert lost == GOES_ON_FROM_NOTES
     assert failed.startswith("This conversation, or your message, is too long")
     assert chat.asked() == ["first", "second", "second"]
+
+
+# -- real CLIs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["claude", "codex"])
+@pytest.mark.timeout(180)
+async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
+    stack: Stack, model_server: ModelServerProcess, name: str
+) -> None:
+    cli = required(name, model_server)
+    env = dict(cli.env)
+    if name == "claude":  # a subscription, where a key has none
+        del env["ANTHROPIC_API_KEY"]
+        env["CLAUDE_CODE_OAUTH_TOKEN"] = "sk-ant-oat01-nobodys"
+    stack.configure(cli.config(env=env))
+    await stack.start_worker()
+    chat = Chat(stack)
+    before = await chat.append("SAY:before")
+    await stack.outcome(before)
+
+    # The limit is long enough for a busy machine to see that the message waits.
+    accepted = await chat.append(f"RETRYAFTER:20 HTTP:429:limit*1 {uuid.uuid4().hex} SAY:answered")
+    await stack.reached(accepted, "postponed")
+    second = await chat.append("SAY:second")
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    outcomes = [await stack.outcome(each, within_s=90) for each in (accepted, second)]
+    sweeping.cancel()
+
+    assert [said(outcome) for outcome in outcomes] == ["answered", "second"]
+    _, told, later, *answers = await chat.said()
+    assert told.startswith("I can't work before ")
+    assert later.startswith("I still wait until ")
+    assert answers == ["answered", "second"]
+    warm = await stack.reached(second, "spawned")
+    assert warm.startswith("warm")

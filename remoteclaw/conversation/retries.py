@@ -16,7 +16,6 @@ __all__ = [
     "again_at_ms",
     "is_told",
     "later",
-    "limited",
     "notice",
     "time_in",
 ]
@@ -57,10 +56,6 @@ _WHY = {
 _SOON = "{why} Your message is kept, and I try again over the next minutes; /stop drops it."
 _AT = "{why} Your message is kept, and I try again at {at}; /stop drops it."
 _LATER = "I still wait until {at}. This message is kept as well, and comes behind the others."
-_LIMITED = (
-    "{agent}'s account has used up what its plan allows until {at}. Your message was not answered: "
-    "send it again then. ({reference})"
-)
 
 
 def again_at_ms(
@@ -106,11 +101,6 @@ def notice(category: ErrorCategory, *, at_ms: int, now_ms: int, is_known: bool, 
 def later(at: str) -> str:
     """Return what is told when more is written meanwhile."""
     return _LATER.format(at=at)
-
-
-def limited(agent: str, reference: str, at: str) -> str:
-    """Return what is said of a plan's limit when the message is not kept for its end."""
-    return _LIMITED.format(agent=agent, reference=reference, at=at)
 
 
 def time_in(zone: str | None, at_ms: int, *, now_ms: int) -> str:
