@@ -32,9 +32,9 @@ from remoteclaw.home import Home
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import Stack
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
-__all__ = ["PROMISES", "Chaos", "main"]
+__all__ = ["PROMISES", "WAYS", "Chaos", "main"]
 
 LEASE_S = 2.0
 #: What must be 0 in the end.
@@ -63,6 +63,8 @@ while True:
     say(type='text', text=chr(10) * 2 + 'answer ' + word)
     say(type='done', aborted=aborted)
 """
+#: What is done to a fleet.
+WAYS = ("kill_worker", "kill_horse", "freeze_horse", "kill_agent", "kill_redis", "stop")
 #: What becomes of a message to a busy session, by session.
 MODES: tuple[QueueMode, ...] = ("followup", "steer", "collect", "interrupt")
 
@@ -105,9 +107,14 @@ class Chaos:
 
     # -- what people do ----------------------------------------------------------------------------
 
+    def _goes_on(self, until: float) -> bool:
+        """Whether it is not yet time to rest: everything happens once, however slow it all is."""
+        has_all_happened = all(self.happened[way] for way in WAYS)
+        return boottime() < until or (not has_all_happened and boottime() < until + HANG_S)
+
     async def _talk(self, until: float) -> None:
         number = 0
-        while boottime() < until:
+        while self._goes_on(until):
             person = self.random.choice(self.sessions)
             number += 1
             # While Redis is away an adapter would try again; here it is not sent.
@@ -135,7 +142,7 @@ class Chaos:
     async def _break(self, until: float) -> None:
         ways = [self._kill_worker, self._kill_horse, self._freeze_horse, self._kill_agent]
         ways += [self._lose_hints, self._lose_hints, self._kill_redis]
-        while boottime() < until:
+        while self._goes_on(until):
             way = self.random.choice(ways)
             with contextlib.suppress(OSError, IndexError):
                 await way()

@@ -22,6 +22,7 @@ from remoteclaw.fleet.embedded import server_command
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
 from remoteclaw.supervisor import worker_command
+from tests.support.bridges import script
 from tests.support.command import REMOTECLAW, run_command
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, message
@@ -149,9 +150,13 @@ async def test_send_says_at_once_that_nobody_answers(stack: Stack) -> None:
     )
 
 
-async def test_ctrl_c_while_waiting_says_how_to_find_and_stop_the_message(stack: Stack) -> None:
+async def test_ctrl_c_while_waiting_says_how_to_find_and_stop_the_message(
+    stack: Stack, directory: Path
+) -> None:
+    command = list(script(directory, "turn(); time.sleep(600)"))
+    stack.configure({"runtime": "demo", "command": command})
     await stack.start_worker()
-    with started(stack, "send", "slow") as waiting:
+    with started(stack, "send", "hello") as waiting:
         eventually_sync(lambda: "running" in run(stack, "sessions", "list").stdout)
         waiting.send_signal(signal.SIGINT)
         _, said = waiting.communicate(timeout=HANG_S)
@@ -485,13 +490,10 @@ def listens(place: str) -> bool:
 def test_a_redis_that_is_loading_is_not_called_unfit(directory: Path) -> None:
     """While it loads, its INFO says aof_enabled:0."""
     with redis_on_a_port(directory) as (server, place), redis.Redis.from_url(server.url) as client:
-        pipeline = client.pipeline()
-        for number in range(4000):
-            pipeline.set(f"key:{number}", "value")
-        pipeline.execute()
+        client.eval("for key = 1, 100000 do redis.call('SET', key, 'value') end", 0)
     command = server_command(server.program, directory, server.socket)
-    # It answers after each 1024 commands that it loads: after about 1, 2 and 3 seconds.
-    slowly = ["--port", place.partition(":")[2], "--key-load-delay", "1000"]
+    # It answers after each 1024 commands that it loads: five times a second, for 20 seconds.
+    slowly = ["--port", place.partition(":")[2], "--key-load-delay", "200"]
     with (
         (directory / "log").open("ab") as log,
         subprocess.Popen([*command, *slowly], stdout=log) as loading,

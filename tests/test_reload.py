@@ -137,7 +137,7 @@ async def test_what_is_read_once_stays_as_it_was(stack: Stack) -> None:
     await stack.start_worker()
     text = stack.home.config_file.read_text()
     url = f"unix://{stack.home.path / 'nowhere.sock'}"
-    text = text.replace("lease_s = 30.0", "lease_s = 1").replace(stack.redis.url, url)
+    text = text.replace(f"lease_s = {stack.lease_s}", "lease_s = 1").replace(stack.redis.url, url)
     stack.home.config_file.write_text(text)
     accepted = await stack.append("slow")
     await stack.reached(accepted, "output")

@@ -317,7 +317,7 @@ def test_without_a_terminal_it_only_runs(home: Home) -> None:
 
 
 def test_a_worker_that_is_killed_is_replaced(home: Home) -> None:
-    with running(home) as up:
+    with running(home, REMOTECLAW__FLEET__WORKERS="2") as up:
         workers = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
         assert len(workers) == 2
 

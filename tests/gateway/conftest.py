@@ -9,6 +9,16 @@ from remoteclaw.gateway.methods.chats import HANDLERS
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn
+from tests.support.waiting import HANG_S
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give adapters the time that a busy machine needs; tests of too little set their own."""
+    monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", HANG_S)
+    monkeypatch.setattr("remoteclaw.gateway.methods.chats.BEGIN_S", HANG_S)
+    monkeypatch.setattr("remoteclaw.gateway.methods.chats.OPERATION_S", HANG_S)
+    monkeypatch.setattr("remoteclaw.channels.relay.OPERATE_S", HANG_S)
 
 
 @pytest.fixture

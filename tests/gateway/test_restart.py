@@ -67,7 +67,7 @@ async def test_its_address_is_known_all_the_time(stack: Stack) -> None:
         found = set()
         while starts(stack) == 1:
             found.add(await stack.fleet.gateways.address(stack.home.host_id))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
 
     assert found == {door.url}
 

@@ -26,7 +26,7 @@ def env(home: Home, **more: str) -> dict[str, str]:
         "HOME": os.environ["HOME"],
         "PATH": f"{directory}:/usr/bin:/bin",
         "REMOTECLAW_HOME": str(home.path),
-        "REMOTECLAW__FLEET__WORKERS": "2",
+        "REMOTECLAW__FLEET__WORKERS": "1",
         "REMOTECLAW__GATEWAY__PORT": "0",
         "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
         **more,
