@@ -329,7 +329,6 @@ async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude:
         ("HTTP:401", "isn't signed in", "auth"),
         ("HTTP:400:context", "is too long for", "context_overflow"),
         ("HTTP:400:credit", "no credit or quota left", "billing"),
-        ("OVERLOADED", "is busy right now", "retryable"),
         ("HTTP:404:model", "`model` under [agents.", "unknown_model"),
         ("DROP", "can't reach its model", "unreachable"),
     ],
@@ -350,7 +349,7 @@ async def test_a_failure_is_a_sentence_and_the_agent_stays_usable(
     assert (await agent.reached(after, "spawned")).startswith(how)
 
 
-@pytest.mark.parametrize("directive", ["HTTP:429", "HTTP:529"])
+@pytest.mark.parametrize("directive", ["HTTP:429", "HTTP:529", "OVERLOADED"])
 async def test_a_busy_model_is_asked_again_until_the_person_stops_it(
     agent: Stack, directive: str
 ) -> None:
