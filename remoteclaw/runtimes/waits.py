@@ -24,6 +24,9 @@ _IN = re.compile(
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mil|[smhd])")
 _MS = {"ms": 1, "mil": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+#: A time of day that has passed by no more is today's: a limit is asked about when it should have
+#: ended, by clocks that differ, and its sentence leaves the seconds out.
+_LATELY = timedelta(minutes=10)
 _MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 
 
@@ -42,7 +45,7 @@ def retry_at_ms(text: str, now_ms: int | None = None) -> int | None:
 
 
 def _next(match: re.Match[str], now_ms: int) -> int:
-    """Return when a time of day comes next, on the day that is named or on any."""
+    """Return when a time of day comes next, or came lately, on the day that is named or on any."""
     zone = _zone(match["zone"])
     now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
     hour = int(match["hour"]) % 12 + (12 if match["half"] in "Pp" else 0)
@@ -54,7 +57,7 @@ def _next(match: re.Match[str], now_ms: int) -> int:
         at = at.replace(year=year, month=_MONTHS.index(match["month"]) + 1, day=int(match["day"]))
         if not match["year"] and at < now - timedelta(days=1):
             at = at.replace(year=year + 1)
-    elif at < now:
+    elif at < now - _LATELY:
         at += timedelta(days=1)
     return round(at.timestamp() * 1000)
 

@@ -24,6 +24,9 @@ def at(text: str) -> int:
     [
         ("You've hit your session limit · resets 3:39am (UTC)", "2026-11-22T03:39Z"),
         ("You've hit your session limit · resets 1am (UTC)", "2026-11-23T01:00Z"),
+        # It was asked at that time, and the limit is not over yet.
+        ("You've hit your session limit · resets 1:29am (UTC)", "2026-11-22T01:29Z"),
+        ("You've hit your session limit · resets 1:30am (UTC)", "2026-11-22T01:30Z"),
         ("You've hit your limit · resets 12pm (Europe/Berlin)", "2026-11-22T11:00Z"),
         ("You've hit your weekly limit · resets Nov 25, 3pm (UTC)", "2026-11-25T15:00Z"),
         ("You've hit your weekly limit · resets Jan 2, 3:05pm (UTC)", "2027-01-02T15:05Z"),
