@@ -410,11 +410,11 @@ class _SessionDrain:
         return await self._finish(answer, result, was_asked=True)
 
     def _about_stop(self, turn: Turn) -> AgentDeliveryResult:
-        """Return what is said to a command to stop; in a chat, what was stopped has said it."""
-        has_stopped = any(entry.stopped for entry in turn.entries)
-        if has_stopped:
-            return said("" if turn.entries[-1].deliver == "channel" else STOPPED)
-        return said(NOTHING_TO_STOP)
+        """Return what is said to a command to stop; what was stopped in the chat has said it."""
+        if any(entry.stopped for entry in turn.entries) and turn.entries[-1].deliver == "channel":
+            return said("")
+        has_stopped = any(entry.stopped or entry.stopped_below for entry in turn.entries)
+        return said(STOPPED if has_stopped else NOTHING_TO_STOP)
 
     async def _patiently(self, batch: Batch, answer: Answer) -> AgentDeliveryResult | None:
         """Ask until there is an answer, or a failure to be told; None if the turn is postponed.

@@ -381,7 +381,9 @@ class Entry:
     provenance: Provenance | None = None
     """None for what a person or the clock has written."""
     stopped: int = 0
-    """Of a person's command to stop: how many entries it has stopped."""
+    """Of a person's command to stop: how many entries of the session it has stopped."""
+    stopped_below: int = 0
+    """The same of the sessions that this one has started: nothing is said in the chat of these."""
 
     @property
     def at_ms(self) -> int:

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
-from remoteclaw.drain import GOES_ON_FROM_NOTES, NOTHING_TO_STOP, SECOND_TRY, Drain
+from remoteclaw.drain import GOES_ON_FROM_NOTES, NOTHING_TO_STOP, SECOND_TRY, STOPPED, Drain
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted
@@ -365,6 +365,22 @@ async def test_a_person_stops_a_running_turn(chat: Chat) -> None:
     statuses = [await chat.status(each) for each in (first, second, stop, third)]
     assert statuses == ["stopped", "stopped", "done", "done"]
     assert chat.asked() == ["wait", "third"]
+
+
+async def test_a_stop_of_nothing_but_tasks_is_answered(chat: Chat) -> None:
+    """They have no results then, so that nothing else is said."""
+    first = await chat.append("first")
+    await chat.drain(first)
+    task = await chat.append("task", from_="bob")
+    client = chat.stack.fleet.scripts.client
+    await client.zadd(keys.children(first.session.sid), {task.session.sid: 1})
+
+    stop = await chat.append("/stop")
+    await chat.drain(stop)
+    await chat.drain(task)
+
+    assert await chat.status(task) == "stopped"
+    assert await chat.said() == ["first is answered", STOPPED]
 
 
 async def test_a_stop_that_is_repeated_stops_nothing_that_came_later(chat: Chat) -> None:

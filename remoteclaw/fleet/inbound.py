@@ -195,5 +195,5 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         provenance = Provenance.model_validate(told) if told is not None else None
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
-    stopped = int(flat.get(b"stopped", 0))
-    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped)
+    stopped, below = (int(flat.get(name, 0)) for name in (b"stopped", b"below"))
+    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped, below)

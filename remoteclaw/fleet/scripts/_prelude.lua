@@ -105,13 +105,14 @@ end
 -- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told:
 -- what no person has sent has none, and interrupts nothing. The next person who writes to a postponed
 -- session is told that this waits too.
--- keys: inbound, state, active, sessions; stopped: how many entries this one has stopped, perhaps
+-- keys: inbound, state, active, sessions; stopped, below: how many entries this one has stopped here, and
+-- in the sessions that this one has started, perhaps
 -- → entry id, queue if a hint is due, else nothing
-local function accept(keys, entry, sid, grace, outcomes, key, lane, bell, stopped)
+local function accept(keys, entry, sid, grace, outcomes, key, lane, bell, stopped, below)
   local now = now_ms()
   local id
   if stopped then
-    id = redis.call('XADD', keys.inbound, '*', 'entry', entry, 'stopped', stopped)
+    id = redis.call('XADD', keys.inbound, '*', 'entry', entry, 'stopped', stopped, 'below', below)
   else
     id = redis.call('XADD', keys.inbound, '*', 'entry', entry)
   end

@@ -14,13 +14,13 @@ for position = 6, #KEYS do
   if redis.call('EXISTS', KEYS[position]) == 0 then return {'incomplete', '', ''} end
 end
 local keys = {inbound = KEYS[1], state = KEYS[2], active = KEYS[4], sessions = KEYS[5]}
-local is_postponed, stopped = redis.call('HEXISTS', KEYS[2], 'not_before') == 1, nil
+local is_postponed, stopped, below = redis.call('HEXISTS', KEYS[2], 'not_before') == 1, nil, nil
 if ARGV[10] == 'stop' then
-  stopped = stop_one(ARGV[1], KEYS[2], KEYS[1]) + stop_below(ARGV[1])
+  stopped, below = stop_one(ARGV[1], KEYS[2], KEYS[1]), stop_below(ARGV[1])
 elseif ARGV[10] == 'wake' then
   wake(ARGV[1], KEYS[2])
 end
-local id, queue = accept(keys, ARGV[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8], stopped)
+local id, queue = accept(keys, ARGV[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8], stopped, below)
 if is_postponed then queue = queue_if_scheduled(KEYS[2]) end
 for position = 6, #KEYS do redis.call('PERSIST', KEYS[position]) end
 redis.call('SET', KEYS[3], id, 'PX', ARGV[4])
