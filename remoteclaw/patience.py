@@ -28,12 +28,14 @@ class Patience:
         self._told = batch.told
         self._limited_until_ms = batch.limited_until_ms
         self._tries = batch.tries
+        self._has_met_limit = batch.told.partition(" ")[0] == ErrorCategory.USAGE_LIMIT
+        """Whether the try before met the plan's limit."""
         self._zone = answer.turn.entries[-1].message.timezone or zone
         self._keeps_at_limit = keeps_at_limit
 
     def known_limit(self) -> AgentDeliveryResult | None:
         """Return what the agent would answer, if its login is known to have used up its plan."""
-        if self._limited_until_ms is None:
+        if self._limited_until_ms is None or not self._keeps_at_limit:
             return None
         index = self._answer.next_index
         limit = failure(self._answer.turn, ErrorCategory.USAGE_LIMIT, index=index)
@@ -51,6 +53,9 @@ class Patience:
             return None
         if category is ErrorCategory.USAGE_LIMIT and not self._keeps_at_limit:
             return None
+        if self._has_met_limit and category is not ErrorCategory.USAGE_LIMIT:
+            self._tries = 1  # what comes behind a limit has all its own tries
+        self._has_met_limit = category is ErrorCategory.USAGE_LIMIT
         if category is ErrorCategory.USAGE_LIMIT and self._limited_until_ms:
             return self._limited_until_ms  # nobody was asked
         return retries.again_at_ms(

@@ -157,6 +157,8 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     # Where a hook may choose another directory, the name is not known before.
     known = None if hooks.has("before_runtime_spawn") else conversation
     login = _login(home, runtime.name, command, settings.model, env)
+    if hooks.has("before_runtime_spawn"):
+        login += f"-{lease.sid}"  # a hook may choose another account for each session
     return SessionBridge(bridge, keeper, known, login, settings.timezone)
 
 

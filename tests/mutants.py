@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a limit that each session finds out by itself",
         "remoteclaw/patience.py",
-        "if self._limited_until_ms is None:",
+        "if self._limited_until_ms is None or not self._keeps_at_limit:",
         "if True:",
         f"{LIMITS}::test_other_sessions_of_the_login_wait_without_an_agent",
     ),
@@ -141,6 +141,34 @@ MUTANTS = (
         "    parts += [",
         "    _ = [",
         f"{LIMITS}::test_another_login_does_not_wait",
+    ),
+    Mutant(
+        "one login for all whose login a hook chooses",
+        "remoteclaw/session_bridge.py",
+        'login += f"-{lease.sid}"',
+        "pass",
+        f"{LIMITS}::test_sessions_whose_login_a_hook_may_choose_do_not_wait_for_each_other",
+    ),
+    Mutant(
+        "a limit that uses up the tries of what comes behind it",
+        "remoteclaw/patience.py",
+        "            self._tries = 1  #",
+        "            pass  #",
+        f"{LIMITS}::test_a_busy_model_behind_a_limit_is_asked_again",
+    ),
+    Mutant(
+        "a limit whose time has just come that lasts a day longer",
+        "remoteclaw/runtimes/waits.py",
+        "elif at < now - _LATELY:",
+        "elif at < now:",
+        "tests/runtimes/test_waits.py::test_a_sentence_names_a_time",
+    ),
+    Mutant(
+        "a stop of tasks that is not answered",
+        "remoteclaw/drain.py",
+        "any(entry.stopped or entry.stopped_below for",
+        "any(entry.stopped for",
+        f"{LIMITS}::test_a_stop_of_nothing_but_tasks_is_answered",
     ),
     Mutant(
         "an answer that is begun a second time",

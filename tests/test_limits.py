@@ -73,10 +73,10 @@ class Chat:
     async def append(self, text: str, **fields: Any) -> Accepted:
         return await self.stack.append(text, timezone=ZONE, **fields)
 
-    async def drain(self, accepted: Accepted) -> None:
+    async def drain(self, accepted: Accepted, hooks: Hooks | None = None) -> None:
         """Serve the session, as a work-horse would."""
         config = load_config(self.stack.home.config_file, {})
-        drain = Drain(self.stack.fleet, config, self.stack.home, Hooks())
+        drain = Drain(self.stack.fleet, config, self.stack.home, hooks or Hooks())
         await drain.run(accepted.session.sid)
 
     async def hints(self) -> int:
@@ -206,6 +206,18 @@ async def test_a_limit_without_an_end_is_looked_at_again(chat: Chat) -> None:
     assert answer == "hello is answered"
 
 
+async def test_a_busy_model_behind_a_limit_is_asked_again(chat: Chat) -> None:
+    chat.fail(*(limit() for _ in range(6)), busy(60))
+    accepted = await chat.append("hello")
+
+    for _ in range(8):
+        await chat.drain(accepted)
+        await chat.let_pass(HOUR_MS)
+
+    assert (await chat.stack.outcome(accepted)).status == "done"
+    assert (await chat.said())[-1] == "hello is answered"
+
+
 async def test_what_comes_meanwhile_waits_behind_and_its_sender_is_told_once(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
     first = await chat.append("first")
@@ -253,18 +265,33 @@ async def test_another_login_does_not_wait(chat: Chat, directory: Path) -> None:
     assert await chat.said("bob") == ["hi is answered"]
 
 
+async def test_sessions_whose_login_a_hook_may_choose_do_not_wait_for_each_other(
+    chat: Chat,
+) -> None:
+    hooks = Hooks()
+    hooks.register("before_runtime_spawn", lambda _event: None)
+    chat.fail(limit(in_an_hour()))
+    await chat.drain(await chat.append("hello"), hooks)
+
+    await chat.drain(await chat.append("hi", from_="bob"), hooks)
+
+    assert await chat.said("bob") == ["hi is answered"]
+
+
 async def test_without_retries_the_person_is_told_when_the_limit_ends(
     chat: Chat, directory: Path
 ) -> None:
     queue = {"mode": "followup", "debounce_ms": 0, "cap": 0, "retry_limits": False}
     agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
-    chat.stack.configure(agent, queue=queue)
-    chat.fail(limit(in_an_hour()))
+    chat.fail(limit(in_an_hour()), limit(in_an_hour()))
+    await chat.drain(await chat.append("hello", from_="carol"))
+    chat.stack.configure(agent, queue=queue)  # what is known of the limit is not believed
     accepted = await chat.append("hello")
 
     await chat.drain(accepted)
 
     assert (await chat.stack.outcome(accepted)).status == "failed"
+    assert chat.asked() == ["hello", "hello"]
     (told,) = await chat.said()
     assert "what its plan allows until" in told
     other = await chat.append("hi", from_="bob")
