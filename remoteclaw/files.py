@@ -1,6 +1,7 @@
 """Files that people and agents send each other: what they are, and how they are read safely."""
 
 import errno
+import fcntl
 import json
 import mimetypes
 import os
@@ -16,6 +17,7 @@ __all__ = [
     "mime_type_of",
     "read_file",
     "save_file",
+    "share_text",
     "size_in_words",
     "write_new",
 ]
@@ -144,3 +146,23 @@ def size_in_words(size: int) -> str:
     if size < 1024 * 1024:
         return f"{size / 1024:.0f} KB"
     return f"{size / 1024 / 1024:.1f} MB".replace(".0 MB", " MB")
+
+
+def share_text(path: Path, text: bytes, link: Path) -> None:
+    """Have a text at a path that its content decides, for as long as `link` is there.
+
+    Whoever needs the same text at the same time shares it. Texts of that directory to which no
+    link is left are removed.
+    """
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    with (path.parent / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if path.exists() and path.read_bytes() == text:
+            os.link(path, link)
+        else:
+            path.unlink(missing_ok=True)
+            write_new(link, text)
+            os.link(link, path)
+        for other in path.parent.glob(f"*{path.suffix}"):
+            if other.stat().st_nlink == 1:
+                other.unlink()

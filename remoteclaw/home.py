@@ -24,8 +24,9 @@ __all__ = ["Home", "private_directory"]
 MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
 #: The digits of a server's name that nobody guesses: 64 bits, so that names of tools stay short.
 NAME_DIGITS = 16
-#: What would end the path, or mean something else, in the URL of a unix socket.
-NOT_IN_URLS = frozenset("#?%")
+#: What would end the path, or mean something else, in the URL of a unix socket, or in a rule that
+#: lets claude read in a run directory.
+NOT_PLAIN = frozenset("#?%()[]*\\")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Home:
     def sockets(self) -> Path:
         """A private directory whose path is short enough for unix sockets and plain in a URL."""
         is_short = len(os.fsencode(self.path)) <= MAX_SOCKET_DIR_BYTES
-        if is_short and not NOT_IN_URLS & set(str(self.path)):
+        if is_short and not NOT_PLAIN & set(str(self.path)):
             return self.path
         digest = sha256(os.fsencode(self.path)).hexdigest()[:12]
         # Predictable, but private_directory() refuses one that isn't ours.

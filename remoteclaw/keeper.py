@@ -19,7 +19,7 @@ import orjson
 
 from remoteclaw.config import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
-from remoteclaw.files import write_new
+from remoteclaw.files import share_text
 from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
 from remoteclaw.home import Home, private_directory
@@ -253,8 +253,10 @@ class AgentKeeper:
             raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
         try:
             launch = runtime.launch(full, session_id=session_id, fork=fork, run_dir=run_dir)
-            for file, content in launch.files.items():
-                write_new(run_dir / file, content.encode("utf-8", "replace"))
+            if launch.prompt_file:
+                text = full.system_prompt.encode("utf-8", "replace")
+                own = run_dir / launch.prompt_file.name
+                await asyncio.to_thread(share_text, launch.prompt_file, text, own)
         except BaseException as error:
             shutil.rmtree(run_dir, ignore_errors=True)
             if isinstance(error, OSError):

@@ -45,6 +45,7 @@ __all__ = [
     "Runtime",
     "SessionMap",
     "conversation_name",
+    "prompt_file",
 ]
 
 
@@ -56,7 +57,10 @@ FILES = "files"
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """What an agent process has to be like: fixed at its start, compared at every turn."""
+    """What an agent process has to be like: fixed at its start, compared at every turn.
+
+    But for `note`, which only a process that resumes a conversation looks at.
+    """
 
     runtime: str
     command: tuple[str, ...]
@@ -77,6 +81,8 @@ class AgentSpec:
     own_server: str = ""
     """A name of their server that no other server can have, for a CLI that tells whose tool is
     called by the server's name alone."""
+    note: str = ""
+    """What the last process of the conversation has noted for the next one."""
 
     @property
     def server_names(self) -> tuple[str, ...]:
@@ -142,8 +148,9 @@ class Launch:
     cwd: str
     session_id: str | None
     """The id of the conversation that this process will have, where it is known."""
-    files: Mapping[str, str] = field(default_factory=dict)
-    """What it reads at its start, by the names of files in its run directory."""
+    prompt_file: Path | None = None
+    """Where it reads its system prompt: a path that the prompt alone decides, because the CLI tells
+    the model the path as well."""
 
 
 class AgentPipes(Protocol):
@@ -175,6 +182,13 @@ class AgentProcess(Protocol):
     @property
     def session_id(self) -> str | None:
         """The CLI's own id of the conversation."""
+
+    @property
+    def note(self) -> str:
+        """What the next process of the conversation has to know, beside its id: a line or nothing.
+
+        It is kept with the id, so that the next one asks the model exactly what this one asked.
+        """
 
     def turn(self, prompt: str, images: Sequence[Image] = ()) -> AsyncGenerator[AgentEvent, None]:
         """Ask the agent; yield what it says, with exactly one `DoneEvent`, last.
@@ -288,6 +302,12 @@ class Agents(Protocol):
         """A part of that directory in which the agent may read: for what people send."""
 
 
+def prompt_file(run_dir: Path, prompt: str) -> Path:
+    """Return where agents read this system prompt, beside the directory of all run directories."""
+    digest = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:32]
+    return run_dir.parent.parent / "prompts" / f"{digest}.md"
+
+
 def conversation_name(runtime: str, workspace: str) -> str:
     """Return the name under which a session map keeps a CLI's id of a conversation.
 
@@ -306,8 +326,11 @@ class SessionMap(Protocol):
     async def get(self, name: str) -> str | None:
         """Return the id kept under a runtime and workspace."""
 
-    async def set(self, name: str, session_id: str) -> None:
-        """Keep an id for 7 days from now."""
+    async def note(self, name: str) -> str:
+        """Return what an agent has noted with that id; nothing if there is none."""
+
+    async def set(self, name: str, session_id: str, note: str = "") -> None:
+        """Keep an id, and what the agent has noted with it, for 7 days from now."""
 
     async def delete(self, name: str) -> None:
         """Forget an id that the CLI no longer knows."""

@@ -109,6 +109,8 @@ class _Run:
     messages: dict[str, ChannelMessage]
     """What the agent was shown, by entry."""
     session_id: str | None = None
+    note: str = ""
+    """What the last process of the conversation has noted for the next one."""
     fork_of: str | None = None
     """The conversation of which this one is to begin as a copy."""
     is_new: bool = False
@@ -332,6 +334,7 @@ class ChannelBridge:
 
     async def _look_up_session(self, run: _Run) -> None:
         known = await self._session_map.get(self._map_name(run))
+        run.note = await self._session_map.note(self._map_name(run)) if known else ""
         is_fork = known is not None and known.startswith(FORK_OF)
         run.session_id = None if is_fork else known
         run.fork_of = known.removeprefix(FORK_OF) if known and is_fork else None
@@ -430,6 +433,7 @@ class ChannelBridge:
             tools=self._tools,
             plain_prompt=self._system_prompt(run, ()),
             own_server=self._own_server,
+            note=run.note,
         )
         agent = await self._agents.obtain(
             spec, session_id=run.session_id or run.fork_of, fork=run.fork_of is not None
@@ -440,8 +444,8 @@ class ChannelBridge:
         run.side_effects = SideEffectsReader(self._agents.run_dir)
         # A copy is noted with its first turn, when the CLI has certainly written it down.
         if agent.session_id and agent.session_id != run.session_id and not run.fork_of:
-            await self._session_map.set(self._map_name(run), agent.session_id)
-            run.session_id = agent.session_id
+            await self._session_map.set(self._map_name(run), agent.session_id, agent.note)
+            run.session_id, run.note = agent.session_id, agent.note
         if run.callbacks.on_phase:
             await run.callbacks.on_phase("spawned", self._agents.description)
         return agent
@@ -663,8 +667,10 @@ class ChannelBridge:
             await self._agents.discard()
         elif run.fork_of and run.error and not run.run.text and not run.delivered.tool_calls:
             pass  # it may not have made the copy: the next turn begins with one again
-        elif run.run.session_id and run.run.session_id != run.session_id:
-            await self._session_map.set(name, run.run.session_id)
+        elif session_id := run.run.session_id:
+            note = run.agent.note if run.agent else ""
+            if (session_id, note) != (run.session_id, run.note):
+                await self._session_map.set(name, session_id, note)
 
     # -- 10: hooks after the exit --------------------------------------------------------------
 

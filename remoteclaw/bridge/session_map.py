@@ -51,9 +51,14 @@ class FileSessionMap:
         """Return the id kept under a runtime and workspace, and keep it for 7 more days."""
         return await asyncio.to_thread(self._get, name)
 
-    async def set(self, name: str, session_id: str) -> None:
-        """Keep an id for 7 days from now."""
-        await asyncio.to_thread(self._change, name, session_id)
+    async def note(self, name: str) -> str:
+        """Return what an agent has noted with that id; nothing if there is none."""
+        entries = self._living(await asyncio.to_thread(self._read))
+        return str(entries.get(self._key(name), {}).get("note", ""))
+
+    async def set(self, name: str, session_id: str, note: str = "") -> None:
+        """Keep an id, and what the agent has noted with it, for 7 days from now."""
+        await asyncio.to_thread(self._change, name, session_id, note)
 
     async def delete(self, name: str) -> None:
         """Forget an id that the CLI no longer knows."""
@@ -68,10 +73,12 @@ class FileSessionMap:
             return None
         session_id = str(entry["sessionId"])
         if entry["lastAccessMs"] < self._now_ms() - STALE_MS:
-            self._change(name, session_id, only_if=session_id)
+            self._change(name, session_id, entry["note"], only_if=session_id)
         return session_id
 
-    def _change(self, name: str, session_id: str | None, *, only_if: str | None = None) -> None:
+    def _change(
+        self, name: str, session_id: str | None, note: str = "", *, only_if: str | None = None
+    ) -> None:
         with self._locked():
             entries = self._living(self._read(set_aside=True))
             before = entries.pop(self._key(name), None)
@@ -81,6 +88,7 @@ class FileSessionMap:
                 entries[self._key(name)] = {
                     "sessionId": session_id,
                     "lastAccessMs": self._now_ms(),
+                    "note": note,
                 }
             self._write(entries)
 
@@ -100,6 +108,7 @@ class FileSessionMap:
                 str(key): {
                     "sessionId": str(entry["sessionId"]),
                     "lastAccessMs": int(entry["lastAccessMs"]),
+                    "note": str(entry.get("note", "")),
                 }
                 for key, entry in entries.items()
             }

@@ -49,6 +49,8 @@ OUTCOME_MS = 7 * 24 * 3600 * 1000
 STATE_MS = 8 * 24 * 3600 * 1000
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
+#: What stands between such an id and what the CLI's last process has noted with it.
+NOTE = "\n"
 #: How long the sums of a day are kept, in milliseconds.
 USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
 #: Deeper than any session may be.
@@ -169,6 +171,8 @@ class Lease:
     """The session's state as it was when the lease was taken."""
     session_ids: dict[str, str]
     """The CLIs' own session ids, by runtime and workspace."""
+    notes: dict[str, str]
+    """What their last processes have noted with each."""
     waiting: list[RawEntry]
     """The oldest entries, as far as they were read."""
     host: str
@@ -256,6 +260,7 @@ class Lease:
         if stops_tasks:
             self.waiting = []  # to be read anew
         self.session_ids.clear()
+        self.notes.clear()
         for name in ("remembers", "agent_process", "finished", "tools"):
             self.state.pop(name, None)
         self.state |= {"reset": turn, "reset_why": why, "heard": now.decode()}
@@ -486,16 +491,17 @@ class Lease:
         grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
         await self._run("grant", [keys.state(self.sid)], [grant])
 
-    async def remember(self, name: str, session_id: str | None) -> None:
-        """Keep the CLI's session id under a runtime and workspace; None drops it."""
-        if session_id is None:
-            self.session_ids.pop(name, None)
-        else:
+    async def remember(self, name: str, session_id: str | None, note: str = "") -> None:
+        """Keep the CLI's session id under a runtime and workspace, with a note; None drops it."""
+        self.session_ids.pop(name, None)
+        self.notes.pop(name, None)
+        if session_id is not None:
             self.session_ids[name] = session_id
+            self.notes[name] = note
         await self._run(
             "remember",
             [keys.state(self.sid), keys.session_map(self.sid)],
-            [name, session_id or "", SESSION_MAP_MS],
+            [name, f"{session_id}{NOTE}{note}" if note else session_id or "", SESSION_MAP_MS],
         )
 
     # -- holding it ----------------------------------------------------------------------------
@@ -691,13 +697,14 @@ class Leases:
         if reply[0] != b"acquired":
             return None
         _, epoch, state, session_ids, entries, gateway = reply
-        fields = _text_pairs(state)
+        fields, known = _text_pairs(state), _text_pairs(session_ids)
         return Lease(
             sid=sid,
             epoch=epoch.decode(),
             session=SessionKey.kept(fields["key"], fields.get("task")),
             state=fields,
-            session_ids=_text_pairs(session_ids),
+            session_ids={name: value.partition(NOTE)[0] for name, value in known.items()},
+            notes={name: value.partition(NOTE)[2] for name, value in known.items()},
             waiting=[tuple(entry) for entry in entries],
             host=host,
             gateway=gateway.decode() or None,

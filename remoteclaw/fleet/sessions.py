@@ -15,7 +15,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.effects import CALL_MS, call_name
-from remoteclaw.fleet.lease import STATE_MS, Lease, depth_of
+from remoteclaw.fleet.lease import NOTE, STATE_MS, Lease, depth_of
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
@@ -133,7 +133,10 @@ class Sessions:
             worker=state.get("worker"),
             turn=state.get("turn"),
             phase=state.get("phase"),
-            session_ids={name.decode(): value.decode() for name, value in session_ids.items()},
+            session_ids={
+                name.decode(): value.decode().partition(NOTE)[0]
+                for name, value in session_ids.items()
+            },
             host=state.get("host"),
             queue=QueueOverride.model_validate_json(state["queue"]) if "queue" in state else None,
             lane=state.get("lane", "agents"),
@@ -326,9 +329,13 @@ class LeasedSessionMap:
         """Return the CLI's session id for a runtime and workspace."""
         return self._lease.session_ids.get(name)
 
-    async def set(self, name: str, session_id: str) -> None:
-        """Keep it for 7 days."""
-        await self._lease.remember(name, session_id)
+    async def note(self, name: str) -> str:
+        """Return what the CLI's last process has noted with it."""
+        return self._lease.notes.get(name, "")
+
+    async def set(self, name: str, session_id: str, note: str = "") -> None:
+        """Keep both for 7 days."""
+        await self._lease.remember(name, session_id, note)
 
     async def delete(self, name: str) -> None:
         """Drop it: the CLI no longer knows it."""

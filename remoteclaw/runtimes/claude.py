@@ -74,6 +74,9 @@ _UNREADABLE = "claude printed a line that can't be read, or was too long"
 #: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
+#: The names of models that claude is asked for, as it gives them itself: `claude-opus-4-8[1m]`.
+_MODEL = re.compile(r"[A-Za-z0-9][\w.:/@-]*(\[\w+\])?")
+
 log = logging.getLogger(__name__)
 
 
@@ -106,6 +109,8 @@ class ClaudeRuntime:
         env.setdefault("CLAUDE_CODE_MAX_RETRIES", MAX_RETRIES)
         # What claude says when a timer of its own goes off, nobody hears: it is offered none.
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
+        # Else each process begins its prompt with the workspace's git status of that moment.
+        env.setdefault("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", "1")
         return env
 
     def fitted(self, spec: AgentSpec) -> AgentSpec:
@@ -122,19 +127,21 @@ class ClaudeRuntime:
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
         # The workspace's only if it is trusted: its hooks run whatever the agent may do.
         argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
-        argv += [f"--add-dir={run_dir / FILES}"]
         if session_id:
             argv.append(f"--resume={session_id}")
         if fork:
             argv.append("--fork-session")
         if fork or not session_id:
             argv.append(f"--session-id={fresh_id}")
-        if spec.model:
-            argv += ["--model", spec.model]
+        # A resumed claude takes the model's plain name from its transcript, without its context.
+        if model := spec.model or (spec.note if _MODEL.fullmatch(spec.note) else ""):
+            argv += ["--model", model]
         if not spec.inherit_mcp:
             argv.append("--strict-mcp-config")
-        if spec.mcp_servers and spec.permissions != "deny":
-            argv += ["--allowedTools", ",".join(f"mcp__{name}" for name in spec.mcp_servers)]
+        allowed = _reading(run_dir / FILES)
+        if spec.permissions != "deny":
+            allowed += [f"mcp__{name}" for name in spec.mcp_servers]
+        argv += ["--allowedTools", ",".join(allowed)]
         return Launch(
             argv=tuple(argv),
             env=spec.env,
@@ -167,6 +174,7 @@ class ClaudeProcess:
     def __init__(self, pipes: AgentPipes, *, session_id: str | None) -> None:
         self._pipes = pipes
         self._session_id = session_id
+        self._model = ""
         self._last_request = 0
         self._cost_so_far = 0.0
         self._is_busy = False
@@ -186,6 +194,11 @@ class ClaudeProcess:
     def session_id(self) -> str | None:
         """Claude's id of the conversation; `claude --resume` takes the same."""
         return self._session_id
+
+    @property
+    def note(self) -> str:
+        """The model that claude has named: another process asks for the same."""
+        return self._model
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -253,6 +266,7 @@ class ClaudeProcess:
             return None
         return {
             "session_id": self._session_id,
+            "model": self._model,
             "last_request": self._last_request,
             "cost_so_far": self._cost_so_far,
         }
@@ -260,6 +274,7 @@ class ClaudeProcess:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where another driver left off."""
         self._session_id = state["session_id"]
+        self._model = state["model"]
         self._last_request = state["last_request"]
         self._cost_so_far = state["cost_so_far"]
 
@@ -303,6 +318,8 @@ class ClaudeProcess:
             is_unasked = self._activity.is_unasked
             self._activity.note(message)
             self._failures.note(message)
+            if (message.get("type"), message.get("subtype")) == ("system", "init"):
+                self._model = text(message.get("model"))
             if key := self._steered.pop(text(message.get("uuid")), None):
                 yield SteeredEvent(key)
             if message.get("type") == "control_request":
@@ -526,6 +543,15 @@ def _image_block(image: Image) -> dict[str, Any]:
         "type": "image",
         "source": {"type": "base64", "media_type": image.mime_type, "data": data},
     }
+
+
+def _reading(directory: Path) -> list[str]:
+    """Return the rules that let claude read in a directory, whatever links lead there.
+
+    With `--add-dir` it could as well, but would name the directory in its system prompt, and no
+    other process' prompt would be like it.
+    """
+    return [f"Read(/{path}/**)" for path in dict.fromkeys((directory, directory.resolve()))]
 
 
 def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:

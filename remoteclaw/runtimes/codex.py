@@ -6,6 +6,7 @@ No file of the user's is edited: tools, system prompt and permissions are the th
 import asyncio
 import base64
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -210,7 +211,10 @@ class CodexProcess(RpcProcess["CodexTurn"]):
                     await self._hear(await self.next_of_start(), waiting)
         except TimeoutError:
             log.warning("codex's MCP servers were not ready after %d s", START_S)
-        if thread:
+        prompt = hashlib.sha256(spec.system_prompt.encode("utf-8", "replace")).hexdigest()[:16]
+        # Which prompt the thread began with, as long as it was told no other one.
+        self.note = prompt if thread is None or prompt == spec.note else ""
+        if not self.note:
             await self._instruct(spec.system_prompt)
 
     async def _hear(self, message: Message, waiting: set[Any]) -> None:
@@ -237,7 +241,7 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             self._thread = text(mapping(message.result.get("thread")).get("id")) or self._thread
 
     async def _instruct(self, system_prompt: str) -> None:
-        """Tell a resumed thread our system prompt: it has one from its start, perhaps another."""
+        """Tell a resumed thread our system prompt: it began with another one, or was told one."""
         content = [{"type": "input_text", "text": _INSTRUCTIONS.format(system_prompt)}]
         item = {"type": "message", "role": "developer", "content": content}
         await self._peer.request("thread/inject_items", {"threadId": self._thread, "items": [item]})
@@ -252,11 +256,17 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             self._note(message)
         if not self._pipes.is_clean:
             return None
-        return {"thread": self._thread, "last_id": self._peer.last_id, "used": self._used}
+        return {
+            "thread": self._thread,
+            "note": self.note,
+            "last_id": self._peer.last_id,
+            "used": self._used,
+        }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where another driver left off."""
         self._thread = state["thread"]
+        self.note = state["note"]
         self._peer.last_id = state["last_id"]
         self._used = dict(state["used"])
 

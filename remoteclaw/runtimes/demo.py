@@ -92,6 +92,7 @@ class DemoProcess:
         self._steered: set[str] = set()
         """Messages given to the demo in mid-turn of which it has said nothing yet."""
         self.session_id = session_id
+        self.note = ""
 
     def parked_state(self) -> dict[str, Any] | None:
         """Return the id; None in a turn or with something unread."""

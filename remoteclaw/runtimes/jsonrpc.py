@@ -263,6 +263,8 @@ class RpcProcess(Generic[_T]):
         self._pipes = pipes
         self._peer = peer
         self._turn: _T | None = None
+        self.note = ""
+        """What the next process of the conversation has to know; nothing by itself."""
         self._is_asked = asyncio.Event()
 
     def parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:

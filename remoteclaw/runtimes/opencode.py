@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
-from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
+from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, prompt_file
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.wire import mapping, text
@@ -80,7 +80,7 @@ class OpencodeRuntime(AcpRuntime):
         """
         if not spec.trust_workspace and (problem := plugin_problem(spec.workspace, spec.env)):
             raise AgentUnavailable(problem, category=ErrorCategory.NOT_INSTALLED)
-        prompt = run_dir / "system-prompt.md"
+        prompt = prompt_file(run_dir, spec.system_prompt)
         config = _config(spec.env.get(CONFIG, ""))
         config["instructions"] = [*_listed(config.get("instructions")), str(prompt)]
         agent = mapping(config.get("agent"))
@@ -96,7 +96,7 @@ class OpencodeRuntime(AcpRuntime):
             env=env,
             cwd=spec.workspace,
             session_id=session_id,
-            files={prompt.name: spec.system_prompt},
+            prompt_file=prompt,
         )
 
     def instructs_by_prompt(self) -> bool:

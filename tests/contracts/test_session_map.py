@@ -78,6 +78,19 @@ async def test_an_id_is_kept_and_can_be_forgotten(store: Store) -> None:
     assert await sessions.get("claude|/w") is None
 
 
+async def test_a_note_is_kept_with_the_id(store: Store) -> None:
+    open_map, _ = store
+    sessions = await open_map(ALICE)
+    await sessions.set("claude|/w", "one", "opus[1m]")
+    again = await open_map(ALICE)
+    found = await again.get("claude|/w"), await again.note("claude|/w")
+    await again.set("claude|/w", "two")
+
+    assert found == ("one", "opus[1m]")
+    assert (await again.get("claude|/w"), await again.note("claude|/w")) == ("two", "")
+    assert await again.note("demo|/w") == ""
+
+
 async def test_each_runtime_workspace_and_session_has_its_own(store: Store) -> None:
     open_map, _ = store
     alice, bob = await open_map(ALICE), await open_map(BOB)

@@ -24,7 +24,13 @@ from remoteclaw.messages import (
     SessionKey,
     Turn,
 )
-from remoteclaw.protocols import SIDE_EFFECTS_FILE, AgentSpec, BridgeCallbacks, Decision
+from remoteclaw.protocols import (
+    SIDE_EFFECTS_FILE,
+    AgentSpec,
+    BridgeCallbacks,
+    Decision,
+    prompt_file,
+)
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.acp import AcpProcess, AcpRuntime
 from remoteclaw.runtimes.gemini import GeminiRuntime
@@ -769,8 +775,8 @@ def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permission
 
     config = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])
     assert config["model"] == "mine/best"
-    assert config["instructions"] == ["rules.md", str(tmp_path / "system-prompt.md")]
-    assert launch.files == {"system-prompt.md": "who you are"}
+    assert config["instructions"] == ["rules.md", str(launch.prompt_file)]
+    assert launch.prompt_file == prompt_file(tmp_path, "who you are")
     assert config["agent"] == {"build": {"steps": 3}, "title": {"disable": True}}
     assert config["permission"].get("*") == (None if permissions == "auto" else "ask")
     server = {"ask": "allow", "auto": None, "deny": "ask"}[permissions]

@@ -33,9 +33,18 @@ class MemorySessionMap(dict[str, str]):
         """Return the id kept under a name."""
         return super().get(name)
 
-    async def set(self, name: str, session_id: str) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: dict[str, str] = {}
+
+    async def note(self, name: str) -> str:
+        """Return what is noted with it."""
+        return self.notes.get(name, "")
+
+    async def set(self, name: str, session_id: str, note: str = "") -> None:
         """Keep an id."""
         self[name] = session_id
+        self.notes[name] = note
 
     async def delete(self, name: str) -> None:
         """Forget an id."""
