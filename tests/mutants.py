@@ -1612,6 +1612,14 @@ MUTANTS = (
         "tests/runtimes/test_claude_launch.py::test_no_path_of_the_process_is_told_to_the_model",
     ),
     Mutant(
+        "a resumed codex is told its prompt each time",
+        "remoteclaw/runtimes/codex.py",
+        "if not self.note:",
+        "if thread:",
+        "tests/contracts/test_prompt_cache.py"
+        "::test_after_an_idle_time_only_the_new_message_is_new[codex]",
+    ),
+    Mutant(
         "a note is lost with its process",
         "remoteclaw/fleet/lease.py",
         'f"{session_id}{NOTE}{note}" if note else session_id or ""',

@@ -231,8 +231,8 @@ def test_a_home_directory_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> 
         Home.default()
 
 
-@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b"])
-def test_sockets_lie_where_a_url_can_name_them(directory: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b", "a (b)", "a[b]", "a\\b"])
+def test_sockets_lie_where_a_url_and_a_rule_can_name_them(directory: Path, name: str) -> None:
     home = Home(directory / name)
 
     url = home.redis_url(load_config(home.config_file, {}))
