@@ -134,7 +134,8 @@ class Decision:
     """The answer to a request for a permission."""
 
     verdict: Literal["allow", "allow_session", "deny"]
-    """`allow_session` holds for the same tool until the process ends, where the CLI knows that."""
+    """`allow_session` holds for calls like this one until the process ends, where the CLI knows
+    that (`docs/agents.md` says what each takes for alike); else for this call."""
     message: str = ""
     """What the agent is told with a denial."""
 

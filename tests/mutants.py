@@ -73,6 +73,20 @@ def _unfenced(script: str) -> Mutant:
 MUTANTS = (
     *map(_unfenced, FENCED.split()),
     Mutant(
+        "what is allowed for a session is the rule for that call",
+        "remoteclaw/runtimes/claude.py",
+        '(one.get("type"), one.get("behavior")) == ("addRules", "allow")\n        and all(',
+        "all(",
+        "tests/runtimes/test_claude_process.py::test_somebody_who_is_asked_decides",
+    ),
+    Mutant(
+        "an agent's always is taken for commands alone",
+        "remoteclaw/runtimes/acp_turn.py",
+        'return known.get("kind") == "execute"',
+        "return True",
+        "tests/runtimes/test_acp.py::test_what_is_allowed_for_a_session_ends_with_it",
+    ),
+    Mutant(
         "steer without fencing",
         f"{LUA}/steer.lua",
         FENCE,

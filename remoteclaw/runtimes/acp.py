@@ -62,8 +62,8 @@ class AcpRuntime:
     natives: tuple[str, ...] = ()
     #: Whether what is said before comes once more behind the answer to `session/load`.
     replays_late = False
-    #: The options that allow a tool until the session ends, the narrowest first: another agent's
-    #: "always" may be written down for ever.
+    #: The options that allow commands like one until the session ends: another agent's "always" may
+    #: be written down for ever.
     for_session: tuple[str, ...] = ()
 
     def find(self, program: str, path: str | None) -> str | None:

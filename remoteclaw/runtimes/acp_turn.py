@@ -114,7 +114,7 @@ class AcpTurn(RpcTurn):
             for option in mappings(message.params.get("options"))
         ]
         fitting = [name for kind in kinds for of, name in offered if of == kind and name]
-        if decision.verdict == "allow_session":
+        if decision.verdict == "allow_session" and self._is_command(message):
             for_session = [name for name in self._runtime.for_session if name in fitting]
             fitting = [*for_session, *fitting]
         chosen = next(iter(fitting), None)
@@ -155,6 +155,14 @@ class AcpTurn(RpcTurn):
             *self._use(text(call.get("toolCallId"))),
             PermissionEvent(permission_id, tool, _input(known), server),
         ]
+
+    def _is_command(self, message: Message) -> bool:
+        """Whether a permission is for a command: "always" means commands like it.
+
+        Said of a file, gemini and opencode take it for all files; of a tool, for all its calls.
+        """
+        known = self._know(mapping(message.params.get("toolCall")))
+        return known.get("kind") == "execute"
 
     def _tool_of(self, message: Message) -> str:
         call = mapping(message.params.get("toolCall"))

@@ -486,9 +486,7 @@ class ClaudeProcess:
             "updatedInput": mapping(request.get("input")),
         }
         if decision.verdict == "allow_session":
-            # As claude suggests it, but nothing of it in a file of the user's.
-            suggested = mappings(request.get("permission_suggestions"))
-            answer["updatedPermissions"] = [{**one, "destination": "session"} for one in suggested]
+            answer["updatedPermissions"] = _rules_for_session(request)
         try:
             await self._respond(message, answer)
         except TypeError:  # orjson reads what is nested deeper than it writes
@@ -530,6 +528,24 @@ class ClaudeProcess:
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self._pipes.write(orjson.dumps(message))
+
+
+def _rules_for_session(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the suggested rules that allow this call again, none of them in a file of the user's.
+
+    Claude suggests more beside them: to accept all edits from now on (`rm` among them), or to open
+    another directory. A rule without content would allow the tool for whatever it is asked.
+    """
+    tool = text(request.get("tool_name"))
+    return [
+        {**one, "destination": "session"}
+        for one in mappings(request.get("permission_suggestions"))
+        if (one.get("type"), one.get("behavior")) == ("addRules", "allow")
+        and all(
+            rule.get("toolName") == tool and text(rule.get("ruleContent")).strip("*: ")
+            for rule in mappings(one.get("rules"))
+        )
+    ]
 
 
 def _unfit(why: str) -> ErrorEvent:

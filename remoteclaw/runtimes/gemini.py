@@ -58,7 +58,7 @@ class GeminiRuntime(AcpRuntime):
         tested="0.61.0",
     )
     replays_late = True
-    for_session = ("proceed_always_tool", "proceed_always")
+    for_session = ("proceed_always",)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what gemini needs of our environment: its own settings and its keys."""

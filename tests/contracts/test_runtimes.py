@@ -231,13 +231,16 @@ async def test_what_is_allowed_for_a_session_is_asked_for_in_the_next(
         await agent.ask("SHELL:touch one", on_permission=allow)
         await agent.ask("SHELL:touch one", on_permission=allow)
         in_session = len(asked)
+        # What was allowed is this command, not whatever changes a file.
+        await agent.ask("SHELL:rm -f one", on_permission=allow)
+        assert len(asked) == in_session + 1
         await agent.keeper.discard()
         agent.session_map.clear()
         await agent.ask("SHELL:touch one", on_permission=allow)
 
     # Where its "always" may be for ever, it is allowed once.
     assert in_session == (1 if getattr(create_cli_runtime(cli.name), "for_session", True) else 2)
-    assert len(asked) == in_session + 1
+    assert len(asked) == in_session + 2
 
 
 async def test_a_server_of_the_configuration_needs_no_permission(

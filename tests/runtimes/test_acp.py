@@ -148,24 +148,28 @@ async def test_a_permission_is_answered_with_the_option_that_fits(
 
 
 @pytest.mark.parametrize(
-    ("runtime", "offered", "chosen"),
+    ("runtime", "kind", "offered", "chosen"),
     [
-        ("gemini", "proceed_always proceed_always_and_save", "proceed_always"),
-        ("gemini", "proceed_always_server proceed_always_tool", "proceed_always_tool"),
-        ("gemini", "proceed_always_and_save", "once"),
-        ("opencode", "always", "always"),
-        ("acp", "always", "once"),
+        ("gemini", "execute", "proceed_always proceed_always_and_save", "proceed_always"),
+        ("gemini", "execute", "proceed_always_and_save", "once"),
+        ("opencode", "execute", "always", "always"),
+        ("acp", "execute", "always", "once"),
+        # Of anything but a command, they would allow more than what was asked for.
+        ("gemini", "edit", "proceed_always", "once"),
+        ("gemini", "other", "proceed_always_server proceed_always_tool", "once"),
+        ("opencode", "edit", "always", "once"),
     ],
 )
 async def test_what_is_allowed_for_a_session_ends_with_it(
-    home: Home, directory: Path, runtime: str, offered: str, chosen: str
+    home: Home, directory: Path, runtime: str, kind: str, offered: str, chosen: str
 ) -> None:
     body = (
         "prompt = begin()\n"
         "options = [dict(optionId='once', kind='allow_once')]\n"
         f"options = [dict(optionId=i, kind='allow_always') for i in {offered.split()}] + options\n"
         "say(jsonrpc='2.0', id=0, method='session/request_permission',\n"
-        "    params=dict(toolCall=dict(toolCallId='1', title='x'), options=options))\n"
+        f"    params=dict(toolCall=dict(toolCallId='1', title='x', kind='{kind}'),\n"
+        "        options=options))\n"
         "text(asked()['result']['outcome']['optionId'])\n"
         "answer(prompt, stopReason='end_turn')\n"
     )

@@ -401,6 +401,26 @@ async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
     assert result.payloads[2].text.startswith('(About "two":) main stopped working')
 
 
+#: What claude suggests to allow beside one call, and in front of it the rule for that call.
+THIS_CALL = {
+    "type": "addRules",
+    "rules": [{"toolName": "Bash", "ruleContent": "x *"}],
+    "behavior": "allow",
+    "destination": "localSettings",
+}
+SUGGESTED = [
+    THIS_CALL,
+    {"type": "setMode", "mode": "acceptEdits", "destination": "session"},
+    {"type": "addDirectories", "directories": ["/"], "destination": "session"},
+    {**THIS_CALL, "rules": [{"toolName": "Bash"}]},
+    {**THIS_CALL, "rules": [{"toolName": "Bash", "ruleContent": "*"}]},
+    {**THIS_CALL, "rules": [{"toolName": "Write", "ruleContent": "x"}]},
+    {**THIS_CALL, "rules": [*THIS_CALL["rules"], {"toolName": "Bash"}]},
+    {**THIS_CALL, "type": "removeRules"},
+    {**THIS_CALL, "behavior": "deny"},
+]
+
+
 @pytest.mark.parametrize(
     ("decision", "answer"),
     [
@@ -411,7 +431,7 @@ async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
             {
                 "behavior": "allow",
                 "updatedInput": {"command": "x"},
-                "updatedPermissions": [{"type": "addRules", "destination": "session"}],
+                "updatedPermissions": [{**THIS_CALL, "destination": "session"}],
             },
         ),
     ],
@@ -423,7 +443,7 @@ async def test_somebody_who_is_asked_decides(
         "echo(heard())\n"
         "say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',\n"
         "    tool_name='Bash', input=dict(command='x'),\n"
-        "    permission_suggestions=[dict(type='addRules', destination='localSettings')]))\n"
+        f"    permission_suggestions={SUGGESTED}))\n"
         "delta('while it waits ')\n"
         "delta(json.dumps(heard('control_response')['response']['response'])); result('')\n"
     )
