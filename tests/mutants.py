@@ -657,6 +657,13 @@ MUTANTS = (
         f"{SESSIONS}::test_nothing_waits_longer_than_agents_clis_do",
     ),
     Mutant(
+        "an agent that names another session as its own",
+        "remoteclaw/gateway/mcp_host.py",
+        "if not isinstance(principal, Operator):\n        return None",
+        "if False:\n        return None",
+        "tests/gateway/test_mcp.py::test_an_agent_names_no_other_session_of_a_chat",
+    ),
+    Mutant(
         "a time of day that is silently UTC",
         "remoteclaw/gateway/methods/cron.py",
         "tz=wanted.tz or (zone if by_wall_clock else None)",

@@ -212,13 +212,22 @@ async def test_a_call_that_waits_for_its_turn_is_never_made_when_cancelled(
 
 
 async def test_what_is_only_for_people_is_not_sent(gateway: McpGateway) -> None:
-    names = ("SESSION_KEY", "CHANNEL", "ACCOUNT_ID", "TO", "THREAD_ID")
+    names = ("CHANNEL", "ACCOUNT_ID", "TO", "THREAD_ID")
     env = {f"REMOTECLAW_{name}": f"secret-{name}" for name in names}
     async with Pipes.of(gateway.url, env) as agent:
         await agent.begin()
         await agent.call("echo", message="x")
 
     assert "secret-" not in str(gateway.received) + str(gateway.headers)
+
+
+async def test_a_call_carries_the_session_that_its_cli_is_about(gateway: McpGateway) -> None:
+    async with Pipes.of(gateway.url, {"REMOTECLAW_SESSION_KEY": "3f9a1c2b"}) as agent:
+        await agent.begin()
+        await agent.call("echo", message="x")
+
+    (call,) = [one for one in gateway.received if one["method"] == "tools/call"]
+    assert call["params"]["_meta"]["remoteclaw/sessionKey"] == "3f9a1c2b"
 
 
 # -- side effects ----------------------------------------------------------------------------------

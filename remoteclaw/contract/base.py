@@ -128,3 +128,5 @@ class Method:
     """The tool's name for people."""
     destroys: bool = False
     """Whether it removes or overwrites something."""
+    is_about_session: bool = False
+    """Whether it is about the session of the call, which operators have to name."""

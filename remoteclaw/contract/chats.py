@@ -60,7 +60,7 @@ class BroadcastParams(Params):
     targets: Annotated[
         tuple[Target, ...], Field(min_length=1, max_length=MAX_TARGETS, strict=False)
     ]
-    """The chats."""
+    """The chats, as in message_send."""
     message: Text
     """The text."""
 
@@ -161,6 +161,7 @@ METHODS = (
         "answer needs no tool. Returns what message_send does. Example: "
         '{"message": "Yes, at noon", "replyToId": "812"}.',
         params=ReplyParams,
+        is_about_session=True,
         result=Sent,
         scope="write",
         effect="message",
@@ -173,6 +174,7 @@ METHODS = (
         'what message_send does. Example: {"message": "Moved here", "threadId": '
         '"17"}.',
         params=ThreadReplyParams,
+        is_about_session=True,
         result=Sent,
         scope="write",
         effect="message",
@@ -195,9 +197,9 @@ METHODS = (
         tool="message_react",
         title="React to a message",
         description="React to a message of the current chat with an emoji, instead of an "
-        'answer. Returns status done. Example: {"emoji": "👍", "messageId": '
-        '"812"}.',
+        'answer. Example: {"emoji": "👍", "messageId": "812"}.',
         params=ReactParams,
+        is_about_session=True,
         result=Done,
         scope="write",
         effect="operation",
@@ -206,9 +208,10 @@ METHODS = (
         name="message.delete",
         tool="message_delete",
         title="Delete a message",
-        description="Delete a message of the current chat for everybody, where the platform "
-        'allows it. Returns status done. Example: {"messageId": "812"}.',
+        description="Delete a message of the current chat for everybody. Example: "
+        '{"messageId": "812"}.',
         params=MessageParams,
+        is_about_session=True,
         result=Done,
         scope="write",
         effect="operation",
@@ -220,7 +223,7 @@ METHODS = (
         title="Send a file",
         description="Send a file of the workspace, or from the web, to a chat: a picture, a "
         'PDF, a log. Returns what message_send does. Example: {"target": '
-        '"telegram:12345", "file": "report.pdf", "caption": "The report"}.',
+        '"telegram:12345", "file": "report.pdf"}.',
         params=SendAttachmentParams,
         result=Sent,
         scope="write",
@@ -229,7 +232,7 @@ METHODS = (
     Method(
         name="message.sendWithEffect",
         tool="message_send_with_effect",
-        title="Send a message with an effect",
+        title="Send with an effect",
         description="Send a message with one of the platform's effects, such as confetti; "
         "without that effect there, it is sent plainly. Returns what message_send"
         ' does. Example: {"target": "12345", "message": "Done!", "effectId": '
@@ -243,9 +246,10 @@ METHODS = (
         name="message.pin",
         tool="message_pin",
         title="Pin a message",
-        description="Pin a message of the current chat, so that people find it. Returns "
-        'status done. Example: {"messageId": "812"}.',
+        description="Pin a message of the current chat, so that people find it. Example: "
+        '{"messageId": "812"}.',
         params=MessageParams,
+        is_about_session=True,
         result=Done,
         scope="write",
         effect="operation",
@@ -255,9 +259,10 @@ METHODS = (
         tool="message_read",
         title="Read messages",
         description="Read the newest messages of a chat from the platform, oldest first: id, "
-        "sender, text, time. Use it for what was not written to you, or to find a"
-        ' message\'s id. Example: {"limit": 10}.',
+        'sender, text, time. Use it to find a message\'s id. Example: {"limit": '
+        "10}.",
         params=ReadParams,
+        is_about_session=True,
         result=ReadResult,
         scope="read",
     ),

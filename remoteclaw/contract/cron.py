@@ -330,7 +330,7 @@ METHODS = (
         "List runs of cron jobs",
         "List the last runs of cron jobs, newest first: when each was due, how it"
         ' ended, and why it failed or was skipped. Example: {"jobId": '
-        '"0f3a5c7e9b1d2468", "limit": 5}.',
+        '"0f3a5c7e9b1d2468"}.',
         params=RunsParams,
         result=RunsResult,
         scope="read",

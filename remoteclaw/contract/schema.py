@@ -49,7 +49,8 @@ def _inlined(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
             name: _inlined(part, definitions) for name, part in told["properties"].items()
         }
     if "items" in told:
-        told["items"] = _inlined(told["items"], definitions)
+        # What they are, the list's own description says.
+        told["items"] = _without(_inlined(told["items"], definitions), "description")
     return told
 
 

@@ -226,7 +226,7 @@ METHODS = (
         title="List sessions",
         description="List the sessions (conversations) that you may see, newest first: key, "
         'channel, state, label. Use it to find a sessionKey. Example: {"filter": '
-        '"telegram", "limit": 10}.',
+        '"telegram"}.',
         params=ListParams,
         result=SessionsResult,
         scope="read",
@@ -237,7 +237,7 @@ METHODS = (
         title="Read a session's history",
         description="Read what was said in a session, oldest first: time, role, text, tools "
         "used. Use it to catch up, or for an answer that sessions_send did not "
-        'wait for. Example: {"sessionKey": "3f9a1c2b", "limit": 20}.',
+        'wait for. Example: {"sessionKey": "3f9a1c2b"}.',
         params=HistoryParams,
         result=HistoryResult,
         scope="read",
@@ -247,10 +247,9 @@ METHODS = (
         tool="sessions_send",
         title="Send to a session",
         description="Ask another session's agent and wait for its answer, which comes back "
-        "here as `reply`. Nothing is sent to that session's chat: message_send "
-        "does that. With status `accepted`, the answer comes later: "
-        'sessions_history has it then, so don\'t ask again. Example: {"label": '
-        '"research", "message": "What have you found?"}.',
+        "here as `reply`. Nothing goes to that session's chat. With status "
+        '`accepted`, it comes later: see `note`. Example: {"label": "research", '
+        '"message": "What have you found?"}.',
         params=SendParams,
         result=SendResult,
         scope="write",
@@ -265,6 +264,7 @@ METHODS = (
         'result comes to this session as a message. Example: {"prompt": "List the'
         ' dead links in docs/", "label": "links"}.',
         params=SpawnParams,
+        is_about_session=True,
         result=SpawnResult,
         scope="write",
         effect="session",
@@ -274,8 +274,8 @@ METHODS = (
         tool="session_status",
         title="Show a session's status",
         description="Show what a session does now: agent, channel, state, running turn, "
-        "waiting messages. Use it to see whether another session is busy. "
-        'Example: {"sessionKey": "3f9a1c2b"}.',
+        "waiting messages. Use it to see whether one is busy. Example: "
+        '{"sessionKey": "3f9a1c2b"}.',
         params=StatusParams,
         result=StatusResult,
         scope="read",
@@ -310,6 +310,7 @@ METHODS = (
         'runId, session, state and label of each. Example: {"action": "cancel", '
         '"params": {"label": "links"}}.',
         params=SubagentsParams,
+        is_about_session=True,
         result=SubagentsResult,
         scope="write",
         effect="session",

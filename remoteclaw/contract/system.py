@@ -220,7 +220,7 @@ METHODS = (
         "Change the configuration",
         "Change settings of RemoteClaw ('use another model'). Agents may change "
         "only what gateway_config_schema marks with agentsMayChange. Returns what"
-        " changed, what needs a restart, and whether a person has to confirm it. "
+        " changed, what needs a restart, and whether a person must confirm it. "
         'Example: {"patches": {"queue": {"mode": "steer"}}}.',
         params=PatchParams,
         result=Changed,
@@ -231,7 +231,7 @@ METHODS = (
     _tool(
         "config.schema",
         "gateway_config_schema",
-        "Show the configuration's schema",
+        "Show all settings",
         "Show all that can be configured, as a JSON schema with descriptions. Use"
         " it to find a setting's name and values before a change. It is long.",
         params=NoParams,

@@ -7,7 +7,7 @@ scope, and the protocol's own session ids are bound to nothing.
 import contextlib
 import functools
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import mcp_types as types
@@ -23,14 +23,16 @@ from remoteclaw.contract import TOOLS, Method
 from remoteclaw.contract.schema import params_schema
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Dispatcher
-from remoteclaw.gateway.principals import Principal
+from remoteclaw.gateway.principals import Operator, Principal
 
-__all__ = ["CALL_ID", "SIDE_EFFECTS", "McpHost", "listing"]
+__all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpHost", "listing"]
 
 #: In a call's `_meta`: its name, so that a repeated one is not done again.
 CALL_ID = "remoteclaw/callId"
 #: In an answer's `_meta`: what the call did besides answering, for the connector's file.
 SIDE_EFFECTS = "remoteclaw/sideEffects"
+#: In a call's `_meta`: the session that a client of an operator's is about, if it is about one.
+SESSION_KEY = "remoteclaw/sessionKey"
 #: Claude's own name for a call: it stays the same when a request is sent again.
 _CLAUDE_CALL_ID = "claudecode/toolUseId"
 #: How large a request may be, in bytes.
@@ -93,7 +95,10 @@ class McpHost:
             methods = await self._dispatcher.tools(_principal(context))
         except CallRefused as refusal:
             raise MCPError(types.INTERNAL_ERROR, str(refusal)) from None
-        return types.ListToolsResult(tools=[listing(method.tool or "") for method in methods])
+        has_own = not isinstance(_principal(context), Operator)
+        return types.ListToolsResult(
+            tools=[listing(method.tool or "", has_session=has_own) for method in methods]
+        )
 
     async def _call(
         self, context: _Context, params: types.CallToolRequestParams
@@ -101,12 +106,14 @@ class McpHost:
         meta: dict[str, Any] = dict(context.meta or {})
         call_id = meta.get(CALL_ID) or meta.get(_CLAUDE_CALL_ID)
         known = params.name if params.name in TOOLS else ""
+        arguments = dict(params.arguments or {})
         try:
             result, effects = await self._dispatcher.call(
                 _principal(context),
                 known or f"tool {params.name}",
-                params.arguments or {},
+                arguments,
                 call_id=call_id if isinstance(call_id, str) else None,
+                session_key=_session_key(_principal(context), known, arguments, meta),
             )
         except CallRefused as refusal:
             # As a tool's error and not the protocol's, so that the model reads it.
@@ -127,16 +134,37 @@ def _principal(context: _Context) -> Principal:
     return principal
 
 
+def _session_key(
+    principal: Principal, tool: str, arguments: dict[str, Any], meta: Mapping[str, Any]
+) -> str | None:
+    """Take out of a call's arguments which session it is about; else it is the client's own.
+
+    That of an agent, its token says.
+    """
+    if not isinstance(principal, Operator):
+        return None
+    named = meta.get(SESSION_KEY)
+    if tool and TOOLS[tool].is_about_session:
+        named = arguments.pop("sessionKey", named)
+    if named is None or isinstance(named, str):
+        return named
+    raise CallRefused("INVALID_REQUEST", f"{tool}: sessionKey must be a valid string.")
+
+
 @functools.cache
-def listing(name: str) -> types.Tool:
-    """Return a tool as clients are told of it."""
+def listing(name: str, *, has_session: bool) -> types.Tool:
+    """Return a tool as clients are told of it: those that have no session may name one."""
     method: Method = TOOLS[name]
     is_reading = method.effect == "none"
+    schema = params_schema(method.params)
+    if method.is_about_session and not has_session:
+        named = {"sessionKey": {"type": "string", "description": "Which session's."}}
+        schema["properties"] = {**schema["properties"], **named}
     return types.Tool(
         name=name,
         title=method.title,
         description=method.description,
-        input_schema=params_schema(method.params),
+        input_schema=schema,
         # A model is not shown it, and half of the list's text was that: the reference has it.
         output_schema={"type": "object"},
         annotations=types.ToolAnnotations(

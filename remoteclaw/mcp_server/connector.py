@@ -53,6 +53,8 @@ OURS = "remoteclaw/"
 #: By which the gateway recognises a call that it has seen.
 CALL_ID = OURS + "callId"
 SIDE_EFFECTS = OURS + "sideEffects"
+#: Which session a person's own CLI is about; an agent's is known from its token.
+SESSION_KEY = OURS + "sessionKey"
 
 PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INTERNAL_ERROR = -32700, -32600, -32601, -32603
 #: For what the gateway did not answer: JSON-RPC leaves such numbers to servers.
@@ -90,7 +92,7 @@ class Lane:
 class Request:
     """One request of the agent's, until it is answered or given up."""
 
-    def __init__(self, message: "dict[str, Any]", line: bytes) -> None:
+    def __init__(self, message: "dict[str, Any]", line: bytes, session_key: str) -> None:
         self.id = message["id"]
         self.method: str = message["method"]
         params = message.get("params")
@@ -108,7 +110,8 @@ class Request:
         meta = self.params.get("_meta", {})
         if self.is_call and isinstance(params, dict) and isinstance(meta, dict):
             self.call_id = str(meta.get(CALL_ID) or posix.urandom(16).hex())
-            params["_meta"] = {**meta, CALL_ID: self.call_id}
+            session = {SESSION_KEY: session_key} if session_key else {}
+            params["_meta"] = {**session, **meta, CALL_ID: self.call_id}
             self.line = dump(message)
 
 
@@ -118,6 +121,7 @@ class Connector:
     def __init__(self, environ: dict[bytes, bytes]) -> None:
         self._token, self._token_source = token(environ)
         self._gateway = Gateway(*endpoint(environ), self._token)
+        self._session_key = environ.get(b"REMOTECLAW_SESSION_KEY", b"").decode("utf-8", "replace")
         self._effects_path = environ.get(b"REMOTECLAW_SIDE_EFFECTS_FILE")
         self._effects: SideEffects | None = None
         self._in_order, self._calls = Lane(1), Lane(CALLS_AT_ONCE)
@@ -163,7 +167,7 @@ class Connector:
 
     def _ask(self, message: "dict[str, Any]", line: bytes) -> None:
         try:
-            request = Request(message, line)
+            request = Request(message, line, self._session_key)
         except ValueError as error:
             return self._error(message["id"], INVALID_REQUEST, f"This can't be sent on: {error}.")
         with self._lock:

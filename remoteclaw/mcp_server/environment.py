@@ -1,8 +1,8 @@
 """What a connector is told by its environment: where the gateway is, and the token for it.
 
-REMOTECLAW_SESSION_KEY, _CHANNEL, _ACCOUNT_ID, _TO and _THREAD_ID are for people and other programs.
-They are not looked at here: the gateway knows from the token who speaks and where to, and an agent
-could set them to anything.
+REMOTECLAW_CHANNEL, _ACCOUNT_ID, _TO and _THREAD_ID are for people and other programs. They are not
+looked at here: the gateway knows from the token who speaks and where to, and an agent could set
+them to anything. REMOTECLAW_SESSION_KEY counts for operators' tokens alone.
 """
 
 import posix

@@ -15,15 +15,18 @@ import httpx2
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 from mcp.client import ClientSession
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from remoteclaw.contract import TOOLS
+from remoteclaw.mcp_server import connector_launch
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
 from tests.support.doors import Calling, Door, calling, gateway_process, opened
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
+from tests.support.waiting import HANG_S
 
 LISTED = set(TOOLS)
 
@@ -46,7 +49,7 @@ async def client(door: Door, token: str) -> AsyncIterator[ClientSession]:
     """Have the official client connected."""
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers) as http,
+        httpx2.AsyncClient(headers=headers, timeout=HANG_S) as http,
         streamable_http_client(f"{door.url}/mcp", http_client=http) as (read, write),
         ClientSession(read, write) as session,
     ):
@@ -128,7 +131,7 @@ def test_the_list_is_the_same_in_every_process() -> None:
     """A provider's cache of the prompt ends at the first byte that differs."""
     program = (
         "from remoteclaw.contract import TOOLS; from remoteclaw.gateway.mcp_host import listing;"
-        "print([listing(name).model_dump_json() for name in TOOLS])"
+        "print([listing(name, has_session=True).model_dump_json() for name in TOOLS])"
     )
 
     lists = {
@@ -248,6 +251,63 @@ async def test_a_setting_that_is_not_set_is_null(stack: Stack) -> None:
     assert result.structured_content is not None
     assert result.structured_content["config"] is None
     assert '"config": null' in text_of(result)
+
+
+@pytest.mark.parametrize("how", ["argument", "environment"])
+async def test_ones_own_cli_uses_the_tools_that_are_about_a_session(
+    stack: Stack, platform: Platform, how: str
+) -> None:
+    """There is no current chat, so a person says which one is meant."""
+    accepted = await stack.append("hello")
+    post = platform.say("chat-1", "bo", "hi")
+    calls = {
+        "message_reply": {"message": "yes", "replyToId": post},
+        "message_thread_reply": {"message": "here", "threadId": "t1"},
+        "message_react": {"emoji": "👍", "messageId": post},
+        "message_pin": {"messageId": post},
+        "message_read": {},
+        "message_delete": {"messageId": post},
+        "sessions_spawn": {"prompt": "look"},
+        "subagents": {},
+    }
+    key = str(accepted.session)
+    named = {"sessionKey": key} if how == "argument" else {}
+    program, *args = connector_launch()
+    async with platform.served(stack.fleet), opened(stack) as door:
+        env = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": own(stack)}
+        env |= {} if named else {"REMOTECLAW_SESSION_KEY": key}
+        server = StdioServerParameters(command=program, args=args, env=env)
+        async with stdio_client(server) as streams, ClientSession(*streams) as session:
+            await session.initialize()
+            listed = {tool.name: tool for tool in (await session.list_tools()).tools}
+            results = {
+                tool: await session.call_tool(tool, {**params, **named})
+                for tool, params in calls.items()
+            }
+
+    assert {tool: text_of(told) for tool, told in results.items() if told.is_error} == {}
+    assert [one["text"] for one in platform.delivered] == ["yes", "here"]
+    assert (results["subagents"].structured_content or {})["runs"]
+    offered = {name for name, tool in listed.items() if named_in(tool)}
+    assert set(calls) <= offered
+
+
+def named_in(tool: Any) -> bool:
+    return "sessionKey" in tool.input_schema["properties"]
+
+
+async def test_an_agent_names_no_other_session_of_a_chat(stack: Stack) -> None:
+    bob = await stack.append("hello", from_="bob", channel_id="c2")
+    async with agents_client(stack) as (session, _):
+        listed = {tool.name: tool for tool in (await session.list_tools()).tools}
+        params = {"message": "hi", "sessionKey": str(bob.session)}
+        result = await session.call_tool("message_reply", params)
+        meta: Any = {"remoteclaw/sessionKey": str(bob.session)}
+        status = await session.call_tool("session_status", {}, meta=meta)
+
+    assert not named_in(listed["message_reply"])
+    assert "sessionKey is no parameter" in text_of(result)
+    assert "chat-1" in text_of(status)
 
 
 async def test_a_refusal_is_a_tools_error_that_a_model_can_read(stack: Stack) -> None:

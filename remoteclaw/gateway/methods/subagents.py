@@ -81,8 +81,7 @@ async def _own(call: Call) -> SessionView:
     if call.session is None:
         raise CallRefused(
             "INVALID_REQUEST",
-            f"{call.method.name} is about a session: say by sessionKey, beside the parameters, "
-            "which one it is.",
+            f"{call.method.name} is about a session: say by sessionKey which one it is.",
         )
     return await find(call, str(call.session))
 
