@@ -11,7 +11,6 @@ from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
 from remoteclaw.resetting import RESET
-from tests.support.failpoints import Proxy
 from tests.support.stack import Stack, said
 from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually
@@ -190,11 +189,10 @@ async def test_a_call_that_is_repeated_ends_no_other_conversation(agent: Stack) 
 async def test_the_reply_to_the_one_who_ended_it_may_be_lost(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
-    proxy = Proxy(agent.redis.socket, agent.home.path / "proxy")
-    await proxy.start()
+    proxy = await agent.proxied()
     lost = proxy.arm("end", "after")
     lost.cut()
-    fleet = type(agent.fleet).open(proxy.url, lease_s=30)
+    fleet = agent.open_at(proxy.url)
 
     await fleet.inbound.end_conversation(first.session, "reset", call="c")
 
@@ -202,8 +200,6 @@ async def test_the_reply_to_the_one_who_ended_it_may_be_lost(agent: Stack) -> No
     view = await agent.fleet.sessions.view(first.session.sid)
     assert view is not None
     assert view.waiting == 1
-    await fleet.aclose()
-    await proxy.stop()
 
 
 async def test_a_session_that_has_been_idle_for_long_is_named_by_its_key(

@@ -24,7 +24,6 @@ from remoteclaw.resetting import RESET
 from tests.conftest import SHIFTED_PRELUDE, required
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script
-from tests.support.failpoints import Proxy
 from tests.support.stack import Stack, message, said
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import eventually
@@ -448,15 +447,14 @@ async def test_a_new_conversation_drops_what_waits_for_a_limit(chat: Chat) -> No
 
 
 async def test_a_new_conversation_that_comes_while_the_turn_is_postponed(
-    chat: Chat, directory: Path
+    chat: Chat,
 ) -> None:
     """It finds no postponed session to wake, so the drain has to see it."""
-    proxy = Proxy(chat.stack.redis.socket, directory / "proxy")
-    await proxy.start()
+    proxy = await chat.stack.proxied()
     chat.fail(limit(in_an_hour()))
     first = await chat.append("first")
     postponing = proxy.arm("postpone", "before")
-    there, chat.stack.fleet = chat.stack.fleet, Fleet.open(proxy.url, lease_s=30)
+    there, chat.stack.fleet = chat.stack.fleet, chat.stack.open_at(proxy.url)
     draining = asyncio.create_task(chat.drain(first))
     await postponing.wait()
 
@@ -464,11 +462,9 @@ async def test_a_new_conversation_that_comes_while_the_turn_is_postponed(
     postponing.release()
     await draining
 
-    await chat.stack.fleet.aclose()
     chat.stack.fleet = there
     assert await chat.status(first) == "stopped"
     assert await chat.status(new) == "done"
-    await proxy.stop()
 
 
 async def test_an_operators_reset_drops_what_waits_for_a_limit(chat: Chat) -> None:

@@ -407,8 +407,7 @@ async def test_a_scheduler_at(
 
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) -> None:
-    proxy = Proxy(stack.redis.socket, stack.home.path / "proxy")
-    await proxy.start()
+    proxy = await stack.proxied()
     stack.configure(redis_url=proxy.url)
     job = await add(stack.fleet, Schedule(every_s=3600))
     failpoint = proxy.arm("fire", side)
@@ -430,13 +429,11 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
         await eventually(stack.fleet.cron.has_scheduler)
         assert [entry.message.timestamp for entry in await entries(stack.fleet)] == [now_ms]
         assert fired(await stack.fleet.cron.runs(job.id)) == [now_ms]
-    await proxy.stop()
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side) -> None:
-    proxy = Proxy(stack.redis.socket, stack.home.path / "proxy")
-    await proxy.start()
+    proxy = await stack.proxied()
     stack.configure(redis_url=proxy.url)
     now_ms = await stack.fleet.cron.now_ms()
     loud = Policy(alert_after=1)
@@ -462,7 +459,6 @@ async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side
         assert kept is not None
         assert kept.state.failures == 1
         assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
-    await proxy.stop()
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """What the tests of the chat tools share: a platform, and a turn whose agent calls."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,9 +22,11 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def platform(directory: Path) -> Platform:
+def platform(directory: Path) -> Iterator[Platform]:
     """A platform that nobody serves yet."""
-    return Platform(directory / "platform")
+    platform = Platform(directory / "platform")
+    yield platform
+    platform.end()
 
 
 @pytest.fixture

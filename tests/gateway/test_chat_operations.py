@@ -10,10 +10,8 @@ import pytest
 from remoteclaw.bridge.side_effects import side_effects_of
 from remoteclaw.channels.relay import LATE, ONLY_SENDS
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import McpSideEffects
-from tests.support.failpoints import Proxy
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import Turn, ask, gateway, operator
@@ -240,10 +238,9 @@ async def test_a_platform_that_takes_too_long(
 
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_an_adapter_that_is_killed_around_its_receipt(
-    stack: Stack, platform: Platform, turn: Turn, directory: Path, side: Any
+    stack: Stack, platform: Platform, turn: Turn, side: Any
 ) -> None:
-    proxy = Proxy(stack.redis.socket, directory / "proxy")
-    await proxy.start()
+    proxy = await stack.proxied()
     theirs = platform.say("chat-1", "bo", "hi")
     first = platform.start_process(proxy.url)
     await eventually(lambda: platform.is_read(stack.fleet))
@@ -259,7 +256,6 @@ async def test_an_adapter_that_is_killed_around_its_receipt(
     await turn.call("message_reply", message="and on")
     second.kill()
     second.wait()
-    await proxy.stop()
 
     assert len(platform.did("react")) == (2 if side == "before" else 1)
     assert platform.chat("chat-1")[0].reaction == "x"
@@ -270,14 +266,13 @@ async def test_two_who_wait_for_one_call_both_hear(
 ) -> None:
     served.say("chat-1", "bo", "hi")
     served.tell(is_held=True)
-    other = Fleet.open(stack.redis.url, lease_s=30)
+    other = stack.open_at(stack.redis.url)
     doors = (turn.gateway, gateway(other, stack.home, HANDLERS))
 
     asking = [asyncio.create_task(ask(door, turn.agent, "message_read", "c1")) for door in doors]
     await eventually(lambda: served.did("held"))
     served.tell()
     one, two = await asyncio.gather(*asking)
-    await other.aclose()
 
     assert one == two
     assert len(one[0]["messages"]) == 1

@@ -27,19 +27,18 @@ from tests.support.waiting import eventually
 
 
 @pytest.fixture
-async def proxy(stack: Stack, directory: Path) -> AsyncIterator[Proxy]:
+async def proxy(stack: Stack) -> Proxy:
     """Redis as the gateway sees it, where the test can stop it."""
-    proxy = Proxy(stack.redis.socket, directory / "proxy")
-    await proxy.start()
-    yield proxy
-    await proxy.stop()
+    return await stack.proxied()
 
 
 @contextlib.asynccontextmanager
 async def behind(proxy: Proxy) -> AsyncIterator[Fleet]:
     fleet = Fleet.open(proxy.url, lease_s=30)
-    yield fleet
-    await fleet.aclose()
+    try:
+        yield fleet
+    finally:
+        await fleet.aclose()
 
 
 def is_text(text: str) -> bool:

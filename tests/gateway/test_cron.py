@@ -8,7 +8,6 @@ import secrets
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -30,7 +29,6 @@ from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
 from tests.gateway.test_contract import VALUES, kinds
 from tests.support import jobs
-from tests.support.failpoints import Proxy
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, begin_turn, gateway
@@ -93,8 +91,10 @@ async def later(stack: Stack, seconds: float) -> AsyncIterator[Fleet]:
     scripts = Scripts(open_redis(stack.redis.url), prelude=SHIFTED_PRELUDE)
     await scripts.client.set("test:shift", int(seconds * 1000))
     fleet = Fleet.open("unix:///nobody", lease_s=30, scripts=scripts)
-    yield fleet
-    await fleet.aclose()
+    try:
+        yield fleet
+    finally:
+        await fleet.aclose()
 
 
 async def texts(stack: Stack, key: str | SessionKey) -> list[str]:
@@ -590,11 +590,10 @@ async def test_a_paused_job_can_be_run_and_stays_paused(stack: Stack) -> None:
     assert (after.enabled, after.next_run_ms, after.last_status) == (False, None, "done")
 
 
-async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack, directory: Path) -> None:
+async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack) -> None:
     job = await add(stack, ADMIN)
-    proxy = Proxy(stack.redis.socket, directory / "proxy")
-    await proxy.start()
-    fleet = Fleet.open(proxy.url, lease_s=30)
+    proxy = await stack.proxied()
+    fleet = stack.open_at(proxy.url)
     failpoint = proxy.arm("effect", "after")
     failpoint.cut()
 
@@ -602,8 +601,6 @@ async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack, directory
 
     assert failpoint.reached.is_set()
     assert len(await texts(stack, KEY)) == 1
-    await fleet.aclose()
-    await proxy.stop()
 
 
 # -- who may --------------------------------------------------------------------------------------

@@ -85,6 +85,7 @@ class Platform:
         self._directory = directory
         self._provider = provider
         self._account = account
+        self._processes: list[subprocess.Popen[bytes]] = []
         self.tell()
 
     def tell(self, **behaviour: Any) -> None:
@@ -116,7 +117,15 @@ class Platform:
         """Start an adapter in a process of its own; `is_read()` says when it is at work."""
         program = [sys.executable, "-m", "tests.support.platform", redis_url]
         argv = [*program, str(self._directory), self._provider, self._account]
-        return subprocess.Popen(argv, cwd=ROOT)
+        process = subprocess.Popen(argv, cwd=ROOT)
+        self._processes.append(process)
+        return process
+
+    def end(self) -> None:
+        """End the processes that were started."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
 
     async def is_read(self, fleet: Fleet) -> bool:
         """Whether an adapter is at work."""

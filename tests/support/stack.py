@@ -1,6 +1,7 @@
 """A small RemoteClaw for one test: its own Redis, stock `rq worker`s, and a fleet to look with."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.home import Home
 from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
 from remoteclaw.supervisor import worker_command
+from tests.support.failpoints import Proxy
 from tests.support.processes import marked_processes
 from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
@@ -43,6 +45,7 @@ class Stack:
         self.agent: dict[str, Any] = {"runtime": "demo"}
         self.lifeline = home.path / "lifeline"
         self._lifeline: int | None = None
+        self._exits = contextlib.AsyncExitStack()
 
     async def start(self) -> None:
         """Start Redis and open a fleet on it."""
@@ -60,9 +63,23 @@ class Stack:
         """Look at Redis anew, with the configured lease."""
         self.fleet = Fleet.open(self.redis.url, lease_s=self.lease_s)
 
+    async def proxied(self) -> Proxy:
+        """Return a proxy before Redis, which ends with the test."""
+        proxy = Proxy(self.redis.socket, self.home.path / "proxy")
+        await proxy.start()
+        self._exits.push_async_callback(proxy.stop)
+        return proxy
+
+    def open_at(self, url: str) -> Fleet:
+        """Return a further fleet, which ends with the test."""
+        fleet = Fleet.open(url, lease_s=self.lease_s)
+        self._exits.push_async_callback(fleet.aclose)
+        return fleet
+
     async def stop(self) -> None:
         """End everything, and see that nothing of it is left."""
         await self.end_processes()
+        await self._exits.aclose()
         await self.fleet.aclose()
         self.redis.kill()
 
