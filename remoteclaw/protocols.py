@@ -1,6 +1,7 @@
 """The seams: what the parts expect of each other, and nothing of how it is done."""
 
 import hashlib
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from remoteclaw.messages import (
 __all__ = [
     "FILES",
     "FORK_OF",
+    "LOG_LINE",
     "SIDE_EFFECTS_FILE",
     "AgentPipes",
     "AgentProcess",
@@ -51,6 +53,8 @@ __all__ = [
 
 #: Where a turn's tools write what they did besides answering, in the agent's run directory.
 SIDE_EFFECTS_FILE = "side-effects.ndjson"
+#: The notification as which a line of a CLI's log is read; its `line` is that.
+LOG_LINE = "$/log"
 #: The part of a run directory in which the agent may read: for the files that people send.
 FILES = "files"
 
@@ -175,6 +179,12 @@ class AgentPipes(Protocol):
 
     def last_errors(self) -> str:
         """Return the end of what the CLI printed on standard error, for logs."""
+
+    def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
+        """Read what is `wanted` of standard error among the lines, as a notification `LOG_LINE`.
+
+        It stands before what the CLI says afterwards. What else fits `log` is dropped.
+        """
 
 
 class AgentProcess(Protocol):

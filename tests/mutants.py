@@ -903,10 +903,17 @@ MUTANTS = (
         "test_the_end_of_a_limit_is_the_one_of_the_field_and_stays_known",
     ),
     Mutant(
+        "a summary for the agent itself that is said to the person",
+        "remoteclaw/runtimes/acp_turn.py",
+        "if message_id in self._own:",
+        "if False:",
+        "tests/runtimes/test_acp.py::test_what_opencode_notes_in_its_log_is_read_before_what_it_says",
+    ),
+    Mutant(
         "a turn that waits for its model without an end",
         "remoteclaw/runtimes/patience.py",
-        "if until > (BEGUN_S if self._has_begun else FRESH_S):",
-        "if until > 1e9:",
+        "if is_lasting or now + wait_s - self._failing_since > self._most_s:",
+        "if is_lasting:",
         "tests/runtimes/test_waits.py::test_a_turn_that_has_said_nothing_is_not_waited_for",
     ),
     Mutant(

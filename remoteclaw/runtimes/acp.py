@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import logging
+import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from remoteclaw.protocols import (
     Capabilities,
     Launch,
 )
-from remoteclaw.runtimes.acp_turn import CANCELLED, AcpTurn, failure
+from remoteclaw.runtimes.acp_turn import CANCELLED, AcpTurn, LogNote, failure
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.jsonrpc import METHOD_NOT_FOUND, Message, Peer, RpcProcess
 from remoteclaw.runtimes.programs import find_program
@@ -65,6 +66,13 @@ class AcpRuntime:
     #: The options that allow commands like one until the session ends: another agent's "always" may
     #: be written down for ever.
     for_session: tuple[str, ...] = ()
+
+    #: What of its standard error is a log, and the lines of it that `read_log` reads.
+    log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
+
+    def read_log(self, line: str) -> LogNote | None:
+        """Return what a line of its log says of a turn."""
+        return None
 
     def find(self, program: str, path: str | None) -> str | None:
         """Return the program to start: the real one, where npm's script would start that."""
@@ -128,6 +136,8 @@ class AcpProcess(RpcProcess[AcpTurn]):
 
     def __init__(self, pipes: AgentPipes, runtime: AcpRuntime, spec: AgentSpec) -> None:
         super().__init__(pipes, Peer(pipes))
+        if runtime.log:
+            pipes.follow_log(*runtime.log)
         self._spec = spec
         self._said = ""
         """The id of the last message of an earlier turn."""

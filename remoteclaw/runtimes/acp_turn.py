@@ -1,6 +1,7 @@
 """What an agent says in a turn over ACP, translated, and what it asks in it."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
@@ -17,15 +18,16 @@ from remoteclaw.messages import (
     ToolResultEvent,
     ToolUseEvent,
 )
-from remoteclaw.protocols import AgentPipes, AgentSpec, Decision
+from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
 from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError, RpcTurn
 from remoteclaw.runtimes.prose import Prose
+from remoteclaw.runtimes.waits import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 if TYPE_CHECKING:
     from remoteclaw.runtimes.acp import AcpRuntime
 
-__all__ = ["CANCELLED", "AcpTurn", "failure"]
+__all__ = ["CANCELLED", "AcpTurn", "LogNote", "failure"]
 
 #: The answer to a question that nobody decides about.
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
@@ -36,6 +38,22 @@ _SILENT = frozenset(
         *("config_option_update", "session_info_update"),
     )
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LogNote:
+    """What a line of an agent's log says of a turn."""
+
+    session: str | None = None
+    """The session that it is about, where it says so."""
+    begins: str = ""
+    """The id of a message that is begun."""
+    is_own: bool = False
+    """Whether that message is for the agent itself, such as a summary of the conversation."""
+    failure: ErrorEvent | None = None
+    """Why a request to the model failed, which the agent repeats."""
+    wait_s: float = 0.0
+    """After how long it does so."""
 
 
 class AcpTurn(RpcTurn):
@@ -75,6 +93,10 @@ class AcpTurn(RpcTurn):
         self._denied: list[str] = []
         self._usage = AgentUsage()
         self._is_cancelled = False
+        self._begun = ""
+        """The message that the agent's log says is begun."""
+        self._own: set[str] = set()
+        """Messages that are for the agent itself."""
 
     async def ask(self, parts: list[dict[str, Any]], key: str | None = None) -> None:
         """Send a prompt; one with a `key` joins those that are being answered."""
@@ -131,12 +153,23 @@ class AcpTurn(RpcTurn):
             return await self._take_request(message)
         if not message.method:
             return self._take_answer(message)
+        if message.method == LOG_LINE:
+            return await self._take_log(text(message.params.get("line")))
         if message.method != "session/update":
             self.unknown_messages += 1
             return []
         if message.params.get("sessionId", self._session) != self._session:
             return []
         return self._update(mapping(message.params.get("update")))
+
+    async def _take_log(self, line: str) -> list[AgentEvent]:
+        note = self._runtime.read_log(line)
+        if note is None or note.session not in (None, self._session):
+            return []
+        self._begun = note.begins or self._begun
+        if note.is_own:
+            self._own.add(self._begun)
+        return await self._wait(note.failure, note.wait_s) if note.failure else []
 
     async def _take_request(self, message: Message) -> list[AgentEvent]:
         if message.method != "session/request_permission":
@@ -173,10 +206,19 @@ class AcpTurn(RpcTurn):
             return []
         key = self._prompts.pop(int(message.id))
         events: list[AgentEvent] = [SteeredEvent(key)] if key else []
+        if self._given_up:
+            error = replace(self._given_up, ends_agent=bool(self._prompts))
+            return [*events, error, DoneEvent(self.result())]
         if message.error and not self._is_cancelled:
             category, detail = failure(message.error)
-            # What was to join it would be answered by itself.
-            error = ErrorEvent(category, detail, ends_agent=bool(self._prompts))
+            may_wait = category in (ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE)
+            error = ErrorEvent(
+                category,
+                detail,
+                # What was to join it would be answered by itself.
+                ends_agent=bool(self._prompts),
+                retry_at_ms=retry_at_ms(detail) if may_wait else None,
+            )
             return [*events, error, DoneEvent(self.result())]
         self._take_usage(message.result)
         is_aborted = self._is_cancelled or message.result.get("stopReason") == "cancelled"
@@ -240,6 +282,8 @@ class AcpTurn(RpcTurn):
     def _say(self, message_id: Any, words: str) -> list[AgentEvent]:
         if message_id and message_id == self._said_before:
             return []  # the end of what it said in an earlier turn
+        if message_id in self._own:
+            return []
         self.said = text(message_id) or self.said
         if self._saying is None or (message_id and message_id != self._saying):
             self._prose.begin_block()

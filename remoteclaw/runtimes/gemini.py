@@ -19,10 +19,13 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.messages import OWN_SERVER
+from remoteclaw.errors import classify_error
+from remoteclaw.messages import OWN_SERVER, ErrorEvent
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
 from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp_turn import LogNote
 from remoteclaw.runtimes.environment import inherit
+from remoteclaw.runtimes.waits import retry_at_ms
 from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["GeminiRuntime", "trust_problem"]
@@ -43,6 +46,9 @@ _COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 #: The names that our server has (`Home.server_name`), as they stand in names of tools.
 _OWN_TOOL = re.compile(rf"^mcp_{OWN_SERVER}-[0-9a-f]+_")
 
+#: How long it waits before it asks its model a second time, and at most, in seconds.
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 30.0
+
 log = logging.getLogger(__name__)
 
 
@@ -59,13 +65,35 @@ class GeminiRuntime(AcpRuntime):
     )
     replays_late = True
     for_session = ("proceed_always",)
+    log = (
+        re.compile(rb"\[[0-9TZ:.-]+\] \[[A-Z]+\]"),
+        re.compile(rb"\] Attempt \d+ failed|Retrying after \d+ms"),
+    )
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what gemini needs of our environment: its own settings and its keys."""
         env = inherit(inherited, prefixes=("GEMINI_", "GOOGLE_"))
         env["GEMINI_CLI_NO_RELAUNCH"] = "true"  # else it starts itself a second time
         env["NO_COLOR"] = "1"
+        # Nothing else tells that it asks its model again, which it does for minutes.
+        env.setdefault("GEMINI_DEBUG_LOG_FILE", "/dev/stderr")
         return env
+
+    def read_log(self, line: str) -> LogNote | None:
+        """Return why gemini asks its model again, and after how long."""
+        stated = re.search(r"Retrying after (\d+)ms", line)
+        attempt = re.search(r"Attempt (\d+) failed(?: with status (\d+))?.*Retrying with", line)
+        if stated:
+            wait_s = int(stated[1]) / 1000
+        elif attempt:
+            wait_s = min(_FIRST_WAIT_S * 2 ** (int(attempt[1]) - 1), _LONGEST_WAIT_S)
+        else:
+            return None  # how long it waits stands in the next line
+        status = int(attempt[2]) if attempt and attempt[2] else 429 if stated else None
+        category = classify_error(line, status=status)
+        retry_at = retry_at_ms(line) if stated else None
+        why = line.rpartition("[WARN] ")[2]
+        return LogNote(failure=ErrorEvent(category, why, retry_at_ms=retry_at), wait_s=wait_s)
 
     def fitted(self, spec: AgentSpec) -> AgentSpec:
         """Return the spec with trust where that obeys nothing, else without any MCP server."""

@@ -214,7 +214,12 @@ class RpcTurn:
         """Read until the turn has ended; exactly one `DoneEvent`, last."""
         while True:
             try:
-                message = await self._peer.read()
+                async with asyncio.timeout(self._patience.left_s):
+                    message = await self._peer.read()
+            except TimeoutError:
+                self._given_up = self._patience.give_up()
+                await self.interrupt()
+                continue
             except UnreadableLine:
                 why = f"{self.name} printed a line that can't be read, or was too long"
                 yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)

@@ -11,9 +11,11 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
+from remoteclaw.messages import ErrorEvent
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, prompt_file
 from remoteclaw.runtimes.acp import AcpRuntime
+from remoteclaw.runtimes.acp_turn import LogNote
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.wire import mapping, text
 
@@ -49,6 +51,11 @@ _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 #: A longer file of settings is not read through, in bytes.
 _SETTINGS_BYTES = 1024 * 1024
 
+#: After which failures it asks its model again. It tells of the others itself.
+_REPEATED = (ErrorCategory.RETRYABLE, ErrorCategory.USAGE_LIMIT, ErrorCategory.UNREACHABLE)
+#: A field of its log.
+_FIELD = re.compile(r'([\w.]+)=("(?:\\.|[^"\\])*"|\S+)')
+
 log = logging.getLogger(__name__)
 
 
@@ -62,6 +69,10 @@ class OpencodeRuntime(AcpRuntime):
     )
     for_session = ("always",)
     natives = ("opencode-linux-*/bin/opencode",)
+    log = (
+        re.compile(rb"timestamp="),
+        re.compile(rb'level=(INFO \S+ message=(process|stream)|ERROR \S+ message="stream error") '),
+    )
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what opencode needs of our environment: its own settings and providers' keys."""
@@ -69,6 +80,25 @@ class OpencodeRuntime(AcpRuntime):
         env = inherit(inherited, prefixes=prefixes)
         env.setdefault("OPENCODE_DISABLE_AUTOUPDATE", "1")
         return env
+
+    def read_log(self, line: str) -> LogNote | None:
+        """Return which message is begun, for whom, and why its model is asked again."""
+        fields = {name: value.strip('"') for name, value in _FIELD.findall(line)}
+        session = fields.get("session.id")
+        match fields.get("message"):
+            case "process":
+                return LogNote(session, begins=fields.get("messageID", ""))
+            case "stream":
+                return LogNote(session, is_own=fields.get("agent") == "compaction")
+            case "stream error" if fields.get("small") != "true":
+                names = ("error.error", "error.error.message", "error.error.code")
+                why = "; ".join(filter(None, (fields.get(name) for name in names)))
+                category = classify_error(why)
+                return LogNote(
+                    session,
+                    failure=ErrorEvent(category, why) if category in _REPEATED else None,
+                )
+        return None
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
@@ -92,7 +122,7 @@ class OpencodeRuntime(AcpRuntime):
         if not spec.trust_workspace:
             env["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
         return Launch(
-            argv=(*spec.command, "acp"),
+            argv=(*spec.command, "acp", "--print-logs", "--log-level", "INFO"),
             env=env,
             cwd=spec.workspace,
             session_id=session_id,

@@ -6,7 +6,6 @@ done yet can be asked again later at no loss, so it soon gives its worker back.
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import (
@@ -38,6 +37,8 @@ class Patience:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._failing_since: float | None = None
+        self._failure: ErrorEvent | None = None
+        """The last one, while the model fails."""
         self._has_begun = False
 
     def note(self, event: AgentEvent) -> None:
@@ -45,20 +46,34 @@ class Patience:
         if isinstance(event, TextEvent | ToolUseEvent | ToolResultEvent):
             self._has_begun = True
         if isinstance(event, TextEvent | ToolUseEvent | ToolResultEvent | ThinkingEvent):
-            self._failing_since = None
+            self._failing_since = self._failure = None
+
+    @property
+    def _most_s(self) -> float:
+        return BEGUN_S if self._has_begun else FRESH_S
+
+    @property
+    def left_s(self) -> float | None:
+        """How long a failing model is waited for yet; None for one that answers."""
+        if self._failing_since is None:
+            return None
+        return max(0.0, self._failing_since + self._most_s - self._clock())
+
+    def give_up(self) -> ErrorEvent:
+        """Return the failure that was waited for to pass, and wait for it no longer."""
+        assert self._failure is not None, "the model fails"
+        failure, self._failure, self._failing_since = self._failure, None, None
+        return failure
 
     def wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> NoticeEvent | ErrorEvent:
         """Return what a failure means that the CLI repeats in `wait_s`: a notice, or the end."""
         now = self._clock()
         if self._failing_since is None:
             self._failing_since = now
-        until = now + wait_s - self._failing_since
-        if failure.category is ErrorCategory.AUTH:
-            return failure
-        if until > (BEGUN_S if self._has_begun else FRESH_S):
-            if wait_s and failure.retry_at_ms is None:
-                return replace(failure, retry_at_ms=round((time.time() + wait_s) * 1000))
-            return failure
+        self._failure = failure
+        is_lasting = failure.category in (ErrorCategory.AUTH, ErrorCategory.USAGE_LIMIT)
+        if is_lasting or now + wait_s - self._failing_since > self._most_s:
+            return self.give_up()
         what = _NOTICES.get(failure.category, "The model can't be reached")
         when = f" in {wait_s:.0f} s" if wait_s else ""
         return NoticeEvent(f"{what}; trying again{when}.")

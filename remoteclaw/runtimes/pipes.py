@@ -3,9 +3,14 @@
 import asyncio
 import contextlib
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Sequence
+
+import orjson
+
+from remoteclaw.protocols import LOG_LINE
 
 __all__ = ["LinePipes"]
 
@@ -34,6 +39,9 @@ class LinePipes:
         self._is_too_long = False
         """Whether the line that is being read is being dropped."""
         self._errors = b""
+        self._log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
+        """What of standard error is a log, and which lines of that are read."""
+        self._log_partial = b""
         self._arrived = asyncio.Event()
         self._is_paused = False
         self._is_held = False
@@ -75,6 +83,8 @@ class LinePipes:
         """
         lines: list[bytes] = []
         size = 0
+        if self._log and not self.has_ended:
+            self._on_errors()
         while True:
             may_be_more = not self.has_ended and self._on_output()
             while self._lines:
@@ -96,11 +106,17 @@ class LinePipes:
         is_read = not self._lines and not self._partial and not self._is_too_long
         return is_read and not self._unsent and not self.has_ended
 
+    def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
+        """Read what is `wanted` of standard error among the lines; drop what else fits `log`."""
+        printed, self._errors = self._errors, b""
+        self._log = (log, wanted)
+        self._take_errors(printed)
+
     def last_errors(self) -> str:
         """Return the end of what the CLI printed on standard error."""
         if not self.has_ended:
             self._on_errors()
-        return self._errors.decode("utf-8", "replace").strip()
+        return (self._errors + self._log_partial).decode("utf-8", "replace").strip()
 
     def _pop(self) -> bytes:
         line = self._lines.popleft()
@@ -123,6 +139,8 @@ class LinePipes:
             self.end()
             return False
         self.heard_at = time.monotonic()
+        if self._log:
+            self._on_errors()  # what it noted before it said this
         self._split(data)
         if self._queued > QUEUE_BYTES and not self._is_paused:
             self._is_paused = True
@@ -167,7 +185,22 @@ class LinePipes:
             data = b""
         if not data:
             self._loop.remove_reader(self._stderr)
-        self._errors = (self._errors + data)[-ERROR_BYTES:]
+        self._take_errors(data)
+
+    def _take_errors(self, data: bytes) -> None:
+        if self._log is None:
+            self._errors = (self._errors + data)[-ERROR_BYTES:]
+            return
+        log, wanted = self._log
+        *lines, partial = (self._log_partial + data).split(b"\n")
+        self._log_partial = partial[-ERROR_BYTES:]
+        for line in lines:
+            if wanted.search(line):
+                text = line.decode("utf-8", "replace")
+                self._push(orjson.dumps({"method": LOG_LINE, "params": {"line": text}}))
+                self._arrived.set()
+            elif not log.match(line):
+                self._errors = (self._errors + line + b"\n")[-ERROR_BYTES:]
 
     # -- writing -------------------------------------------------------------------------------
 

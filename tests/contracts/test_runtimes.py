@@ -565,6 +565,8 @@ async def test_a_model_out_of_reach_is_not_waited_for(
     opened: Open, cli: AgentCli, url: str
 ) -> None:
     """A port where nothing listens, and a name that leads nowhere."""
+    if cli.name == "acp":
+        pytest.skip("nothing is known of its log")
     env = {name: value.replace(cli.model.url, url) for name, value in cli.env.items()}
     env = {**create_cli_runtime(cli.name).environment(os.environ), **env}
     command = tuple(word.replace(cli.model.url, url) for word in cli.command)
@@ -592,17 +594,51 @@ async def test_a_model_that_is_busy_once(opened: Open) -> None:
     assert "then it works" in reply
 
 
-async def test_a_model_that_is_busy_for_good_is_not_waited_for(opened: Open) -> None:
-    """gemini and opencode try again for minutes, without a word about it."""
+async def test_a_model_that_is_busy_for_good_is_not_waited_for(opened: Open, cli: AgentCli) -> None:
+    """gemini and opencode try again for minutes, and tell it to their logs alone."""
+    is_known = cli.name != "acp"
     shown: list[str] = []
-    async with opened(limits=Limits(stall_s=5)) as agent, asyncio.timeout(HANG_S):
-        failed = await agent.ask("HTTP:429", on_live_text=lambda _, text: shown.append(text))
+    limits = Limits() if is_known else Limits(stall_s=5)
+    async with opened(limits=limits) as agent, asyncio.timeout(HANG_S):
+        failed = await agent.ask("HTTP:503", on_live_text=lambda _, text: shown.append(text))
         after = await agent.say("SAY:fine again")
 
-    assert failed.error_category in (ErrorCategory.RETRYABLE, ErrorCategory.TIMEOUT)
-    if failed.error_category is ErrorCategory.TIMEOUT:
-        assert any("No word from the model yet" in text for text in shown)
+    category = ErrorCategory.RETRYABLE if is_known else ErrorCategory.TIMEOUT
+    assert failed.error_category is category
+    if cli.name in ("gemini", "opencode"):
+        assert any("The model is busy; trying again" in text for text in shown)
     assert "fine again" in after
+
+
+async def test_gemini_says_when_its_model_wants_to_be_asked_again(
+    opened: Open, cli: AgentCli
+) -> None:
+    if cli.product != "gemini":
+        pytest.skip("the others don't pass it on")
+    async with opened() as agent, asyncio.timeout(HANG_S):
+        began = time.time()
+        failed = await agent.ask("RETRYAFTER:50 HTTP:429")
+
+    assert failed.error_category is ErrorCategory.RETRYABLE
+    assert failed.retry_at_ms is not None
+    assert failed.retry_at_ms / 1000 >= began + 50
+
+
+async def test_a_summary_that_an_agent_makes_for_itself_is_no_answer(
+    opened: Open, cli: AgentCli
+) -> None:
+    if cli.name != "opencode":
+        pytest.skip("the others don't say it, and nothing is known of any other")
+    shown: list[str] = []
+    async with opened() as agent, asyncio.timeout(HANG_S):
+        await agent.say("SAY:one")
+        answer = await agent.ask(
+            f"HTTP:400:context*1 {uuid.uuid4().hex}\nSAY:two",
+            on_live_text=lambda _, text: shown.append(text),
+        )
+
+    assert said(answer) == "two"
+    assert not any("Scripted summary" in text for text in shown)
 
 
 async def test_a_stream_that_breaks_once(opened: Open, cli: AgentCli) -> None:

@@ -942,3 +942,103 @@ def test_no_name_of_a_server_undoes_what_opencode_asks_for(tmp_path: Path) -> No
     rules = [*json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]]
     assert rules.index("external_*") < rules.index("external_directory")
     assert rules.index("doom_*") < rules.index("doom_loop")
+
+
+# -- what is told to a log alone ------------------------------------------------------------------
+
+#: Lines of opencode's log, as version 1.18.33 prints them.
+LOG = "timestamp=2026-11-22T04:30:48.169Z level=INFO run=e82e28e3 message="
+NOTES = (
+    "def note(words, session='s'):\n"
+    f"    line = {LOG!r} + words.format(session)\n"
+    "    if 'error' in words: line = line.replace('INFO', 'ERROR')\n"
+    "    print(line, file=sys.stderr, flush=True)\n"
+    "def message(name, words):\n"
+    "    update('agent_message_chunk', messageId=name, content=dict(type='text', text=words))\n"
+    "def stream(name, agent, session='s'):\n"
+    "    note('process session.id={} messageID=' + name, session)\n"
+    "    note('stream providerID=p session.id={} small=false agent=' + agent, session)\n"
+)
+
+
+async def test_what_opencode_notes_in_its_log_is_read_before_what_it_says(
+    home: Home, directory: Path
+) -> None:
+    body = NOTES + (
+        "prompt = begin()\n"
+        "stream('m1', 'build'); message('m1', 'first')\n"
+        "stream('m2', 'compaction'); message('m2', '## Objective'); message('m2', ' none')\n"
+        "stream('m3', 'compaction', session='another'); message('m3', 'last')\n"
+        "answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        result = await bridge.handle(message("hello"))
+
+    assert said(result) == ["first\n\nlast"]
+
+
+async def test_a_log_is_no_reason_of_an_agents_end(home: Home, directory: Path) -> None:
+    body = NOTES + (
+        "begin(); note('x error=\"401 unauthorized\"')\n"
+        "print('out of memory', file=sys.stderr); sys.exit(1)\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        result = await bridge.handle(message("hello"))
+
+    assert result.error == "opencode ended in mid-turn: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("why", "category"),
+    [
+        ('error.error="AI_APICallError: The usage limit is reached"', ErrorCategory.USAGE_LIMIT),
+        ('small=true error.error="The usage limit is reached"', None),
+        ('error.error="The model `x` does not exist."', None),
+    ],
+)
+async def test_what_opencode_repeats_is_read_in_its_log(
+    home: Home, directory: Path, why: str, category: ErrorCategory | None
+) -> None:
+    going_on = "pass" if category is None else "asked('session/cancel')"
+    body = NOTES + (
+        f"prompt = begin(); note('\"stream error\" session.id={{}} ' + {why!r})\n"
+        f"text('x'); {going_on}; answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with asyncio.timeout(HANG_S), agent_bridge(home, "opencode", command=command) as (b, *_):
+        result = await b.handle(message("hello"))
+
+    assert result.error_category is category
+
+
+@pytest.mark.parametrize(
+    ("line", "category", "wait_s"),
+    [
+        (
+            "[2026-11-22T04:45:57.782Z] [WARN] Attempt 2 failed with status 503. Retrying with "
+            'backoff... _ApiError: {"error":{"code":503}}',
+            ErrorCategory.RETRYABLE,
+            10.0,
+        ),
+        ("Suggested retry after 60s.. Retrying after 67862ms...", ErrorCategory.RETRYABLE, 67.862),
+        (
+            "[2026-11-22T04:45:57.782Z] [WARN] Attempt 1 failed. Retrying with backoff... Error: "
+            "getaddrinfo ENOTFOUND nowhere.invalid",
+            ErrorCategory.UNREACHABLE,
+            5.0,
+        ),
+    ],
+)
+def test_what_gemini_repeats_is_read_in_its_log(
+    line: str, category: ErrorCategory, wait_s: float
+) -> None:
+    assert GeminiRuntime.log is not None
+    note = GeminiRuntime().read_log(line)
+
+    assert GeminiRuntime.log[1].search(line.encode())
+    assert note is not None
+    assert note.failure is not None
+    assert (note.failure.category, note.wait_s) == (category, wait_s)
+    assert (note.failure.retry_at_ms is not None) is ("retry after 60s" in line)

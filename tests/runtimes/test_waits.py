@@ -72,10 +72,9 @@ def test_a_turn_that_has_said_nothing_is_not_waited_for() -> None:
     patience = Patience(Clock())
 
     assert patience.wait(BUSY, 3.0) == NoticeEvent("The model is busy; trying again in 3 s.")
-    given_up = patience.wait(BUSY, FRESH_S + 1)
-
-    assert isinstance(given_up, ErrorEvent)
-    assert given_up.retry_at_ms is not None
+    assert patience.left_s == FRESH_S
+    assert patience.wait(BUSY, FRESH_S + 1) == BUSY
+    assert patience.left_s is None
 
 
 def test_a_turn_that_has_done_something_is_waited_for_longer() -> None:
@@ -87,6 +86,7 @@ def test_a_turn_that_has_done_something_is_waited_for_longer() -> None:
     clock.now = BEGUN_S + 1
 
     assert patience.wait(BUSY) == BUSY
+    assert patience.left_s is None
 
 
 def test_an_answer_ends_the_wait() -> None:
@@ -99,7 +99,8 @@ def test_an_answer_ends_the_wait() -> None:
     assert isinstance(patience.wait(BUSY), NoticeEvent)
 
 
-def test_a_refused_sign_in_is_not_waited_for() -> None:
-    refused = ErrorEvent(ErrorCategory.AUTH, "401")
+@pytest.mark.parametrize("category", [ErrorCategory.AUTH, ErrorCategory.USAGE_LIMIT])
+def test_what_does_not_pass_in_minutes_is_not_waited_for(category: ErrorCategory) -> None:
+    failure = ErrorEvent(category, "why")
 
-    assert Patience(Clock()).wait(refused) == refused
+    assert Patience(Clock()).wait(failure) == failure
