@@ -17,6 +17,7 @@ from typing import TypeVar
 from remoteclaw.config import ChannelConfig, Config, Profile, SenderConfig, ToolsConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.profiles import profile_of
 from remoteclaw.tools import ToolFacts
 
 __all__ = [
@@ -184,12 +185,14 @@ def listed(
 ) -> frozenset[str]:
     """Return the tools that an agent is offered in a session, whoever writes the next turn.
 
-    These are the tools that anybody may have it use in that chat: in a direct chat the person whose
-    chat it is, in a group everybody. Each call is decided by its turn; a list that followed the
-    turns would start the agent again, and its model's provider would read everything again.
+    These are the tools that anybody may have it use in that chat, and that do something on such a
+    channel: in a direct chat the person whose chat it is, in a group everybody. Each call is
+    decided by its turn; a list that followed the turns would start the agent again, and its
+    model's provider would read everything again.
     Raises `ConfigError` if there is no such agent.
     """
-    tools = tuple(tools)
+    lacks = profile_of(session.provider).lacks
+    tools = tuple(tool for tool in tools if tool.name not in lacks)
     is_group = session.user != session.channel_id
     anybody: set[str | None] = {session.user}
     if is_group:

@@ -664,6 +664,27 @@ MUTANTS = (
         "tests/gateway/test_mcp.py::test_an_agent_names_no_other_session_of_a_chat",
     ),
     Mutant(
+        "a message that failed and is written down as sent",
+        "remoteclaw/gateway/sending.py",
+        'if any(one.status != "failed" for one in sent):',
+        "if True:",
+        f"{CHATS}::test_what_the_platform_refused_is_noted_as_not_sent",
+    ),
+    Mutant(
+        "a message to a console that nobody has",
+        "remoteclaw/gateway/places.py",
+        "if (provider, own) in readers.until_ms or not accounts:",
+        "if True:",
+        f"{CHATS}::test_what_a_command_line_s_session_sends_to_the_console_arrives",
+    ),
+    Mutant(
+        "a tool that does nothing there and is listed",
+        "remoteclaw/policy.py",
+        "if tool.name not in lacks)",
+        "if tool.name)",
+        "tests/gateway/test_mcp.py::test_tools_that_do_nothing_on_a_channel_are_not_listed",
+    ),
+    Mutant(
         "a time of day that is silently UTC",
         "remoteclaw/gateway/methods/cron.py",
         "tz=wanted.tz or (zone if by_wall_clock else None)",
@@ -1368,8 +1389,8 @@ MUTANTS = (
     Mutant(
         "a spawned session with all rights",
         "remoteclaw/gateway/dispatch.py",
-        ", depth=caller.depth)",
-        ")",
+        "caller.turn.entries, depth=caller.depth)\n    facts",
+        "caller.turn.entries)\n    facts",
         f"{SUBAGENTS}::test_a_task_may_no_more_than_its_depth",
     ),
     Mutant(

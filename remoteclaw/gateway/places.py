@@ -38,7 +38,7 @@ def current_place(call: Call) -> Place:
     return Place(session.provider, session.account, session.channel_id, session.thread)
 
 
-def place_of(call: Call, readers: Readers, target: str, *, thread: str | None = None) -> Place:
+def place_of(call: Call, readers: Readers, target: str) -> Place:
     """Return the chat that a call names: CHAT, CHANNEL:CHAT or CHANNEL/ACCOUNT:CHAT.
 
     Raises `CallRefused` with what there is, if there is no such channel or account.
@@ -53,7 +53,7 @@ def place_of(call: Call, readers: Readers, target: str, *, thread: str | None = 
             _check_account(call, readers, provider, account)
         else:
             account = _account_of(call, readers, provider)
-        return Place(provider, account, chat, thread)
+        return Place(provider, account, chat)
     listed = ", ".join(sorted(channels)) or "none"
     session = call.session
     if session is None:
@@ -67,7 +67,7 @@ def place_of(call: Call, readers: Readers, target: str, *, thread: str | None = 
             f"There is no channel {provider[:40]!r}: there are {listed}. A chat of this channel is "
             "named by its id alone.",
         )
-    return Place(session.provider, session.account, target, thread)
+    return Place(session.provider, _account_of(call, readers, session.provider), target)
 
 
 def _channels(call: Call, readers: Readers) -> set[str]:
@@ -77,10 +77,16 @@ def _channels(call: Call, readers: Readers) -> set[str]:
 
 
 def _account_of(call: Call, readers: Readers, provider: str) -> str:
-    """Return the account to use on a channel where none is named."""
-    if call.session and call.session.provider == provider:
-        return call.session.account
+    """Return the account to use on a channel where none is named.
+
+    That of the session, unless no adapter ever read for it and one does for another: a session of
+    `send --channel console` is no console's.
+    """
     accounts = readers.accounts(provider)
+    if call.session and call.session.provider == provider:
+        own = call.session.account
+        if (provider, own) in readers.until_ms or not accounts:
+            return own
     if len(accounts) == 1:
         return accounts[0]
     if not accounts or "default" in accounts:

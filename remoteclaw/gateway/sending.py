@@ -71,7 +71,6 @@ async def send(
         )
     if len(made) != sum(map(len, parts)):
         raise CallRefused("INVALID_REQUEST", "Another call had this id before.")
-    call.effects.append({**note, "callId": call.id})
     ids: list[list[str]] = []
     for texts in parts:
         ids.append(made[: len(texts)])
@@ -82,7 +81,9 @@ async def send(
         _sent(place, each, answers, is_there=there)
         for place, each, there in zip(places, ids, is_there, strict=True)
     ]
-    if call.caller and any(one.status == "failed" for one in sent):
+    if any(one.status != "failed" for one in sent):
+        call.effects.append({**note, "callId": call.id})
+    elif call.caller:
         with contextlib.suppress(CallRefused):  # the turn is over: nobody asks any more
             await call.fleet.effects.failed(call.caller, call.id)
     return sent

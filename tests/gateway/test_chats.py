@@ -163,6 +163,54 @@ async def test_a_broadcast_to_two_channels_tells_what_came_of_each(
     assert "messageId" not in there
 
 
+async def test_a_broadcast_that_reached_one_chat_was_sent(
+    stack: Stack, served: Platform, turn: Turn, directory: Path
+) -> None:
+    other = Platform(directory / "other", "other")
+    other.tell(refuses="You are not a member.")
+    async with other.served(stack.fleet):
+        _, effects = await turn.noted("message_broadcast", targets=["a", "other:b"], message="hi")
+
+    assert [one["type"] for one in effects] == ["message_sent"]
+    assert side_effects_of(await turn.lease.effects()).sent_texts == ("hi",)
+
+
+@pytest.mark.parametrize("target", ["console:console", "console"])
+async def test_what_a_command_line_s_session_sends_to_the_console_arrives(
+    stack: Stack, directory: Path, target: str
+) -> None:
+    """A console has an account of its own, and `send --channel console` has the default one."""
+    console = Platform(directory / "console", "console", "this-host")
+    turn = await begin_turn(stack, HANDLERS, provider="console", channel_id="me", from_="me")
+    async with console.served(stack.fleet):
+        sent = await turn.call("message_send", target=target, message="hi")
+
+    assert sent["status"] == "delivered"
+    assert [one["chat"] for one in console.delivered] == ["console"]
+
+
+async def test_nothing_is_sent_to_a_thread_where_there_are_none(
+    stack: Stack, served: Platform
+) -> None:
+    turn = await begin_turn(stack, HANDLERS, provider="console")
+    params = {"message": "hi", "sessionKey": str(turn.lease.session), "threadId": "t"}
+    by_operator = gateway(stack.fleet, stack.home, HANDLERS)
+
+    for call in (
+        turn.call("message_send", target="console", message="hi", threadId="t"),
+        turn.call("message_thread_reply", message="hi", threadId="t"),
+        ask(
+            by_operator,
+            operator(),
+            "message_thread_reply",
+            session_key=params.pop("sessionKey"),
+            **params,
+        ),
+    ):
+        with pytest.raises(CallRefused, match="console has no threads: nothing was sent"):
+            await call
+
+
 async def test_one_wrong_target_and_nothing_is_broadcast(
     stack: Stack, served: Platform, turn: Turn
 ) -> None:
@@ -662,8 +710,9 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
 
 async def test_what_the_platform_refused_is_noted_as_not_sent(served: Platform, turn: Turn) -> None:
     served.tell(refuses="There is no such chat.")
-    sent = await turn.call("message_reply", message="It is done.")
+    sent, effects = await turn.noted("message_reply", message="It is done.")
     noted = await turn.lease.effects()
+    assert effects == []  # what the connector writes into the file
 
     assert sent["status"] == "failed"
     assert side_effects_of(noted).sent_texts == ()

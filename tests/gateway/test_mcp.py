@@ -163,6 +163,19 @@ async def test_an_agent_is_told_of_what_it_may_use(stack: Stack) -> None:
     assert in_a_group == between_turns == set(LISTED)
 
 
+async def test_tools_that_do_nothing_on_a_channel_are_not_listed(stack: Stack) -> None:
+    """By what the channel is: no adapter is at work on either."""
+    lacking = {"react", "delete", "pin", "read", "thread_reply"}
+    async with agents_client(stack, provider="console", from_="owner") as (session, _):
+        console = {tool.name for tool in (await session.list_tools()).tools}
+    stack.configure(channels={"chats": {"owners": ["alice"]}})
+    async with agents_client(stack, provider="chats") as (session, _):
+        other = {tool.name for tool in (await session.list_tools()).tools}
+
+    assert console == LISTED - {f"message_{name}" for name in lacking}
+    assert other == LISTED
+
+
 async def test_results_have_the_form_that_is_announced(stack: Stack) -> None:
     owner(stack)
     async with agents_client(stack) as (session, _):

@@ -20,6 +20,7 @@ from remoteclaw.fleet.replies import Readers, operation_payload
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.places import Place, current_place, place_of
 from remoteclaw.gateway.sending import Message, send
+from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation
 
 __all__ = ["HANDLERS"]
@@ -49,7 +50,7 @@ async def _send_to(
     call: Call, target: str, message: Message, *, thread: str | None = None
 ) -> contract.Sent:
     readers = await call.fleet.replies.readers()
-    place = place_of(call, readers, target, thread=thread)
+    place = _in_thread(place_of(call, readers, target), thread)
     (sent,) = await send(call, readers, [place], message, noted_to=place)
     return sent
 
@@ -62,8 +63,20 @@ async def _reply(call: Call, params: contract.ReplyParams) -> contract.Sent:
 
 
 async def _thread_reply(call: Call, params: contract.ThreadReplyParams) -> contract.Sent:
-    place = replace(current_place(call), thread=params.thread_id)
+    place = _in_thread(current_place(call), params.thread_id)
     return await _send_here(call, place, Message(params.message))
+
+
+def _in_thread(place: Place, thread: str | None) -> Place:
+    """Return a thread of a chat, if one is named; raises `CallRefused` where there are none."""
+    if thread is None:
+        return place
+    if not profile_of(place.provider).has_threads:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"{place.provider} has no threads: nothing was sent. Send it without threadId.",
+        )
+    return replace(place, thread=thread)
 
 
 async def _send_here(call: Call, place: Place, message: Message) -> contract.Sent:
