@@ -12,7 +12,7 @@ from tests.support.turns import Turn, begin_turn
 from tests.support.waiting import HANG_S
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give adapters the time that a busy machine needs; tests of too little set their own."""
     monkeypatch.setattr("remoteclaw.gateway.sending.RECEIPT_S", HANG_S)
@@ -22,7 +22,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def platform(directory: Path) -> Iterator[Platform]:
+def platform(directory: Path, patient: None) -> Iterator[Platform]:
     """A platform that nobody serves yet."""
     platform = Platform(directory / "platform")
     yield platform
