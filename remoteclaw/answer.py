@@ -24,6 +24,7 @@ from remoteclaw.messages import (
     ToolActivity,
     Turn,
     hops_of,
+    people_of,
     via_of,
 )
 
@@ -177,7 +178,8 @@ class Answer:
             label=state.get("label"),
         )
         deliver: Deliver = "parent" if parent.task else "channel"
-        return Owed(parent, encode_entry(message, deliver, "result", provenance))
+        people = people_of(self.turn.entries)
+        return Owed(parent, encode_entry(message, deliver, "result", provenance, people))
 
     def _rest(
         self,

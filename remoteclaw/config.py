@@ -303,9 +303,15 @@ class AgentConfig(_Section):
     mcp_servers: Annotated[dict[str, McpServerConfig], BY_PEOPLE] = Field(default_factory=dict)
     """More MCP servers for this agent, by name. Their tools need no permission, because you chose
     them, except under `permissions = "deny"`."""
-    sees_sessions: Annotated[Literal["self", "tree", "agent", "all"], BY_PEOPLE] = "tree"
+    sees_sessions: Annotated[Literal["self", "tree", "agent", "all"] | None, BY_PEOPLE] = None
     """Which conversations its tools can look at, and write to: its own alone, also the sessions
-    that it has started (`tree`), all those of this agent, or those of every agent."""
+    that it has started (`tree`), all those of this agent, or those of every agent. `agent` and
+    `all` hold in turns of owners alone, others have `tree` then. Without it, owners have `agent`
+    and others `tree`."""
+    sends_to: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=100)
+    """The chats besides its own to which its tools may send for people who are no owners:
+    `telegram:-100123` is a chat, `telegram:*` all of a channel, `*` all there are. What arrives
+    there says from which chat it comes."""
     spawns: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """The agents, besides itself, that it may start sessions of, by name; `*` is every agent."""
     mcp_transport: Annotated[Literal["http", "stdio"], BY_PEOPLE] = "http"
@@ -345,6 +351,15 @@ class AgentConfig(_Section):
     @classmethod
     def _check_zone(cls, value: str | None) -> str | None:
         return value and _zone_name(value)
+
+    @field_validator("sends_to")
+    @classmethod
+    def _check_chats(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for entry in value:
+            channel, colon, chat = entry.partition(":")
+            if entry != "*" and not (channel and colon and chat):
+                raise ValueError(f"has {entry!r}: write CHANNEL:CHAT, CHANNEL:* or *")
+        return value
 
     @model_validator(mode="after")
     def _check_command(self) -> Self:

@@ -25,6 +25,7 @@ from remoteclaw.errors import ErrorCategory, MessageRefused
 from remoteclaw.setting import BY_PEOPLE
 
 __all__ = [
+    "AN_OPERATOR",
     "OWN_SERVER",
     "AgentDeliveryResult",
     "AgentEvent",
@@ -58,6 +59,7 @@ __all__ = [
     "ToolUseEvent",
     "Turn",
     "hops_of",
+    "people_of",
     "stream_order",
     "via_of",
 ]
@@ -384,6 +386,9 @@ class Entry:
     """Of a person's command to stop: how many entries of the session it has stopped."""
     stopped_below: int = 0
     """The same of the sessions that this one has started: nothing is said in the chat of these."""
+    people: tuple[str, ...] = ()
+    """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID, or
+    `AN_OPERATOR`. Their rights are looked up when it is answered."""
 
     @property
     def at_ms(self) -> int:
@@ -394,6 +399,25 @@ class Entry:
 def stream_order(entry_id: str) -> tuple[int, ...]:
     """Return what a stream id is sorted by: its two numbers, "10-0" behind "9-1"."""
     return tuple(int(part) for part in entry_id.split("-"))
+
+
+#: Among the people on whose behalf something is written: one who operates RemoteClaw.
+AN_OPERATOR = "operator"
+
+
+def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the people on whose behalf a turn of these entries is, each as CHANNEL:ID.
+
+    None, if one of the entries is on nobody's behalf: it could be anybody's.
+    """
+    found: dict[str, None] = {}
+    for entry in entries:
+        sender = f"{entry.message.provider}:{entry.message.from_}"
+        people = (sender,) if entry.origin == "chat" else entry.people
+        if not people:
+            return ()
+        found |= dict.fromkeys(people)
+    return tuple(found)
 
 
 def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:

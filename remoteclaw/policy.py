@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from remoteclaw.config import ChannelConfig, Config, Profile, SenderConfig, ToolsConfig
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.messages import AN_OPERATOR, Entry, SessionKey
 from remoteclaw.profiles import profile_of
 from remoteclaw.tools import ToolFacts
 
@@ -29,6 +29,7 @@ __all__ = [
     "is_owner",
     "listed",
     "may_see",
+    "may_send",
     "rule",
     "subject_of",
 ]
@@ -64,6 +65,10 @@ PROFILES: Mapping[Profile, tuple[str, ...]] = {
 #: What no subagent may: it works for another session, which speaks for it and keeps the clock.
 NO_SUBAGENT = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
 
+#: What in a group is for owners, unless the table of the group or of its channel adds it: it takes
+#: away or puts up what others have written.
+MODERATES = ("message_delete", "message_pin")
+
 #: What a subagent may not, in addition, that can have none of its own.
 NO_LEAF = ("sessions_list", "sessions_history", "sessions_spawn", "subagents")
 
@@ -85,15 +90,25 @@ class Subject:
     or they could have it done for them later."""
     depth: int = 0
     """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
+    people: tuple[str, ...] = ()
+    """The people on whose behalf the clock or a task has written, as entries name them: the turn
+    has their rights."""
 
 
 def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0) -> Subject:
     """Return for whom, and where, a turn uses tools that answers these entries.
 
-    What another session or the clock has written is nobody's. A chat counts as a group unless it is
-    called like its one sender: that narrows at most.
+    What the clock or a task has written is on behalf of who made the job or asked for the task;
+    what another session has written is nobody's. A chat counts as a group unless it is called like
+    its one sender: that narrows at most.
     """
-    senders = tuple(entry.message.from_ if entry.origin == "chat" else None for entry in entries)
+    entries = tuple(entries)
+    senders = tuple(
+        entry.message.from_ if entry.origin == "chat" else None
+        for entry in entries
+        if entry.origin == "chat" or not entry.people
+    )
+    behalf = dict.fromkeys(person for entry in entries for person in entry.people)
     people = {sender for sender in senders if sender is not None} or {session.user}
     return Subject(
         agent=session.agent,
@@ -103,23 +118,45 @@ def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0)
         senders=senders,
         user=session.user,
         depth=depth,
+        people=tuple(behalf),
     )
 
 
 def may_see(
-    config: Config, own: SessionKey, other: SessionKey, *, above: Sequence[SessionKey] = ()
+    config: Config,
+    own: SessionKey,
+    other: SessionKey,
+    *,
+    is_owner: bool,
+    above: Sequence[SessionKey] = (),
 ) -> bool:
-    """Whether a session's agent may look at, and write to, another session.
+    """Whether a session's agent may look at, and write to, another session in a turn.
 
-    `above` are the sessions that the other one was started by. Each way of seeing includes those
-    that see less. Raises `ConfigError` if there is no such agent.
+    `above` are the sessions that the other one was started by; `is_owner` says that the turn is on
+    behalf of owners alone. Each way of seeing includes those that see less. Raises `ConfigError`
+    if there is no such agent.
     """
     _, settings = config.agent(own.agent)
-    sees = settings.sees_sessions
+    sees = settings.sees_sessions or "agent"
+    if sees != "self" and not is_owner:
+        sees = "tree"
     if other == own or sees == "all":
         return True
     is_below = own in above and sees != "self"
     return is_below or (sees == "agent" and other.agent == own.agent)
+
+
+def may_send(
+    config: Config, own: SessionKey, channel: str, chat: str, *, account: str, is_owner: bool
+) -> bool:
+    """Whether a session's agent may send to a chat in a turn: to its own, for owners to any.
+
+    Threads of its own chat are its own. Raises `ConfigError` if there is no such agent.
+    """
+    if is_owner or (channel, account, chat) == (own.provider, own.account, own.channel_id):
+        return True
+    _, settings = config.agent(own.agent)
+    return not {"*", f"{channel}:*", f"{channel}:{chat}"}.isdisjoint(settings.sends_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +178,7 @@ def rule(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> tuple[
     Raises `ConfigError` if there is no such agent.
     """
     tools = tuple(tools)
-    people = sorted({sender for sender in subject.senders if sender is not None})
-    steps = [_steps(config, subject, sender) for sender in people]
-    if not people or None in subject.senders:
-        steps.append(_steps(config, subject, None))
-        if subject.user is not None:
-            steps.append(_steps(config, subject, subject.user, may_own=False))
+    steps = [_steps(config, subject, voice) for voice in _voices(config, subject)]
     rulings = (_strictest([_pass(tool, one) for one in steps]) for tool in tools)
     return tuple(
         replace(ruling, confirm=confirmed_by(config, subject, tool)) if ruling.allowed else ruling
@@ -164,8 +196,8 @@ def confirmed_by(config: Config, subject: Subject, tool: ToolFacts) -> str | Non
         return None
     agent, settings = config.agent(subject.agent)
     wide = [_Table(f"agents.{agent}.tools", settings.tools), _Table("tools", config.tools)]
-    for sender in subject.senders or (None,):
-        own, *narrow = _channel_tables(config.channel(subject.channel), subject, sender)
+    for voice in _voices(config, subject):
+        own, *narrow = _channel_tables(config.channel(subject.channel), subject, voice.sender)
         tables = (table for table in (*narrow, own, *wide) if table.tools.confirm is not None)
         decides = next(tables, None)
         entry = decides and _entry(decides.tools.confirm or (), tool)
@@ -212,10 +244,8 @@ def listed(
 
 
 def is_owner(config: Config, subject: Subject) -> bool:
-    """Return whether every sender of a turn is an owner; nobody's turn is no owner's."""
-    return bool(subject.senders) and all(
-        _ownership(config, subject.channel, sender) for sender in subject.senders
-    )
+    """Return whether a turn is on behalf of owners alone; nobody's turn is no owner's."""
+    return all(voice.ownership for voice in _voices(config, subject))
 
 
 def check(config: Config, tools: Iterable[ToolFacts]) -> None:
@@ -306,21 +336,50 @@ def _strictest(rulings: Sequence[Ruling]) -> Ruling:
     return next((ruling for ruling in rulings if not ruling.allowed), rulings[0])
 
 
-def _steps(
-    config: Config, subject: Subject, sender: str | None, *, may_own: bool = True
-) -> list[_Step]:
-    """Return the steps for one sender, in their order."""
+@dataclass(frozen=True, slots=True)
+class _Voice:
+    """One of those who have a part in a turn: each of them alone has to be allowed a tool."""
+
+    sender: str | None
+    """Whose tables apply, by their id on the turn's channel; None for an unknown sender."""
+    ownership: str | None
+    """The rule that makes them an owner."""
+
+
+def _voices(config: Config, subject: Subject) -> list[_Voice]:
+    """Return who has a part in a turn, at least one."""
+    senders = sorted({sender for sender in subject.senders if sender is not None})
+    voices = [_Voice(sender, _ownership(config, subject.channel, sender)) for sender in senders]
+    for person in subject.people:
+        channel, _, sender = person.partition(":")
+        ownership = _ownership(config, channel, sender)
+        if person == AN_OPERATOR:
+            ownership = "operators are owners"
+        voices.append(_Voice(sender if channel == subject.channel else None, ownership))
+        if subject.user is not None:
+            voices.append(_Voice(subject.user, ownership))
+    if None in subject.senders or not voices:
+        voices.append(_Voice(None, None))
+        if subject.user is not None:
+            voices.append(_Voice(subject.user, None))
+    return voices
+
+
+def _steps(config: Config, subject: Subject, voice: _Voice) -> list[_Step]:
+    """Return the steps for one of those who have a part in a turn, in their order."""
     agent, settings = config.agent(subject.agent)
     everybody, own = _Table("tools", config.tools), _Table(f"agents.{agent}.tools", settings.tools)
     steps: list[_Step] = [everybody.by_profile, own.by_profile]
     steps += [everybody.by_lists, own.by_lists]
-    for table in _channel_tables(config.channel(subject.channel), subject, sender):
+    tables = [*_channel_tables(config.channel(subject.channel), subject, voice.sender)]
+    for table in tables:
         steps += [table.by_profile, table.by_lists]
+    if subject.is_group and not voice.ownership:
+        steps.append(partial(_for_moderator, tables=tables))
     is_leaf = subject.depth >= config.sessions.max_depth
     if subject.depth > 0:
         steps.append(partial(_for_subagent, is_leaf=is_leaf, agent=own))
-    ownership = _ownership(config, subject.channel, sender) if may_own else None
-    steps.append(partial(_for_owner, ownership=ownership))
+    steps.append(partial(_for_owner, ownership=voice.ownership))
     return steps
 
 
@@ -333,6 +392,13 @@ def _for_subagent(tool: ToolFacts, *, is_leaf: bool, agent: _Table) -> _Verdict 
         return None
     given = agent.added(tool)
     return (True, given) if given else (False, why)
+
+
+def _for_moderator(tool: ToolFacts, *, tables: Sequence[_Table]) -> _Verdict | None:
+    if not _entry(MODERATES, tool):
+        return None
+    given = next(filter(None, (table.added(tool) for table in tables)), None)
+    return (True, given) if given else (False, "in groups owner only")
 
 
 def _for_owner(tool: ToolFacts, *, ownership: str | None) -> _Verdict | None:

@@ -27,6 +27,7 @@ ALL = frozenset(tool.name for tool in TOOLS)
 WORKERS_JOB = "workers.jobs.DrainJob"
 CRON = {name for name in ALL if name.startswith("cron_")}
 GATEWAY = {name for name in ALL if name.startswith("gateway_")}
+MODERATES = {"message_delete", "message_pin"}
 MESSAGING = {name for name in ALL if name.startswith("message_")}
 
 #: An owner in a group chat, where every step has something to say.
@@ -179,7 +180,7 @@ def test_also_allow_adds_nothing_beyond_an_earlier_step(profile: Profile, place:
 def test_what_is_for_owners_alone(profile: Profile) -> None:
     config = configured(at("tools", profile=profile, also_allow=["cron_add"]))
 
-    assert allowed(config, STRANGER, TOOLS) == PROFILES[profile] - CRON - GATEWAY
+    assert allowed(config, STRANGER, TOOLS) == PROFILES[profile] - CRON - GATEWAY - MODERATES
     assert why(config, STRANGER, "cron_add") == "- owner only"
     assert why(config, OWNER, "cron_add") == '+ channels.telegram.owners has "4711"'
 
@@ -209,7 +210,7 @@ def test_an_agents_own_table_gives_back_what_subagents_are_denied() -> None:
     owner, stranger = replace(OWNER, depth=1), replace(STRANGER, depth=1)
 
     assert allowed(config, owner, TOOLS) == (ALL - NO_LEAF) | back | {"cron_add"}
-    assert allowed(config, stranger, TOOLS) == (ALL - NO_LEAF) | back
+    assert allowed(config, stranger, TOOLS) == ((ALL - NO_LEAF) | back) - MODERATES
     assert why(config, owner, "sessions_list") == '+ agents.main.tools.also_allow has "sessions_*"'
     assert (
         why(config, owner, "sessions_send") == '- channels.telegram.tools.deny has "sessions_send"'
@@ -328,7 +329,7 @@ def test_a_turn_of_nobody_is_no_owners(channel: str) -> None:
     subject = replace(OWNER, channel=channel, senders=())
 
     assert not is_owner(config, subject)
-    assert allowed(config, subject, TOOLS) == ALL - CRON - GATEWAY - {"message_send"}
+    assert allowed(config, subject, TOOLS) == ALL - CRON - GATEWAY - MODERATES - {"message_send"}
 
 
 #: What a sender might be called to be taken for U012é, or for everybody.
@@ -468,7 +469,9 @@ def test_subagents_and_those_that_are_no_owners_may_no_more(
 
     assert deeper <= allowed(config, subject, TOOLS)
     assert disowned == allowed(config, subject, TOOLS) - (
-        CRON | GATEWAY if is_owner(config, subject) else set()
+        CRON | GATEWAY | (MODERATES if subject.is_group else set())
+        if is_owner(config, subject)
+        else set()
     )
 
 
@@ -618,7 +621,7 @@ def test_an_explanation_for_programs(home: Home) -> None:
     assert told("--from", "1", "--depth", "1")[1] == ALL - NO_LEAF
     assert told("--from", "1", "--from", "2", *group)[1] == ALL - CRON
     answer, tools = told("--from", "1", "--from", "3", *group)
-    assert tools == ALL - CRON - GATEWAY
+    assert tools == ALL - CRON - GATEWAY - MODERATES
     assert answer["is_owner"] is False
     assert answer["subject"] == {
         "agent": "main",

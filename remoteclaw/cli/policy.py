@@ -76,7 +76,7 @@ def explain(
     )
     rulings = rule(config, subject, TOOLS)
     if as_json:
-        about = {name: value for name, value in asdict(subject).items() if value is not None}
+        about = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
         told = {"subject": about, "is_owner": is_owner(config, subject)}
         click.echo(json.dumps(told | {"tools": [asdict(one) for one in rulings]}, indent=2))
         return

@@ -224,11 +224,13 @@ class Effects:
         depth: int,
         label: str | None,
         most: int,
+        people: Sequence[str] = (),
     ) -> tuple[SessionKey, str]:
         """Start a session for a task at a place; return its key and the id of its first entry.
 
         A process that begins a turn anew, and asks for the same again, gets the session that the
-        one before has started. `most` is how many unfinished ones the `parent` may have.
+        one before has started. `most` is how many unfinished ones the `parent` may have;
+        the task is done, and its result answered, on behalf of `people`.
         Raises `CallRefused` if there are as many, or another session has the label.
         """
         asked = orjson.dumps([str(place), message.text, label])
@@ -238,7 +240,10 @@ class Effects:
         task = call_name(caller, f"{asker}\0{call}").rpartition(":")[2][:TASK_DIGITS]
         child = replace(place, task=task)
         names, arguments = _entry(
-            "spawn", child, encode_entry(message, "parent", "session", provenance), "background"
+            "spawn",
+            child,
+            encode_entry(message, "parent", "session", provenance, people),
+            "background",
         )
         status, made = await self._run(
             caller,
@@ -367,7 +372,8 @@ class Effects:
         """
         session, sid = job.session, job.session.sid
         run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
-        entry = encode_entry(job.entry(now_ms, name=name.partition(":")[2]), "channel", "cron")
+        message = job.entry(now_ms, name=name.partition(":")[2])
+        entry = encode_entry(message, "channel", "cron", people=job.maker.people)
         status, made = await self._run(
             caller,
             call,

@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -159,14 +160,18 @@ def encode_entry(
     deliver: Deliver,
     origin: Origin = "chat",
     provenance: Provenance | None = None,
+    people: Sequence[str] = (),
 ) -> bytes:
-    """Return a message as it stands on its session's stream."""
+    """Return a message as it stands on its session's stream.
+
+    `people` are those on whose behalf it is, of what no person has written (`Entry.people`).
+    """
     fields = message.model_dump(by_alias=True, exclude_none=True)
     if not message.attachments:
         del fields["attachments"]
     # A worker that doesn't know the one or the other would misunderstand it: it is to wait.
     is_for_task = deliver == "parent" or origin == "result"
-    data = {
+    data: dict[str, Any] = {
         "v": 3 if is_for_task else 2 if message.attachments else 1,
         "deliver": deliver,
         "origin": origin,
@@ -174,6 +179,8 @@ def encode_entry(
     }
     if provenance:
         data["provenance"] = provenance.model_dump(exclude_none=True)
+    if people:
+        data["people"] = people
     return orjson.dumps(data)
 
 
@@ -193,7 +200,8 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         origin = cast(Origin, data.get("origin", "chat"))
         told = data.get("provenance")
         provenance = Provenance.model_validate(told) if told is not None else None
+        people = tuple(map(str, data.get("people", ())))
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped, below = (int(flat.get(name, 0)) for name in (b"stopped", b"below"))
-    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped, below)
+    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped, below, people)

@@ -33,8 +33,9 @@ class Maker:
     """The agent that did in a turn."""
     session: str | None = None
     """The key of that turn's session."""
-    for_owner: bool
-    """Whether the turn was an owner's; operators are."""
+    people: tuple[str, ...] = ()
+    """The people on whose behalf, as entries name them: a run has the rights that they have then.
+    Who changes a job is added, because they have a part in what it says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +151,8 @@ class Job:
             if told.pop("v") > JOB_VERSION:
                 raise NewerJob
             told["schedule"] = Schedule(**told["schedule"])
-            told["maker"] = Maker(**told["maker"])
+            maker = told["maker"]
+            told["maker"] = Maker(**{**maker, "people": tuple(maker["people"])})
             told["session"] = SessionKey.parse(told["session"])
             told["policy"] = Policy(**told.get("policy", {}))
             told["state"] = State(**told.get("state", {}))

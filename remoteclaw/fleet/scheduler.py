@@ -181,7 +181,7 @@ class Scheduler:
             sid = session.sid
             names = [keys.CRON_OPEN, keys.CRON_LOOKS, keys.inbound(sid), keys.state(sid)]
             names += [keys.ACTIVE, keys.SESSIONS, keys.dedupe(session, message.id)]
-            entry = encode_entry(message, "channel", "cron")
+            entry = encode_entry(message, "channel", "cron", people=job.maker.people)
             arguments = [run_name, begun.encode(sid=sid), entry, sid, GRACE_MS, DEDUPE_MS]
             arguments += [keys.outcome_prefix(sid), str(session), "background", ""]
             arguments.append(FULL_AT)

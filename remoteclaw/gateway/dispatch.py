@@ -45,6 +45,7 @@ __all__ = [
     "Restart",
     "Subscriber",
     "is_allowed",
+    "is_for_owner",
     "not_allowed",
 ]
 
@@ -256,7 +257,7 @@ class Dispatcher:
         if caller.grant is None or method.tool not in caller.grant.tools:
             raise not_allowed(method.tool)
         if not is_allowed(config := self._config(), caller, method.tool):
-            raise not_allowed(method.tool, is_owners=_is_owners(config, caller))
+            raise not_allowed(method.tool, is_owners=is_for_owner(config, caller))
 
     def _shown(self, caller: Caller) -> frozenset[str]:
         """Return the tools that an agent's process was given, as far as they are still offered."""
@@ -300,8 +301,8 @@ def is_allowed(config: Config, caller: Caller, tool: str) -> bool:
     return may and caller.turn.is_whole
 
 
-def _is_owners(config: Config, caller: Caller) -> bool:
-    """Whether the turn that a caller is in is an owner's alone."""
+def is_for_owner(config: Config, caller: Caller) -> bool:
+    """Whether the turn that a caller is in is on behalf of owners alone."""
     assert caller.turn is not None, "only a turn has senders"
     subject = policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
     return policy.is_owner(config, subject)

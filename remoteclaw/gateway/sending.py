@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from remoteclaw import policy
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.config import ChannelConfig
 from remoteclaw.contract.chats import Sent
@@ -15,7 +16,7 @@ from remoteclaw.fleet.answers import Answer
 from remoteclaw.fleet.effects import call_name
 from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.fleet.replies import Readers, reply_payload
-from remoteclaw.gateway.dispatch import Call
+from remoteclaw.gateway.dispatch import Call, is_for_owner
 from remoteclaw.gateway.media import store
 from remoteclaw.gateway.places import Place
 from remoteclaw.messages import Attachment
@@ -52,11 +53,15 @@ async def send(
 
     `noted_to` is where to, as the turn's record says; None for many chats. Raises `CallRefused`.
     """
-    parts = [_cut(call.config.channel(place.provider), message.text) for place in places]
-    if message.source is not None:
-        parts = [texts or [""] for texts in parts]  # a file needs no words
-    elif not all(parts):
+    for place in places:
+        _check_may_send(call, place)
+    if message.source is None and not message.text.strip():
         raise CallRefused("INVALID_REQUEST", "There is nothing in the message.")
+    parts = [
+        _cut(call.config.channel(place.provider), _attributed(call, place, message.text))
+        or [""]  # a file needs no words
+        for place in places
+    ]
     note = _note(call, message, noted_to)
     made = await call.fleet.effects.made(call.caller, call.id)
     if made is None:
@@ -87,6 +92,31 @@ async def send(
         with contextlib.suppress(CallRefused):  # the turn is over: nobody asks any more
             await call.fleet.effects.failed(call.caller, call.id)
     return sent
+
+
+def _check_may_send(call: Call, place: Place) -> None:
+    """Refuse what an agent would send to a chat that is not for the people of its turn."""
+    if call.caller is None:
+        return
+    own, at = call.caller.session, (place.provider, place.chat)
+    is_owner = is_for_owner(call.config, call.caller)
+    if not policy.may_send(call.config, own, *at, account=place.account, is_owner=is_owner):
+        raise CallRefused(
+            "FORBIDDEN",
+            f"This turn may send to its own chat alone, and {':'.join(at)} is another one. Only an "
+            f"owner may have messages sent there, unless sends_to of [agents.{own.agent}] has it. "
+            "Say so in your answer.",
+        )
+
+
+def _attributed(call: Call, place: Place, text: str) -> str:
+    """Return a text that says from which chat it comes, if it goes to another one."""
+    if call.caller is None:
+        return text
+    own = call.caller.session
+    if (place.provider, place.account, place.chat) == (own.provider, own.account, own.channel_id):
+        return text
+    return f"(From {own.provider}:{own.channel_id}, by {own.agent}:)\n{text}".rstrip()
 
 
 async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, Answer]:

@@ -817,7 +817,7 @@ OLD = {
     "session": str(SESSION),
     "enabled": True,
     "created_ms": START,
-    "maker": {"operator": "olga", "agent": None, "session": None, "for_owner": True},
+    "maker": {"operator": "olga", "agent": None, "session": None, "people": ["operator"]},
     "next_ms": START + MINUTE_MS,
     "last_ms": None,
     "v": 1,
@@ -835,7 +835,7 @@ async def test_a_job_that_version_1_wrote_goes_on(fleet: Fleet) -> None:
     assert (job.policy, job.state, job.goes_after_run) == (Policy(), State(), False)
     after = await kept(fleet, job)
     assert (after.name, after.next_ms) == ("standup", START + 2 * MINUTE_MS)
-    assert after.maker == Maker(operator="olga", for_owner=True)
+    assert after.maker == Maker(operator="olga", people=("operator",))
     assert statuses(await fleet.cron.runs(job.id)) == ["done"]
 
 

@@ -240,6 +240,7 @@ async def test_cve_2025_66416_mcp_can_not_be_reached_by_a_name_of_others(stack: 
 
 async def test_an_agent_does_not_speak_for_another_session(stack: Stack) -> None:
     """Which one is a fact of the token, whatever stands in the parameters or beside them."""
+    stack.configure(channels={})  # alice is no owner
     other = await stack.append("x", from_="bob", channel_id="bob")
     key = str(other.session)
     async with opened(stack) as door, calling(stack) as agent:

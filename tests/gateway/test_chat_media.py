@@ -48,7 +48,7 @@ async def test_a_file_of_the_workspace(
     assert [(post.text, post.files) for post in served.chat("chat-3")] == [
         ("", {"plan.txt": "the plan"})
     ]
-    assert [post.files for post in served.chat("chat-4")] == [{}, {"plan.txt": "the plan"}]
+    assert [post.files for post in served.chat("chat-4")][-1] == {"plan.txt": "the plan"}
     assert sent["messageId"] == post.id
     assert (effects[0]["text"], effects[0]["mediaUrl"]) == ("Here.", "plan.txt")
     assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
@@ -144,7 +144,8 @@ async def test_what_a_channel_takes(
     stack: Stack, served: Platform, turn: Turn, workspace: Path
 ) -> None:
     (workspace / "large.png").write_bytes(png() + bytes(2 * 1024 * 1024))
-    stack.configure(channels={"test": {"attachment_mb": 1, "attachment_types": ["image/*"]}})
+    limits = {"attachment_mb": 1, "attachment_types": ["image/*"]}
+    stack.configure(channels={"test": {"owners": ["alice"], **limits}})
 
     with pytest.raises(CallRefused, match=r"no files of its kind \(text/plain\)"):
         await turn.call("message_send_attachment", target="a", file="plan.txt")
@@ -172,7 +173,7 @@ async def test_a_file_that_the_platform_doesn_t_take_is_told_of(
 ) -> None:
     served.tell(keeps_files=False)
 
-    alone = await turn.call("message_send_attachment", target="a", file="plan.txt")
+    alone = await turn.call("message_send_attachment", target="chat-1", file="plan.txt")
     beside = await turn.call("message_send", target="b", message="hi", media="plan.txt")
 
     why = "The file plan.txt could not be sent."

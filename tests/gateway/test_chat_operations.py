@@ -50,11 +50,12 @@ async def test_messages_are_read(stack: Stack, served: Platform, turn: Turn) -> 
     for text in ("one", "two", "three"):
         served.say("chat-1", "bo", text)
     served.say("chat-2", "al", "elsewhere")
+    stack.configure(channels={})  # alice is no owner
 
     here = await turn.call("message_read", limit=2)
     with pytest.raises(CallRefused, match="reads the current chat alone"):
         await turn.call("message_read", channelId="chat-2")
-    stack.configure({"runtime": "demo", "sees_sessions": "all"})
+    stack.configure()
     there = await turn.call("message_read", channelId="chat-2")
 
     assert [(each["from"], each["text"]) for each in here["messages"]] == [

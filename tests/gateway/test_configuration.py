@@ -70,6 +70,7 @@ NAMES = {
     "reset_by_kind": "direct",
 }
 SAMPLES: dict[str, Any] = {
+    "agents.*.sends_to": ["telegram:*"],
     "redis.url": "redis://localhost:2",
     "gateway.host": "::1",
     "gateway.hosts": ["other.example"],

@@ -126,7 +126,7 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
     assert job.next_run_ms == job.created_ms + 3_600_000
     assert (job.session_key, job.enabled, job.schedule) == (str(session), True, {"every": 3600})
     assert kept is not None
-    assert kept.maker == Maker(agent="main", session=str(session), for_owner=True)
+    assert kept.maker == Maker(agent="main", session=str(session), people=("test:alice",))
     assert [(j.id, j.last_run_ms, j.next_run_ms) for j in listed] == [
         (job.id, job.next_run_ms, job.next_run_ms + 3_600_000)
     ]
@@ -224,7 +224,7 @@ async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
     assert await texts(stack, bob.session) == ["What is new?", "What is new?"]
     kept = await stack.fleet.cron.job(by_id.id)
     assert kept is not None
-    assert kept.maker == Maker(operator="test", for_owner=True)
+    assert kept.maker == Maker(operator="test", people=("operator",))
 
 
 @pytest.mark.parametrize(
@@ -623,22 +623,35 @@ def test_every_tool_that_is_listed_is_tried() -> None:
     assert {TOOLS[name].name for name in CALLS} == set(HANDLERS)
 
 
-@pytest.mark.parametrize("tool", CALLS)
-async def test_what_an_owner_s_job_starts_is_no_owner_s_turn(stack: Stack, tool: str) -> None:
-    job = await add(stack, ADMIN)
+async def fired(stack: Stack, session: SessionKey) -> Turn:
+    """Return the turn of a cron job's run, whose agent has every tool."""
     async with later(stack, 3601) as fleet:
         await fleet.scheduler.look()
-    session = SessionKey.parse(job.session_key)
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
     assert lease is not None
-    await lease.begin([lease.waiting[0][0].decode()], phase="spawned", detail="test")
+    first = lease.waiting[0][0].decode()
+    await lease.begin([first], phase="spawned", detail="test")
     token = new_agent_token(session.sid)
     await lease.grant(digest(token), frozenset(TOOLS))
+    agent = Agent(session.sid, digest(token))
+    return Turn(first, lease, agent, gateway(stack.fleet, stack.home, HANDLERS))
 
-    with pytest.raises(CallRefused, match="The policy doesn't allow"):
-        await gateway(stack.fleet, stack.home, HANDLERS).call(
-            Agent(session.sid, digest(token)), tool, CALLS[tool]
-        )
+
+@pytest.mark.parametrize("tool", CALLS)
+async def test_a_run_has_the_rights_that_its_maker_has_then(stack: Stack, tool: str) -> None:
+    maker = await begin_turn(stack, HANDLERS)
+    await maker.call("cron_add", **CALLS["cron_add"])
+    await maker.finish()
+    await maker.lease.close()
+    run = await fired(stack, maker.lease.session)
+
+    with contextlib.suppress(CallRefused):  # there may be no such job or run
+        await run.call(tool, **CALLS[tool])
+    stack.configure(channels={"test": {"owners": ["bob"]}})
+    now = replace(run, gateway=gateway(stack.fleet, stack.home, HANDLERS))
+
+    with pytest.raises(CallRefused, match="it answers only to an owner"):
+        await now.call(tool, **CALLS[tool])
 
 
 @pytest.mark.parametrize(("scope", "tools"), [("read", 3), ("write", 3), ("admin", 7)])
@@ -681,7 +694,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
         session=SessionKey.parse(KEY.replace("main", "other")),
         enabled=True,
         created_ms=now_ms,
-        maker=Maker(operator="test", for_owner=True),
+        maker=Maker(operator="test", people=("operator",)),
         next_ms=now_ms,
     )
     await stack.fleet.effects.job(
@@ -743,7 +756,7 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
         session=caller.lease.session,
         enabled=True,
         created_ms=0,
-        maker=Maker(agent="main", for_owner=True),
+        maker=Maker(agent="main", people=("test:alice",)),
         next_ms=60_000,
     )
 
@@ -764,12 +777,12 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
     assert await write(current) == "done"
 
 
-async def test_whoever_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
-    """If the policy lets one who is no owner change a job, it is no owner's any more."""
+async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
+    """If the policy lets one who is no owner change a job, its runs are no owner's any more."""
     job = await add(stack, ADMIN)
     kept = await stack.fleet.cron.job(job.id)
     assert kept is not None
-    less = replace(kept, maker=replace(kept.maker, for_owner=False))
+    less = replace(kept, maker=replace(kept.maker, people=("test:mallory",)))
     await stack.fleet.effects.job(
         None, "c", job.id, before=kept.stored, after=less.encode(), due_ms=kept.next_ms, note=None
     )
@@ -778,7 +791,7 @@ async def test_whoever_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
 
     kept = await stack.fleet.cron.job(job.id)
     assert kept is not None
-    assert not kept.maker.for_owner
+    assert kept.maker.people == ("test:mallory", "operator")
 
 
 # -- what makes no sense --------------------------------------------------------------------------

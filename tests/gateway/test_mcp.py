@@ -324,6 +324,7 @@ async def test_an_agent_names_no_other_session_of_a_chat(stack: Stack) -> None:
 
 
 async def test_a_refusal_is_a_tools_error_that_a_model_can_read(stack: Stack) -> None:
+    stack.configure(channels={})  # alice is no owner
     async with agents_client(stack) as (session, agent):
         wrong = await session.call_tool("sessions_list", {"limt": 3})
         denied = await session.call_tool("cron_list", {})

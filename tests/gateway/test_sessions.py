@@ -53,6 +53,7 @@ def sees(stack: Stack, which: str) -> None:
 
 
 async def test_an_agent_sees_its_own_session_alone(stack: Stack) -> None:
+    stack.configure(channels={})  # nobody is an owner
     other = await stack.append("a secret", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
     listed = await call(stack, caller, "sessions_list")
@@ -150,9 +151,7 @@ async def test_a_message_to_another_session_comes_back_answered(stack: Stack) ->
 
 async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: Stack) -> None:
     sees(stack, "agent")
-    stack.configure(
-        {"runtime": "demo", "sees_sessions": "agent"}, channels={"test": {"owners": ["bob"]}}
-    )
+    stack.configure({"runtime": "demo"}, channels={"test": {"owners": ["alice", "bob"]}})
     bob = await stack.append("hello", from_="bob")
     await answer(stack, bob.session.sid)
     caller = await begin_turn(stack, HANDLERS)

@@ -74,7 +74,8 @@ def may(stack: Stack, **sections: Any) -> None:
         "sees_sessions": "all",
         "tools": {"also_allow": ["group:sessions"]},
     }
-    stack.configure(agent, **sections)
+    people = {"test": {"owners": ["alice", "bob", "carol", "dora"]}}
+    stack.configure(agent, **{"channels": people, **sections})
 
 
 # -- starting one ----------------------------------------------------------------------------------
@@ -397,6 +398,7 @@ async def test_sessions_dont_set_each_other_going_for_ever(stack: Stack) -> None
 
 
 async def test_a_session_sees_its_own_tree(stack: Stack) -> None:
+    stack.configure(channels={})  # nobody is an owner
     parent = await begin_turn(stack, HANDLERS)
     started = await call(stack, parent, "sessions_spawn", prompt="hello")
     other = await begin_turn(stack, HANDLERS, from_="bob")

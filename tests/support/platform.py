@@ -21,6 +21,7 @@ event has a number.
 import asyncio
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -39,6 +40,10 @@ from tests.support.agents import ROOT
 from tests.support.waiting import eventually
 
 __all__ = ["Platform", "PlatformAdapter", "Post"]
+
+
+#: The line in front of what an agent sends to another chat than its turn's.
+_ATTRIBUTION = re.compile(r"\A\(From (.+, by \w+):\)\n?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +80,8 @@ class Post:
     is_pinned: bool = False
     key: str = ""
     """What the adapter called it; nothing if somebody else wrote it."""
+    came_from: str = ""
+    """The chat and agent that the message says it comes from; that is no part of `text`."""
 
 
 class Platform:
@@ -147,8 +154,8 @@ class Platform:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of those."""
-        return [event["text"] for event in self.delivered]
+        """The texts of those, without the line that says where one comes from."""
+        return [_ATTRIBUTION.sub("", event["text"], count=1) for event in self.delivered]
 
     def did(self, name: str) -> list[dict[str, Any]]:
         """Every operation of a kind that it did."""
@@ -273,7 +280,9 @@ def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
             case "delivered" | "said":
                 names = ("id", "by", "text", "thread", "quotes", "files", "effect", "key")
                 known = {name: event[name] for name in names if name in event}
-                posts[event["id"]] = Post(**known)
+                post = posts[event["id"]] = Post(**known)
+                if match := _ATTRIBUTION.match(post.text):
+                    post.came_from, post.text = match[1], post.text[match.end() :]
             case "react":
                 posts[event["messageId"]].reaction = event["emoji"]
             case "pin":

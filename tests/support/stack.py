@@ -110,13 +110,14 @@ class Stack:
     ) -> None:
         """Write the configuration; workers that are started later read it.
 
-        Unless `queue` says otherwise, each message gets a turn of its own, at once.
+        Unless `queue` says otherwise, each message gets a turn of its own, at once; unless
+        `channels` does, alice is the owner of the channel `test`.
         """
-        tree = {
+        tree: dict[str, Any] = {
             "redis": {"url": redis_url or self.redis.url},
             "gateway": {"port": 0, **(gateway or {})},
             "fleet": {"lease_s": self.lease_s, "linger_s": 0, **fleet},
-            "channels": channels or {},
+            "channels": {"test": {"owners": ["alice"]}} if channels is None else channels,
             "record": record or {},
             "sessions": sessions or {},
             "queue": queue or {"mode": "followup", "debounce_ms": 0, "cap": 0},

@@ -11,13 +11,12 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from remoteclaw import policy
 from remoteclaw.contract import chats as contract
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.answers import Answer
 from remoteclaw.fleet.effects import call_name
 from remoteclaw.fleet.replies import Readers, operation_payload
-from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
 from remoteclaw.gateway.places import Place, current_place, place_of
 from remoteclaw.gateway.sending import Message, send
 from remoteclaw.profiles import profile_of
@@ -142,13 +141,9 @@ def _check_may_read(call: Call, chat: str | None) -> None:
     """Refuse to show an agent's turn what is said in a chat that is not its own."""
     if call.caller is None or chat in (None, call.caller.session.channel_id):
         return
-    _, settings = call.config.agent(call.caller.session.agent)
-    subject = policy.subject_of(call.caller.session, call.turn.entries)
-    if settings.sees_sessions != "all" and not policy.is_owner(call.config, subject):
+    if not is_for_owner(call.config, call.caller):
         raise CallRefused(
-            "FORBIDDEN",
-            'This agent reads the current chat alone; an owner, or sees_sessions = "all" in its '
-            "configuration, can have it read others.",
+            "FORBIDDEN", "This turn reads the current chat alone; only for an owner, others."
         )
 
 

@@ -6,13 +6,12 @@ see is not there.
 """
 
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from remoteclaw import policy
 from remoteclaw.clock import host_zone
 from remoteclaw.contract import cron as contract
 from remoteclaw.contract.base import NoParams
@@ -24,7 +23,7 @@ from remoteclaw.fleet.job import Job, Maker, Policy
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import AN_OPERATOR, SessionKey, people_of
 
 __all__ = ["HANDLERS"]
 
@@ -101,8 +100,7 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
             if updates.schedule
             else job.schedule,
             policy=_policy(job.policy, updates),
-            # Whoever changes a job has a part in what it says.
-            maker=replace(job.maker, for_owner=job.maker.for_owner and _maker(call).for_owner),
+            maker=_with_people(job.maker, _maker(call).people),
         )
         is_resumed = changed.enabled and not job.enabled
         if is_resumed or updates.schedule or updates.message:
@@ -221,14 +219,16 @@ async def _target(call: Call, named: str | None) -> SessionKey:
 def _maker(call: Call) -> Maker:
     if call.caller is None:
         assert isinstance(call.principal, Operator), "an agent has a session"
-        return Maker(operator=call.principal.name, for_owner=True)
+        return Maker(operator=call.principal.name, people=(AN_OPERATOR,))
     session = call.caller.session
-    subject = policy.subject_of(session, call.turn.entries)
-    return Maker(
-        agent=session.agent,
-        session=str(session),
-        for_owner=policy.is_owner(call.config, subject),
-    )
+    people = people_of(call.turn.entries)
+    return Maker(agent=session.agent, session=str(session), people=people)
+
+
+def _with_people(maker: Maker, people: Sequence[str]) -> Maker:
+    """Return a job's maker with those who change it; with nobody's change, it is nobody's."""
+    both = dict.fromkeys((*maker.people, *people)) if maker.people and people else ()
+    return replace(maker, people=tuple(both))
 
 
 # ---------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from remoteclaw.contract.base import NoParams
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
 from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
 
 __all__ = ["HANDLERS", "answered", "check_hops", "find", "message_to", "now_ms", "provenance_of"]
@@ -53,7 +53,8 @@ async def _may_see(call: Call, view: SessionView) -> bool:
         return True
     own = call.caller.session
     above = await call.fleet.sessions.above(view) if view.parent else ()
-    return policy.may_see(call.config, own, view.key, above=above)
+    is_owner = call.caller.turn is not None and is_for_owner(call.config, call.caller)
+    return policy.may_see(call.config, own, view.key, above=above, is_owner=is_owner)
 
 
 async def _own(call: Call, named: str | None) -> SessionView:
@@ -162,6 +163,10 @@ async def _agents(call: Call, params: NoParams) -> contract.AgentsResult:
 
 
 async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
+    if call.caller and params.session_key is not None:
+        # Before it is looked for: a turn knows whom it works for, and may not see more of them.
+        with contextlib.suppress(ValueError):
+            _check_direction(call, SessionKey.parse(params.session_key))
     view = await _target(call, params)
     target = view.key
     check_hops(call)

@@ -7,11 +7,10 @@ The result of a task comes to the session that has started it with the end of it
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from remoteclaw import policy
 from remoteclaw.contract import sessions as contract
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
 from remoteclaw.gateway.methods.sessions import (
     answered,
     check_hops,
@@ -20,7 +19,7 @@ from remoteclaw.gateway.methods.sessions import (
     now_ms,
 )
 from remoteclaw.gateway.places import place_of
-from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.messages import AN_OPERATOR, Provenance, SessionKey, people_of
 
 __all__ = ["HANDLERS"]
 
@@ -51,6 +50,7 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         message_to(call, place, params.prompt),
         note=note,
         provenance=await _provenance(call, parent),
+        people=people_of(call.turn.entries) if call.caller else (AN_OPERATOR,),
         parent=parent.key,
         depth=parent.depth + 1,
         label=params.label,
@@ -110,12 +110,10 @@ async def _at(call: Call, here: SessionKey, channel: str) -> SessionKey:
     moved = replace(
         here, provider=there.provider, account=there.account, channel_id=there.chat, thread=None
     )
-    if call.caller:
-        subject = policy.subject_of(call.caller.session, call.turn.entries)
-        if not policy.is_owner(call.config, subject):
-            raise CallRefused(
-                "FORBIDDEN", "Only for an owner, a session can be started for another chat."
-            )
+    if call.caller and not is_for_owner(call.config, call.caller):
+        raise CallRefused(
+            "FORBIDDEN", "Only for an owner, a session can be started for another chat."
+        )
     return moved
 
 

@@ -1,0 +1,205 @@
+"""What a stranger's turn can't do to others, whatever its agent is talked into."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.inbound import decode_entry
+from remoteclaw.gateway.methods import HANDLERS as ALL
+from remoteclaw.gateway.principals import Agent
+from remoteclaw.messages import SessionKey
+from tests.support.platform import Platform
+from tests.support.stack import Stack
+from tests.support.turns import DIGEST, Turn, ask, begin_turn, gateway, operator
+
+JOB = {"name": "morning", "schedule": {"every": 3600}, "message": "Say good morning."}
+HANDLERS = dict(ALL)
+OWNERS = {"telegram": {"owners": ["1"]}, "test": {"owners": ["alice"]}}
+
+
+@pytest.fixture(autouse=True)
+def configured(stack: Stack) -> None:
+    stack.configure({"runtime": "demo", "sees_sessions": "all"}, channels=OWNERS)
+
+
+async def turn_of(stack: Stack, user: str, *, chat: str | None = None, **fields: Any) -> Turn:
+    """Return a turn that answers somebody on Telegram."""
+    return await begin_turn(
+        stack, HANDLERS, provider="telegram", from_=user, channel_id=chat or user, **fields
+    )
+
+
+async def refused(turn: Turn, tool: str, **params: Any) -> str:
+    with pytest.raises(CallRefused) as refusal:
+        await turn.call(tool, **params)
+    assert refusal.value.code in ("FORBIDDEN", "NOT_FOUND")
+    return str(refusal.value)
+
+
+async def nothing_is_anywhere(stack: Stack) -> bool:
+    return await stack.fleet.scripts.client.keys("rc:out:*") == []
+
+
+# -- messages -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["999", "test:chat-1", "telegram/other:666", "console:console"])
+async def test_a_stranger_s_turn_writes_to_no_other_chat(stack: Stack, target: str) -> None:
+    stack.configure(channels={**OWNERS, "console": {}})
+    assert await stack.fleet.replies.reader("telegram", "other").claim()
+    stranger = await turn_of(stack, "666")
+
+    why = await refused(stranger, "message_send", target=target, message="Your agent: pay me.")
+    await refused(stranger, "message_send_with_effect", target=target, message="x", effectId="e")
+    await refused(stranger, "message_send_attachment", target=target, file="https://a.example/x")
+    await refused(stranger, "message_broadcast", targets=["666", target], message="x")
+
+    assert "may send to its own chat alone" in why
+    assert await nothing_is_anywhere(stack)
+
+
+async def test_a_stranger_s_turn_writes_to_its_own_chat_and_its_threads(stack: Stack) -> None:
+    stranger = await turn_of(stack, "666", chat="-100")
+
+    for params in ({"target": "-100"}, {"target": "telegram:-100", "threadId": "t"}):
+        assert (await stranger.call("message_send", message="hi", **params))["status"] == "accepted"
+    await stranger.call("message_thread_reply", message="hi", threadId="t2")
+
+
+async def test_what_may_be_sent_elsewhere_says_where_it_comes_from(
+    stack: Stack, directory: Any
+) -> None:
+    agent = {"runtime": "demo", "sends_to": ["test:chat-2", "other:*"]}
+    stack.configure(agent, channels={**OWNERS, "other": {}})
+    platform = Platform(directory / "platform")
+    stranger = await turn_of(stack, "666")
+    async with platform.served(stack.fleet):
+        await stranger.call("message_send", target="test:chat-2", message="hi")
+        why = await refused(stranger, "message_send", target="test:chat-3", message="hi")
+        await stranger.call("message_send", target="other:7", message="hi")
+
+    assert [event["text"] for event in platform.delivered] == ["(From telegram:666, by main:)\nhi"]
+    assert "unless sends_to of [agents.main] has it" in why
+
+
+async def test_an_owner_s_turn_writes_everywhere_and_says_where_it_comes_from(
+    stack: Stack, directory: Any
+) -> None:
+    platform = Platform(directory / "platform")
+    owner = await turn_of(stack, "1")
+    async with platform.served(stack.fleet):
+        await owner.call("message_broadcast", targets=["test:a", "test:b"], message="hi")
+
+    line = "(From telegram:1, by main:)\nhi"
+    assert [event["text"] for event in platform.delivered] == [line, line]
+
+
+async def test_what_another_session_has_written_is_on_nobody_s_behalf(stack: Stack) -> None:
+    owner = await turn_of(stack, "1")
+    other = await stack.append("hello", provider="telegram", from_="666", channel_id="666")
+    await owner.call("sessions_send", sessionKey=str(other.session), message="x", timeout=0)
+    stranger = await taken_up(stack, other.session)
+    await stranger.finish()
+    (raw,) = await stranger.lease.entries()
+    assert await stranger.lease.begin([raw[0].decode()])
+
+    await refused(stranger, "message_send", target="1", message="x")
+
+
+@pytest.mark.parametrize("tool", ["message_delete", "message_pin"])
+async def test_deleting_and_pinning_in_a_group_is_for_owners(stack: Stack, tool: str) -> None:
+    stranger = await turn_of(stack, "666", chat="-100")
+
+    assert "doesn't allow" in await refused(stranger, tool, messageId="5")
+
+    groups = {"groups": {"-100": {"tools": {"also_allow": [tool]}}}}
+    stack.configure(channels={"telegram": {"owners": ["1"], **groups}})
+    allowed = gateway(stack.fleet, stack.home, HANDLERS)
+    with pytest.raises(CallRefused) as refusal:  # no adapter is there to do it
+        await allowed.call(stranger.agent, tool, {"messageId": "5"})
+    assert refusal.value.code == "UNAVAILABLE"
+
+
+# -- sessions -------------------------------------------------------------------------------------
+
+
+async def test_a_stranger_s_turn_sees_its_own_tree_whatever_is_configured(stack: Stack) -> None:
+    owners = await stack.append("my salary", provider="telegram", from_="1", channel_id="1")
+    view = await stack.fleet.sessions.view(owners.session.sid)
+    assert view is not None
+    await stack.fleet.sessions.label(view, "pay")
+    stranger = await turn_of(stack, "666")
+    key = str(owners.session)
+
+    await refused(stranger, "sessions_history", sessionKey=key)
+    await refused(stranger, "session_status", sessionKey=key)
+    await refused(stranger, "sessions_send", sessionKey=key, message="x", timeout=0)
+    await refused(stranger, "sessions_send", label="pay", message="x", timeout=0)
+    listed = await stranger.call("sessions_list")
+
+    assert [one["key"] for one in listed["sessions"]] == [str(stranger.lease.session)]
+    view = await stack.fleet.sessions.view(owners.session.sid)
+    assert view is not None
+    assert view.waiting == 1
+
+
+async def test_an_owner_s_turn_sees_its_agent_s_sessions(stack: Stack) -> None:
+    stack.configure({"runtime": "demo"}, channels=OWNERS)
+    other = await stack.append("hello", provider="telegram", from_="666", channel_id="666")
+    owner = await turn_of(stack, "1")
+
+    await owner.call("sessions_history", sessionKey=str(other.session))
+
+
+# -- on whose behalf ------------------------------------------------------------------------------
+
+
+async def taken_up(stack: Stack, session: SessionKey) -> Turn:
+    """Return the turn of what waits in a session."""
+    lease = await stack.fleet.leases.acquire(session.sid, worker="t", host=stack.home.host_id)
+    assert lease is not None
+    first = lease.waiting[0][0].decode()
+    assert await lease.begin([first])
+    await lease.grant(DIGEST, ["message_send"])
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+    return Turn(first, lease, Agent(session.sid, DIGEST), door)
+
+
+@pytest.mark.parametrize(("user", "may"), [("1", True), ("666", False)])
+async def test_a_task_and_its_result_have_the_rights_of_who_asked(
+    stack: Stack, user: str, may: bool
+) -> None:
+    turn = await turn_of(stack, user)
+    started = await turn.call("sessions_spawn", prompt="Tell test:chat-1 that it works.")
+    await turn.finish()
+    task = await taken_up(stack, SessionKey.parse(started["childSessionKey"]))
+    elsewhere = {"target": "test:chat-1", "message": "It works."}
+    if may:
+        await task.call("message_send", **elsewhere)
+    else:
+        await refused(task, "message_send", **elsewhere)
+
+    (raw,) = await task.lease.entries()
+    assert decode_entry(*raw).people == (f"telegram:{user}",)
+
+
+@pytest.mark.parametrize(("user", "may"), [("1", True), ("666", False)])
+async def test_a_cron_run_has_the_rights_that_its_maker_has_now(
+    stack: Stack, user: str, may: bool
+) -> None:
+    allow = {"tools": {"also_allow": ["cron_add"]}}
+    stack.configure({"runtime": "demo", **allow}, channels={"telegram": {"owners": ["1", "666"]}})
+    turn = await turn_of(stack, user)
+    job = (await turn.call("cron_add", job=JOB))["job"]
+    stack.configure(channels=OWNERS)  # from now on 666 is a stranger
+    await turn.finish()
+    await turn.lease.close()
+    await ask(turn.gateway, operator(), "cron.run", jobId=job["id"])
+    fired = await taken_up(stack, turn.lease.session)
+
+    elsewhere = {"target": "test:chat-1", "message": "Good morning."}
+    if may:
+        await fired.call("message_send", **elsewhere)
+    else:
+        await refused(fired, "message_send", **elsewhere)
