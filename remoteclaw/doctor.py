@@ -72,6 +72,9 @@ async def examine() -> AsyncIterator[Finding]:
         yield Finding("hooks", problem is None, problem or "all can be imported")
     for name, agent in config.agents.items():
         yield _agent(home, name, agent)
+        if agent.sees_sessions in ("agent", "all"):
+            text = f'sees_sessions = "{agent.sees_sessions}" holds in turns of owners alone'
+            yield Finding(f"agent {name}", True, text)
     async for finding in _running(home, config):
         yield finding
 

@@ -1387,6 +1387,52 @@ MUTANTS = (
         f"{SUBAGENTS}::test_sessions_dont_set_each_other_going_for_ever",
     ),
     Mutant(
+        "a stranger's turn that writes everywhere",
+        "remoteclaw/gateway/sending.py",
+        "    if not policy.may_send(",
+        "    if False and not policy.may_send(",
+        "tests/gateway/test_strangers.py::test_a_stranger_s_turn_writes_to_no_other_chat",
+    ),
+    Mutant(
+        "a message elsewhere that doesn't say where it comes from",
+        "remoteclaw/gateway/sending.py",
+        'return f"(From {own.provider}:{own.channel_id}, by {own.agent}:)\\n{text}".rstrip()',
+        "return text",
+        "tests/gateway/test_strangers.py::test_what_may_be_sent_elsewhere_says_where_it_comes_from",
+    ),
+    Mutant(
+        "wide sight for everybody",
+        "remoteclaw/policy.py",
+        'if sees != "self" and not is_owner:',
+        "if False:",
+        "tests/gateway/test_strangers.py"
+        "::test_a_stranger_s_turn_sees_its_own_tree_whatever_is_configured",
+    ),
+    Mutant(
+        "a task for nobody",
+        "remoteclaw/gateway/methods/subagents.py",
+        "people=people_of(call.turn.entries) if call.caller else (AN_OPERATOR,),",
+        "people=(),",
+        "tests/gateway/test_strangers.py"
+        "::test_a_task_and_its_result_have_the_rights_of_who_asked[1-True]",
+    ),
+    Mutant(
+        "a cron job that is an operator's whoever made it",
+        "remoteclaw/gateway/methods/cron.py",
+        "    people = people_of(call.turn.entries)\n",
+        "    people = (AN_OPERATOR,)\n",
+        "tests/gateway/test_strangers.py"
+        "::test_a_cron_run_has_the_rights_that_its_maker_has_now[666-False]",
+    ),
+    Mutant(
+        "pins of strangers in groups",
+        "remoteclaw/policy.py",
+        "    if subject.is_group and not voice.ownership:\n",
+        "    if False:\n",
+        "tests/gateway/test_strangers.py"
+        "::test_deleting_and_pinning_in_a_group_is_for_owners[message_pin]",
+    ),
+    Mutant(
         "a spawned session with all rights",
         "remoteclaw/gateway/dispatch.py",
         "caller.turn.entries, depth=caller.depth)\n    facts",
