@@ -22,11 +22,6 @@ MOST_HELD = 600
 #: The longest tag that names a file, in characters: a path has 4096 bytes at most.
 MOST_PATH = 4200
 
-_TAG = re.compile(
-    r"\[\[[ \t]*(?:reply_to_current|reply_to:[ \t]*(?P<id>[^\]\n]*?)"
-    r"|attach:[ \t]*(?P<path>(?:[^\]\n]|\](?!\]))*?))[ \t]*\]\]",
-    re.IGNORECASE,
-)
 _TAG_BEGINS = re.compile(r"\[\[[ \t]*(?:[ra]|\Z)", re.IGNORECASE)
 _CURRENT, _TO, _ATTACH = "reply_to_current", "reply_to:", "attach:"
 #: Models like to set the token in bold or as code; in a fence it is an answer.
@@ -149,12 +144,12 @@ class Directives:
         while (start := text.find("[[", position)) >= 0:
             piece.append(self._emit(text[position:start]))
             position = start
-            match = None if self._tagged.is_code else _TAG.match(text, start, start + MOST_PATH)
-            if match and (match["path"] is not None or match.end() - start <= MOST_HELD):
+            tag = None if self._tagged.is_code else _tag_at(text, start)
+            if tag:
                 yield "".join(piece)
                 piece = []
-                self._note(match["id"], match["path"])
-                position = match.end()
+                self._note(tag)
+                position = tag.end
             elif not self._tagged.is_code and _may_become_tag(text, start):
                 break
             else:
@@ -169,14 +164,14 @@ class Directives:
         self._held = text[end:]
         yield "".join(piece)
 
-    def _note(self, named: str | None, path: str | None) -> None:
+    def _note(self, tag: "_Tag") -> None:
         self._is_behind_tag = True
-        if path is not None:
-            self.attached += [path] if path else []
-        elif named is None:
+        if tag.kind == _ATTACH:
+            self.attached += [tag.value] if tag.value else []
+        elif tag.kind == _CURRENT:
             self.reply_to = self.reply_to or ""  # an id says more, wherever it stands
-        elif named:
-            self.reply_to = named
+        elif tag.value:
+            self.reply_to = tag.value
 
     def _emit(self, text: str) -> str:
         """Pass on text, without the gap that a tag left in it."""
@@ -232,13 +227,44 @@ class Directives:
         return bool(bare) and _JSON_BARE.upper().startswith(bare.upper())
 
 
+@dataclass(frozen=True, slots=True)
+class _Tag:
+    """A complete tag."""
+
+    kind: str
+    value: str
+    """The message's id, or the path."""
+    end: int
+    """Where the text behind it begins."""
+
+
+def _tag_at(text: str, start: int) -> _Tag | None:
+    """Return the tag that begins with the two brackets at `start`, if one does.
+
+    No tag has two opening brackets in it: each search ends at the next ones, so that all searches
+    together take linear time.
+    """
+    nested = text.find("[[", start + 2, start + MOST_PATH)
+    end = text.find("]]", start + 2, start + MOST_PATH if nested < 0 else nested)
+    body = text[start + 2 : end].strip(" \t")
+    if end < 0 or "\n" in body:
+        return None
+    end += 2
+    kind = next((kind for kind in (_CURRENT, _TO, _ATTACH) if body.lower().startswith(kind)), "")
+    value = body[len(kind) :].strip(" \t")
+    if kind == _ATTACH:
+        return _Tag(kind, value, end)
+    is_whole = (kind == _TO and "]" not in value) or (kind == _CURRENT and not value)
+    return _Tag(kind, value, end) if is_whole and end - start <= MOST_HELD else None
+
+
 def _may_become_tag(text: str, start: int) -> bool:
     """Whether what begins with two brackets may be the start of a tag that is not complete yet."""
     length = len(text) - start
     if length >= MOST_PATH or not _TAG_BEGINS.match(text, start):
         return False
     body = text[start + 2 :].lstrip(" \t").lower()
-    if "\n" in body or (length >= MOST_HELD and not body.startswith(_ATTACH)):
+    if "\n" in body or "[[" in body or (length >= MOST_HELD and not body.startswith(_ATTACH)):
         return False
     if any(tag.startswith(body) for tag in (_CURRENT, _TO, _ATTACH)):
         return True

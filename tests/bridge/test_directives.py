@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN, Directives
-from tests.support.growth import is_linear
+from tests.support.growth import is_linear, processor_s
 
 PIECES = st.sampled_from(
     [
@@ -208,6 +208,17 @@ def test_long_texts_take_linear_time(before: str, piece: str, after: str) -> Non
         assert read(*parts)[0] == read(text)[0]
 
     assert is_linear(whole_and_in_parts)
+
+
+@pytest.mark.parametrize(
+    "piece", ["[[attach:", "[[reply_to:", "[[attach:" + " " * 4000, "[[attach:x]", "[[attach:x["]
+)
+def test_tags_that_are_never_closed_cost_little_more_than_those_that_are(piece: str) -> None:
+    size = 100_000
+    closed, never_closed = "[[reply_to:1]]", piece
+    floor = processor_s(lambda: read(closed * (size // len(closed))))
+
+    assert processor_s(lambda: read(never_closed * (size // len(piece)))) < 8 * floor
 
 
 def test_a_file_s_path_may_be_as_long_as_paths_are() -> None:
