@@ -36,13 +36,21 @@ MOST_NAME = 1000
 PORTS = frozenset((80, 443))
 #: Where a network that has IPv6 alone finds IPv4: the address is the last part.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-#: Addresses that lead elsewhere than they seem to, or nowhere that is public, and that Python's
-#: own table, which differs between versions, may call global: IPv4-compatible and mapped ones,
-#: local NAT64, Teredo, 6to4, site-local ones.
+#: The only part of IPv6 that has public addresses.
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+#: What IANA's registries of special addresses take out of the rest, and relays to elsewhere: 6to4
+#: and Teredo. Python's own table differs between versions. The last one is a cloud's own host,
+#: which every machine there reaches under a public address.
 _NEVER = tuple(
     map(
         ipaddress.ip_network,
-        ("::/96", "::ffff:0:0/96", "64:ff9b:1::/48", "2001::/32", "2002::/16", "fec0::/10"),
+        (
+            *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
+            *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24"),
+            *("192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24"),
+            *("224.0.0.0/3", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"),
+            "168.63.129.16/32",
+        ),
     )
 )
 
@@ -54,9 +62,9 @@ def is_public(address: Address, port: int) -> bool:
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), port)
-        if any(address in network for network in _NEVER):
+        if address not in _GLOBAL_UNICAST:
             return False
-    return port in PORTS and address.is_global and not address.is_multicast
+    return port in PORTS and not any(address in network for network in _NEVER)
 
 
 async def fetch(
@@ -90,9 +98,13 @@ async def fetch(
 
 def _joined(url: str, other: str) -> str:
     try:
-        return urljoin(url, other)
+        target = urljoin(url, other)
+        is_downgrade = urlsplit(url).scheme == "https" != urlsplit(target).scheme
     except ValueError:
         raise UnfitFile("it leads on to an address that can't be read") from None
+    if is_downgrade:
+        raise UnfitFile("it leads from https:// on to an address without encryption")
+    return target
 
 
 def _checked(url: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from remoteclaw import fetching
-from remoteclaw.fetching import Address, fetch, is_public
+from remoteclaw.fetching import Address, _joined, fetch, is_public
 from remoteclaw.files import UnfitFile
 
 #: What must not be connected to, however it is written.
@@ -18,7 +18,8 @@ PRIVATE = (
     *("::1", "::", "fe80::1", "fc00::1", "ff02::1", "2001:db8::1"),
     *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe"),
     *("2002:7f00:1::", "2002:a9fe:a9fe::", "64:ff9b:1::1", "fec0::1"),
-    *("::127.0.0.1", "2001:0:4136:e378::1"),
+    *("::127.0.0.1", "2001:0:4136:e378::1", "::ffff:0:127.0.0.1", "5f00::1", "3fff::1"),
+    *("192.0.0.192", "168.63.129.16", "192.88.99.1", "fd00:ec2::254"),
 )
 
 
@@ -106,6 +107,13 @@ async def server() -> AsyncIterator[Server]:
 @pytest.mark.parametrize("address", PRIVATE)
 def test_what_only_we_can_reach_is_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address), 443)
+
+
+def test_a_redirect_keeps_the_encryption() -> None:
+    assert _joined("https://a.example/x", "/y") == "https://a.example/y"
+    assert _joined("http://a.example/x", "https://b.example/") == "https://b.example/"
+    with pytest.raises(UnfitFile, match="without encryption"):
+        _joined("https://a.example/x", "http://a.example/y")
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "64:ff9b::5db8:d822"])
