@@ -16,6 +16,7 @@ from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import find_server
+from remoteclaw.fleet.replies import Unread
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.home import Home
 from remoteclaw.process import read_output
@@ -207,6 +208,16 @@ def _installed(name: str, runtime_name: str, settings: AgentConfig) -> Installed
     return InstalledCli(name, version, program, runtime.capabilities, warning)
 
 
+def _unread(unread: Unread) -> str:
+    """Return what is to be known of replies that nobody gets."""
+    hours = unread.age_s / 3600
+    age = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours"
+    return (
+        f"no adapter reads {unread.provider}/{unread.account}: {unread.count} wait there, the "
+        f"oldest for {age}. Each is given up after 3 days."
+    )
+
+
 # -- what runs ---------------------------------------------------------------------------------
 
 
@@ -246,6 +257,8 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
         has_sweeper = await fleet.workers.have_sweeper()
         missing = "none looks for lost hints: run `remoteclaw sweep`."
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else missing)
+        for unread in await fleet.replies.unread():
+            yield Finding("replies", True, _unread(unread))
     except RemoteClawError as error:
         yield Finding("redis", False, str(error))
     finally:

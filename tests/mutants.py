@@ -1387,6 +1387,27 @@ MUTANTS = (
         f"{SUBAGENTS}::test_sessions_dont_set_each_other_going_for_ever",
     ),
     Mutant(
+        "replies that nobody reads for ever",
+        f"{LUA}/_prelude.lua",
+        "    while looks > 0 and give_up_oldest(stream, MOST_UNREAD) do looks = looks - 1 end\n",
+        "",
+        "tests/fleet/test_unread.py::test_what_no_adapter_reads_is_given_up_after_three_days",
+    ),
+    Mutant(
+        "answers of last month",
+        f"{LUA}/read.lua",
+        "  while give_up_oldest(KEYS[3], math.huge) do end\n",
+        "",
+        "tests/fleet/test_unread.py::test_an_adapter_that_comes_late_delivers_nothing_old",
+    ),
+    Mutant(
+        "a live adapter's replies given up",
+        f"{LUA}/_prelude.lua",
+        "'^rc:out:', 'rc:reader:'))) == 0 then",
+        "'^rc:out:', 'rc:reader:'))) >= 0 then",
+        "tests/fleet/test_unread.py::test_what_a_live_adapter_has_still_to_deliver_stays",
+    ),
+    Mutant(
         "a stranger's turn that writes everywhere",
         "remoteclaw/gateway/sending.py",
         "    if not policy.may_send(",

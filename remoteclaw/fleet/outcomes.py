@@ -23,7 +23,7 @@ _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts", "usage
 #: The order of steps that fall into the same millisecond.
 _ORDER = (
     *("accepted", "begun", "dropped", "reset", "spawned", "steered", "tool", "output"),
-    *("postponed", "finished", "delivered", "retried"),
+    *("postponed", "finished", "delivered", "undelivered", "retried"),
 )
 
 

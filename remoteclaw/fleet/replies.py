@@ -24,7 +24,15 @@ from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Operation
 
-__all__ = ["Readers", "Replies", "Reply", "ReplyReader", "operation_payload", "reply_payload"]
+__all__ = [
+    "Readers",
+    "Replies",
+    "Reply",
+    "ReplyReader",
+    "Unread",
+    "operation_payload",
+    "reply_payload",
+]
 
 #: How long an adapter holds its reply stream without a sign of life, in milliseconds.
 READER_LEASE_MS = 10_000
@@ -105,6 +113,18 @@ class Readers:
         return [account for account in known if self.is_there(provider, account)] or known
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A reply stream that no adapter reads."""
+
+    provider: str
+    account: str
+    count: int
+    """How many replies are on it."""
+    age_s: float
+    """How long the oldest one has been there, in seconds."""
+
+
 class _NewerReply(Exception):
     """Raised for a reply that only a newer RemoteClaw can read."""
 
@@ -127,7 +147,7 @@ class ReplyReader:
         sent_at = boottime()
         mine = await self._scripts.run(
             "read",
-            [self._reader, keys.READERS],
+            [self._reader, keys.READERS, self._stream],
             [self._token, READER_LEASE_MS, self._name, KNOWN_MS],
             deadline=math.inf,
         )
@@ -244,6 +264,23 @@ class Replies:
         Readers with the same `token` count as the same: for one that is certain to be alone.
         """
         return ReplyReader(self._scripts, provider, account, token)
+
+    async def unread(self) -> Sequence[Unread]:
+        """Return the reply streams that no adapter reads, by their names."""
+        client = self._scripts.client
+
+        async def look() -> list[Unread]:
+            readers, found = await self.readers(), []
+            async for name in client.scan_iter(match=keys.reply_stream("*", "*"), count=1000):
+                provider, _, account = name.decode().removeprefix("rc:out:").partition(":")
+                oldest: Any = await client.xrange(name, count=1)
+                if oldest and not readers.is_there(provider, account):
+                    age_ms = readers.now_ms - int(oldest[0][0].partition(b"-")[0])
+                    count = int(await client.xlen(name))
+                    found.append(Unread(provider, account, count, age_ms / 1000))
+            return sorted(found, key=lambda unread: (unread.provider, unread.account))
+
+        return list(await self._scripts.call(look, deadline=boottime() + LOOK_S))
 
     async def readers(self) -> Readers:
         """Return for which accounts adapters read."""

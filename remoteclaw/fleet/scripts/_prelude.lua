@@ -102,6 +102,42 @@ local function wake(sid, state)
   if redis.call('HDEL', state, 'not_before') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
 end
 
+-- What no adapter reads is kept for three days, and 10,000 replies of it: a platform that is connected
+-- later gets no answers to what was asked weeks ago, and the rest of the server keeps its memory.
+local UNREAD_MS, MOST_UNREAD = 3 * 24 * 3600 * 1000, 10000
+
+-- Take the oldest reply from a stream that no adapter reads, if it is older than that, or one too many;
+-- the entries that it answers tell so. → whether one was taken
+local function give_up_oldest(stream, most)
+  local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+  if not oldest then return false end
+  local age = now_ms() - tonumber(string.match(oldest[1], '^%d+'))
+  if age <= UNREAD_MS and redis.call('XLEN', stream) <= most then return false end
+  redis.call('XDEL', stream, oldest[1])
+  local is_readable, reply = pcall(cjson.decode, oldest[2][2])
+  if not is_readable or type(reply.sid) ~= 'string' then return true end
+  for _, file in ipairs(reply.attachments or {}) do
+    redis.call('UNLINK', 'rc:blob:{' .. reply.sid .. '}:' .. file.blob)
+  end
+  for _, id in ipairs(reply.entries or {}) do
+    local outcome = 'rc:oc:{' .. reply.sid .. '}:' .. id
+    if redis.call('EXISTS', outcome) == 1 then
+      redis.call('HSETNX', outcome, 'undelivered', now_ms() .. ' no adapter has read it')
+    end
+  end
+  return true
+end
+
+-- Put a reply on its stream. → its id there
+local function put_reply(stream, payload)
+  local id = redis.call('XADD', stream, '*', 'reply', payload)
+  if redis.call('EXISTS', (string.gsub(stream, '^rc:out:', 'rc:reader:'))) == 0 then
+    local looks = 8
+    while looks > 0 and give_up_oldest(stream, MOST_UNREAD) do looks = looks - 1 end
+  end
+  return id
+end
+
 -- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told:
 -- what no person has sent has none, and interrupts nothing. The next person who writes to a postponed
 -- session is told that this waits too.
@@ -133,7 +169,7 @@ local function accept(keys, entry, sid, grace, outcomes, key, lane, bell, stoppe
     if not_before and later and bell ~= '' then
       redis.call('HDEL', keys.state, 'later')
       local replies, payload = string.match(later, '^([^\n]*)\n(.*)$')
-      redis.call('XADD', replies, '*', 'reply', payload)
+      put_reply(replies, payload)
     end
     if lane_now == lane or lane ~= 'agents' then return id, '' end
     -- A person writes to a session that waits behind the others.

@@ -45,7 +45,7 @@ if kind == 'messages' then
   for position = 4 + count, #KEYS do redis.call('PEXPIRE', KEYS[position], ARGV[8]) end
   for number = 1, count do
     -- Two streams give the same id in one script, so an id alone names nothing.
-    local id = redis.call('XADD', KEYS[3 + number], '*', 'reply', ARGV[8 + number])
+    local id = put_reply(KEYS[3 + number], ARGV[8 + number])
     made[number] = KEYS[3 + number] .. ' ' .. id
   end
 elseif kind == 'entry' then

@@ -79,7 +79,7 @@ end
 local first = tonumber(ARGV[12])
 for position = 29, #ARGV do
   if first + position - 29 >= tonumber(published) then
-    redis.call('XADD', KEYS[3], '*', 'reply', ARGV[position])
+    put_reply(KEYS[3], ARGV[position])
   end
 end
 -- A dead letter keeps its files: it may be retried.

@@ -29,6 +29,6 @@ for _, id in ipairs(split(batch .. ',' .. (steered or ''))) do
   redis.call('HSET', outcome, 'status', 'accepted', 'postponed.' .. attempt, now .. ' ' .. ARGV[10])
   redis.call('PUBLISH', ARGV[9], id)
 end
-if ARGV[11] ~= '' then redis.call('XADD', KEYS[4], '*', 'reply', ARGV[11]) end
+if ARGV[11] ~= '' then put_reply(KEYS[4], ARGV[11]) end
 if ARGV[12] ~= '' then redis.call('HSET', KEYS[1], 'later', KEYS[4] .. '\n' .. ARGV[12]) end
 return 'postponed'

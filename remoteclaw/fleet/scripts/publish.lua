@@ -8,6 +8,6 @@ if running[1] ~= ARGV[2] or running[2] ~= ARGV[3] then
 end
 local published, index = tonumber(running[3]), tonumber(ARGV[4])
 if index < published then return 0 end
-redis.call('XADD', KEYS[2], '*', 'reply', ARGV[5])
+put_reply(KEYS[2], ARGV[5])
 redis.call('HSET', KEYS[1], 'published', index + 1)
 return 1

@@ -1,9 +1,13 @@
--- Become, or stay, the one reader of a reply stream, and be known as such.
--- KEYS reader, readers; ARGV token, lease ms, the account's name, how long it is known ms
+-- Become, or stay, the one reader of a reply stream, and be known as such. A new reader is spared what
+-- nobody has read for too long.
+-- KEYS reader, readers, reply stream; ARGV token, lease ms, the account's name, how long it is known ms
 -- → 1 if it is ours
 local token = redis.call('GET', KEYS[1])
 if token and token ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+if not token then
+  while give_up_oldest(KEYS[3], math.huge) do end
+end
 local now = now_ms()
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[3])
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[4])

@@ -31,5 +31,5 @@ if ARGV[5] ~= ARGV[4] then
     redis.call('ZADD', KEYS[2], ARGV[6], ARGV[3])
   end
 end
-if ARGV[12] ~= '' then redis.call('XADD', KEYS[7], '*', 'reply', ARGV[12]) end
+if ARGV[12] ~= '' then put_reply(KEYS[7], ARGV[12]) end
 return 'done'
