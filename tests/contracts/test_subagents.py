@@ -18,7 +18,7 @@ from tests.support.agents import AgentCli
 from tests.support.doors import gateway_process
 from tests.support.processes import children
 from tests.support.stack import Stack, said
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 TASKS = ("one", "two", "three")
 
@@ -87,7 +87,7 @@ async def test_three_children_through_two_kills(
                 busy = [sid, *(view.sid for view in views)]
                 return len(busy) == 4 and all([await begun(stack, s) == attempt for s in busy])
 
-            await eventually(are_all_begun)
+            await eventually(are_all_begun, within_s=2 * HANG_S)  # four cold CLIs
             await kill_all(stack)
         (workspace / "go-parent").touch()
         assert (await stack.outcome(accepted)).status == "done"
