@@ -3,6 +3,7 @@
 import contextlib
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,11 @@ SHIFTED_PRELUDE = PRELUDE.replace(
     "return (redis.call('GET', 'test:shift') or 0) + time[1] * 1000",
 )
 assert SHIFTED_PRELUDE != PRELUDE
+
+
+# In the background of a shell SIGINT is ignored, and so it is by all that is started there.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

