@@ -25,7 +25,6 @@ from remoteclaw.errors import ErrorCategory, MessageRefused
 from remoteclaw.setting import BY_PEOPLE
 
 __all__ = [
-    "AN_OPERATOR",
     "OWN_SERVER",
     "AgentDeliveryResult",
     "AgentEvent",
@@ -60,6 +59,7 @@ __all__ = [
     "Turn",
     "hops_of",
     "people_of",
+    "person",
     "stream_order",
     "via_of",
 ]
@@ -387,8 +387,8 @@ class Entry:
     stopped_below: int = 0
     """The same of the sessions that this one has started: nothing is said in the chat of these."""
     people: tuple[str, ...] = ()
-    """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID, or
-    `AN_OPERATOR`. Their rights are looked up when it is answered."""
+    """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID. Their
+    rights are looked up when it is answered."""
 
     @property
     def at_ms(self) -> int:
@@ -401,8 +401,9 @@ def stream_order(entry_id: str) -> tuple[int, ...]:
     return tuple(int(part) for part in entry_id.split("-"))
 
 
-#: Among the people on whose behalf something is written: one who operates RemoteClaw.
-AN_OPERATOR = "operator"
+def person(channel: str, user: str) -> str:
+    """Return a person as entries name them."""
+    return f"{channel}:{user}"
 
 
 def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
@@ -412,7 +413,7 @@ def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
     """
     found: dict[str, None] = {}
     for entry in entries:
-        sender = f"{entry.message.provider}:{entry.message.from_}"
+        sender = person(entry.message.provider, entry.message.from_)
         people = (sender,) if entry.origin == "chat" else entry.people
         if not people:
             return ()

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from remoteclaw.config import ChannelConfig, Config, Profile, SenderConfig, ToolsConfig
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import AN_OPERATOR, Entry, SessionKey
+from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import profile_of
 from remoteclaw.tools import ToolFacts
 
@@ -353,8 +353,6 @@ def _voices(config: Config, subject: Subject) -> list[_Voice]:
     for person in subject.people:
         channel, _, sender = person.partition(":")
         ownership = _ownership(config, channel, sender)
-        if person == AN_OPERATOR:
-            ownership = "operators are owners"
         voices.append(_Voice(sender if channel == subject.channel else None, ownership))
         if subject.user is not None:
             voices.append(_Voice(subject.user, ownership))

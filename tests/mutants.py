@@ -73,6 +73,13 @@ def _unfenced(script: str) -> Mutant:
 MUTANTS = (
     *map(_unfenced, FENCED.split()),
     Mutant(
+        "an operator's task that has more rights than the operator",
+        "remoteclaw/gateway/dispatch.py",
+        'may_speak = self.principal.has("admin")',
+        "may_speak = True",
+        "tests/gateway/test_strangers.py::test_what_an_operator_sets_going_is_the_user_s",
+    ),
+    Mutant(
         "what is allowed for a session is the rule for that call",
         "remoteclaw/runtimes/claude.py",
         '(one.get("type"), one.get("behavior")) == ("addRules", "allow")\n        and all(',
@@ -1432,16 +1439,16 @@ MUTANTS = (
     Mutant(
         "a task for nobody",
         "remoteclaw/gateway/methods/subagents.py",
-        "people=people_of(call.turn.entries) if call.caller else (AN_OPERATOR,),",
+        "people=call.people(parent.key),",
         "people=(),",
         "tests/gateway/test_strangers.py"
         "::test_a_task_and_its_result_have_the_rights_of_who_asked[1-True]",
     ),
     Mutant(
-        "a cron job that is an operator's whoever made it",
+        "a cron job that is an owner's whoever made it",
         "remoteclaw/gateway/methods/cron.py",
-        "    people = people_of(call.turn.entries)\n",
-        "    people = (AN_OPERATOR,)\n",
+        "people = call.people(session)",
+        'people = ("telegram:1",)',
         "tests/gateway/test_strangers.py"
         "::test_a_cron_run_has_the_rights_that_its_maker_has_now[666-False]",
     ),

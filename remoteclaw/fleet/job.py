@@ -6,13 +6,13 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.cron import GRACE_S, ON_TIME_MS, Schedule
-from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.messages import ChannelMessage, SessionKey, person
 
 __all__ = ["JOB_VERSION", "Job", "Maker", "Misfire", "NewerJob", "Policy", "State"]
 
 #: The newest form of a job. A scheduler leaves alone what has a higher number; 1 had no policy and
-#: no state, and those that know only it would throw both away.
-JOB_VERSION = 2
+#: no state, 2 named no people, and those that know only them would throw these away.
+JOB_VERSION = 3
 
 #: What becomes of a due time that nobody fired then: it is run if it is less than a grace old, not
 #: at all, or once, however old it is.
@@ -151,11 +151,17 @@ class Job:
             if told.pop("v") > JOB_VERSION:
                 raise NewerJob
             told["schedule"] = Schedule(**told["schedule"])
-            maker = told["maker"]
-            told["maker"] = Maker(**{**maker, "people": tuple(maker["people"])})
             told["session"] = SessionKey.parse(told["session"])
+            told["maker"] = _maker(told["maker"], told["session"])
             told["policy"] = Policy(**told.get("policy", {}))
             told["state"] = State(**told.get("state", {}))
             return cls(**told, stored=data)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it is damaged ({type(error).__name__})") from None
+
+
+def _maker(told: dict[str, Any], session: SessionKey) -> Maker:
+    """Return who made a job. Until the third version it said only whether for an owner."""
+    if told.pop("for_owner", False):
+        return Maker(**told, people=(person(session.provider, session.user),))
+    return Maker(**{**told, "people": tuple(told.get("people", ()))})

@@ -34,7 +34,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.effects import Caller, RunningTurn
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.home import Home
-from remoteclaw.messages import SessionKey
+from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.telemetry import frames_of
 from remoteclaw.tools import TOOLS as FACTS
 
@@ -119,6 +119,19 @@ class Call:
         assert self.caller is not None, "an operator has no turn"
         assert self.caller.turn is not None, "it was checked"
         return self.caller.turn
+
+    def people(self, session: SessionKey) -> tuple[str, ...]:
+        """Return on whose behalf a session does later what the call asks of it.
+
+        For an operator with the scope admin that is the session's user, as with the method `agent`:
+        of what is said in the session nothing gets more rights than its user has. Others speak for
+        no person.
+        """
+        if self.caller is not None:
+            return people_of(self.turn.entries)
+        assert isinstance(self.principal, Operator), "an agent has a session"
+        may_speak = self.principal.has("admin")
+        return (person(session.provider, session.user),) if may_speak else ()
 
 
 Handler = Callable[[Call, Any], Awaitable[Result]]

@@ -502,7 +502,7 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
 async def test_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
     now_ms = await fleet.cron.now_ms()
     client = fleet.scripts.client
-    await client.hset("rc:cron:jobs", "newer", b'{"v":3,"what":"ever"}')
+    await client.hset("rc:cron:jobs", "newer", b'{"v":4,"what":"ever"}')
     await client.zadd("rc:cron:due", {"newer": now_ms})
 
     assert await fleet.scheduler.look() == 0

@@ -817,7 +817,7 @@ OLD = {
     "session": str(SESSION),
     "enabled": True,
     "created_ms": START,
-    "maker": {"operator": "olga", "agent": None, "session": None, "people": ["operator"]},
+    "maker": {"operator": "olga", "agent": None, "session": None, "for_owner": True},
     "next_ms": START + MINUTE_MS,
     "last_ms": None,
     "v": 1,
@@ -835,7 +835,7 @@ async def test_a_job_that_version_1_wrote_goes_on(fleet: Fleet) -> None:
     assert (job.policy, job.state, job.goes_after_run) == (Policy(), State(), False)
     after = await kept(fleet, job)
     assert (after.name, after.next_ms) == ("standup", START + 2 * MINUTE_MS)
-    assert after.maker == Maker(operator="olga", people=("operator",))
+    assert after.maker == Maker(operator="olga", people=(f"{SESSION.provider}:{SESSION.user}",))
     assert statuses(await fleet.cron.runs(job.id)) == ["done"]
 
 
@@ -854,7 +854,7 @@ async def test_a_job_is_written_in_a_form_that_version_1_leaves_alone(fleet: Fle
     """It would take what it doesn't know for damage, and never fire the job again."""
     job = await started(fleet)
 
-    assert JOB_VERSION == 2
+    assert JOB_VERSION == 3
     assert orjson.loads(job.encode())["v"] == JOB_VERSION
 
 
@@ -862,13 +862,13 @@ async def test_a_run_of_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: 
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
     await fleet.scheduler.look()
-    await fleet.scripts.client.hset("rc:cron:jobs", job.id, b'{"v":3}')
+    await fleet.scripts.client.hset("rc:cron:jobs", job.id, b'{"v":4}')
     await work(fleet)
 
     await fleet.scheduler.look()
 
     assert len(await fleet.scripts.client.hkeys("rc:cron:open")) == 1
-    assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b'{"v":3}'
+    assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b'{"v":4}'
 
 
 async def test_jobs_of_a_newer_version_keep_nobody_waiting(fleet: Fleet) -> None:

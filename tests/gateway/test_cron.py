@@ -224,7 +224,7 @@ async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
     assert await texts(stack, bob.session) == ["What is new?", "What is new?"]
     kept = await stack.fleet.cron.job(by_id.id)
     assert kept is not None
-    assert kept.maker == Maker(operator="test", people=("operator",))
+    assert kept.maker == Maker(operator="test", people=("test:bob",))
 
 
 @pytest.mark.parametrize(
@@ -694,7 +694,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
         session=SessionKey.parse(KEY.replace("main", "other")),
         enabled=True,
         created_ms=now_ms,
-        maker=Maker(operator="test", people=("operator",)),
+        maker=Maker(operator="test", people=("test:olga",)),
         next_ms=now_ms,
     )
     await stack.fleet.effects.job(
@@ -791,7 +791,7 @@ async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
 
     kept = await stack.fleet.cron.job(job.id)
     assert kept is not None
-    assert kept.maker.people == ("test:mallory", "operator")
+    assert kept.maker.people == ("test:mallory", "test:bob")
 
 
 # -- what makes no sense --------------------------------------------------------------------------

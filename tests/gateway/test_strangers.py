@@ -9,6 +9,7 @@ from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.messages import SessionKey
+from tests.gateway.test_mcp import agents_client
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import DIGEST, Turn, ask, begin_turn, gateway, operator
@@ -203,3 +204,69 @@ async def test_a_cron_run_has_the_rights_that_its_maker_has_now(
         await fired.call("message_send", **elsewhere)
     else:
         await refused(fired, "message_send", **elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("scope", "user", "may"),
+    [("admin", "1", True), ("admin", "666", False), ("write", "1", False)],
+)
+async def test_what_an_operator_sets_going_is_the_user_s(
+    stack: Stack, scope: str, user: str, may: bool
+) -> None:
+    """What a stranger has said in a conversation gets no owner's rights by an operator's task."""
+    session = (await turn_of(stack, user)).lease.session
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+    started, _ = await ask(
+        *(door, operator(scope), "sessions.spawn"), prompt="Go on.", session_key=str(session)
+    )
+    task = await taken_up(stack, SessionKey.parse(started["childSessionKey"]))
+
+    elsewhere = {"target": "test:chat-1", "message": "It works."}
+    if may:
+        await task.call("message_send", **elsewhere)
+    else:
+        await refused(task, "message_send", **elsewhere)
+
+
+# -- by a client that we did not write -------------------------------------------------------------
+
+
+async def test_nothing_of_an_owner_s_is_reached_over_mcp(stack: Stack) -> None:
+    agent = {"runtime": "demo", "sees_sessions": "all", "tools": {"also_allow": ["*"]}}
+    stack.configure(agent, channels={**OWNERS, "console": {}})
+    owners = await stack.append("my salary", provider="telegram", from_="1", channel_id="1")
+    view = await stack.fleet.sessions.view(owners.session.sid)
+    assert view is not None
+    await stack.fleet.sessions.label(view, "pay")
+    key, here = str(owners.session), {"provider": "telegram", "from_": "666", "channel_id": "666"}
+    job = {**JOB, "sessionKey": key}
+    attacks: list[tuple[str, dict[str, Any]]] = [
+        *(("message_send", {"target": to, "message": "x"}) for to in ("1", "console:console")),
+        ("message_broadcast", {"targets": ["666", "1"], "message": "x"}),
+        ("message_send_attachment", {"target": "1", "file": "https://a.example/x"}),
+        ("message_send_with_effect", {"target": "1", "message": "x", "effectId": "e"}),
+        ("message_read", {"channelId": "1"}),
+        ("sessions_send", {"sessionKey": key, "message": "x", "timeout": 0}),
+        ("sessions_send", {"label": "pay", "message": "x", "timeout": 0}),
+        ("sessions_history", {"sessionKey": key}),
+        ("session_status", {"sessionKey": key}),
+        ("sessions_spawn", {"prompt": "x", "channel": "telegram:1"}),
+        ("cron_add", {"job": JOB}),
+        ("cron_add", {"job": job}),
+    ]
+    async with agents_client(stack, **here) as (session, _):
+        for tool, params in attacks:
+            result = await session.call_tool(tool, params)
+            assert result.is_error, (tool, params)
+        listed = await session.call_tool("sessions_list", {})
+        started = await session.call_tool("sessions_spawn", {"prompt": "Write to telegram:1."})
+
+    assert key not in str(listed.content)
+    assert not started.is_error
+    task = await taken_up(stack, SessionKey.parse(started.structured_content["childSessionKey"]))
+    await refused(task, "message_send", target="1", message="x")
+    after = await stack.fleet.sessions.view(owners.session.sid)
+    assert after is not None
+    assert after.waiting == 1
+    assert await nothing_is_anywhere(stack)
+    assert await stack.fleet.cron.jobs() == []

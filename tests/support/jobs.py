@@ -57,7 +57,7 @@ async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
         "session": SESSION,
         "enabled": True,
         "created_ms": now_ms,
-        "maker": Maker(operator="test", people=("operator",)),
+        "maker": Maker(operator="test", people=("test:olga",)),
     }
     if "next_ms" not in fields:
         facts["next_ms"] = schedule.next_after(now_ms)

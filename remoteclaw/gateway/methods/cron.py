@@ -23,7 +23,7 @@ from remoteclaw.fleet.job import Job, Maker, Policy
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.messages import AN_OPERATOR, SessionKey, people_of
+from remoteclaw.messages import SessionKey
 
 __all__ = ["HANDLERS"]
 
@@ -66,7 +66,7 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
         session=session,
         enabled=spec.enabled,
         created_ms=now_ms,
-        maker=_maker(call),
+        maker=_maker(call, session),
         next_ms=None,
         policy=Policy(
             misfire=spec.misfire,
@@ -100,7 +100,7 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
             if updates.schedule
             else job.schedule,
             policy=_policy(job.policy, updates),
-            maker=_with_people(job.maker, _maker(call).people),
+            maker=_with_people(job.maker, call.people(job.session)),
         )
         is_resumed = changed.enabled and not job.enabled
         if is_resumed or updates.schedule or updates.message:
@@ -216,13 +216,13 @@ async def _target(call: Call, named: str | None) -> SessionKey:
     return session
 
 
-def _maker(call: Call) -> Maker:
+def _maker(call: Call, session: SessionKey) -> Maker:
+    people = call.people(session)
     if call.caller is None:
         assert isinstance(call.principal, Operator), "an agent has a session"
-        return Maker(operator=call.principal.name, people=(AN_OPERATOR,))
-    session = call.caller.session
-    people = people_of(call.turn.entries)
-    return Maker(agent=session.agent, session=str(session), people=people)
+        return Maker(operator=call.principal.name, people=people)
+    own = call.caller.session
+    return Maker(agent=own.agent, session=str(own), people=people)
 
 
 def _with_people(maker: Maker, people: Sequence[str]) -> Maker:

@@ -19,7 +19,7 @@ from remoteclaw.gateway.methods.sessions import (
     now_ms,
 )
 from remoteclaw.gateway.places import place_of
-from remoteclaw.messages import AN_OPERATOR, Provenance, SessionKey, people_of
+from remoteclaw.messages import Provenance, SessionKey
 
 __all__ = ["HANDLERS"]
 
@@ -50,7 +50,7 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         message_to(call, place, params.prompt),
         note=note,
         provenance=await _provenance(call, parent),
-        people=people_of(call.turn.entries) if call.caller else (AN_OPERATOR,),
+        people=call.people(parent.key),
         parent=parent.key,
         depth=parent.depth + 1,
         label=params.label,
