@@ -1408,10 +1408,18 @@ MUTANTS = (
         "tests/fleet/test_unread.py::test_an_adapter_that_comes_late_delivers_nothing_old",
     ),
     Mutant(
+        "replies given up while an adapter is started again",
+        f"{LUA}/_prelude.lua",
+        "local AWAY_MS = 3600 * 1000",
+        "local AWAY_MS = -100000",
+        "tests/fleet/test_unread.py"
+        "::test_an_adapter_that_is_started_again_has_still_all_to_deliver",
+    ),
+    Mutant(
         "a live adapter's replies given up",
         f"{LUA}/_prelude.lua",
-        "'^rc:out:', 'rc:reader:'))) == 0 then",
-        "'^rc:out:', 'rc:reader:'))) >= 0 then",
+        "  return not claimed or now_ms() - claimed > AWAY_MS\n",
+        "  return true\n",
         "tests/fleet/test_unread.py::test_what_a_live_adapter_has_still_to_deliver_stays",
     ),
     Mutant(

@@ -80,8 +80,11 @@ async def test_what_is_younger_stays(fleet: Fleet) -> None:
 
 async def test_what_a_live_adapter_has_still_to_deliver_stays(fleet: Fleet) -> None:
     await answered(fleet, "one")
-    assert await fleet.replies.reader("test", "default").claim()
-    await let_pass(fleet, 30 * DAY_MS)
+    reader = fleet.replies.reader("test", "default")
+    assert await reader.claim()
+    for _ in range(30 * 24 * 2):  # it renews its claim more often than that
+        await let_pass(fleet, DAY_MS // 48)
+        assert await reader.claim()
 
     await answered(fleet, "two")
 
@@ -110,9 +113,25 @@ async def test_streams_have_a_bound(fleet: Fleet) -> None:
     assert told == ["undelivered", "undelivered", "finished", "finished", "finished"]
 
 
+async def test_an_adapter_that_is_started_again_has_still_all_to_deliver(fleet: Fleet) -> None:
+    fleet.scripts._prelude = re.sub(r"1000, 10000\n", "1000, 3\n", fleet.scripts._prelude)
+    client: Any = fleet.scripts.client
+    assert await fleet.replies.reader("test", "default").claim()
+    await client.delete("rc:reader:test:default")  # it has ended
+
+    for number in range(5):
+        await answered(fleet, str(number))
+    assert await client.xlen(STREAM) == 5
+
+    await let_pass(fleet, 3600 * 1000 + 60_000)
+    await answered(fleet, "late")
+    assert await client.xlen(STREAM) == 3
+
+
 async def test_damaged_replies_are_given_up_as_well(fleet: Fleet) -> None:
     await fleet.scripts.client.xadd(STREAM, {"reply": "{"}, id="1-1")
     await fleet.scripts.client.xadd(STREAM, {"reply": "[]"}, id="1-2")
+    await fleet.scripts.client.xadd(STREAM, {"reply": "7"}, id="1-3")
 
     await answered(fleet, "new")
 

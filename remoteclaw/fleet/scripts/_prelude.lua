@@ -104,7 +104,15 @@ end
 
 -- What no adapter reads is kept for three days, and 10,000 replies of it: a platform that is connected
 -- later gets no answers to what was asked weeks ago, and the rest of the server keeps its memory.
+-- An adapter that was there within the hour is only being started again: nothing of its is given up.
 local UNREAD_MS, MOST_UNREAD = 3 * 24 * 3600 * 1000, 10000
+local AWAY_MS = 3600 * 1000
+
+-- Whether no adapter has read for an account, named as in the set of readers, for an hour.
+local function is_unread(account)
+  local claimed = redis.call('ZSCORE', 'rc:readers', account)
+  return not claimed or now_ms() - claimed > AWAY_MS
+end
 
 -- Take the oldest reply from a stream that no adapter reads, if it is older than that, or one too many;
 -- the entries that it answers tell so. → whether one was taken
@@ -115,7 +123,7 @@ local function give_up_oldest(stream, most)
   if age <= UNREAD_MS and redis.call('XLEN', stream) <= most then return false end
   redis.call('XDEL', stream, oldest[1])
   local is_readable, reply = pcall(cjson.decode, oldest[2][2])
-  if not is_readable or type(reply.sid) ~= 'string' then return true end
+  if not is_readable or type(reply) ~= 'table' or type(reply.sid) ~= 'string' then return true end
   for _, file in ipairs(reply.attachments or {}) do
     redis.call('UNLINK', 'rc:blob:{' .. reply.sid .. '}:' .. file.blob)
   end
@@ -131,7 +139,8 @@ end
 -- Put a reply on its stream. → its id there
 local function put_reply(stream, payload)
   local id = redis.call('XADD', stream, '*', 'reply', payload)
-  if redis.call('EXISTS', (string.gsub(stream, '^rc:out:', 'rc:reader:'))) == 0 then
+  local provider, account = string.match(stream, '^rc:out:(.-):(.*)$')
+  if is_unread(provider .. '\0' .. account) then
     local looks = 8
     while looks > 0 and give_up_oldest(stream, MOST_UNREAD) do looks = looks - 1 end
   end

@@ -5,7 +5,7 @@
 local token = redis.call('GET', KEYS[1])
 if token and token ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
-if not token then
+if is_unread(ARGV[3]) then
   while give_up_oldest(KEYS[3], math.huge) do end
 end
 local now = now_ms()
