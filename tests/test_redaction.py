@@ -18,7 +18,13 @@ from remoteclaw.redaction import HIDDEN, redacted
 #: The texts that are no secrets; what is not here must not be shown. Whoever adds a field to the
 #: configuration decides: is it one for this list?
 SHOWN = {
-    *("AgentConfig.model", "AgentConfig.timezone", "AgentConfig.workspace", "AgentConfig.spawns"),
+    *(
+        "AgentConfig.model",
+        "AgentConfig.timezone",
+        "AgentConfig.workspace",
+        "AgentConfig.sends_to",
+        "AgentConfig.spawns",
+    ),
     "McpServerConfig.command",
     *("SessionsConfig.reset_triggers", "ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
