@@ -272,17 +272,19 @@ async def test_tools_come_with_the_gateway(stack: Stack, directory: Path, claude
     assert "mcp__remoteclaw__session_status" in after
 
 
-async def test_rights_that_change_start_the_agent_anew(stack: Stack, claude: AgentCli) -> None:
-    """Alice owns the channel; in the same thread, with the same agent, others don't."""
+async def test_the_tools_that_are_offered_go_by_the_chat(stack: Stack, claude: AgentCli) -> None:
+    """Alice owns the channel. In a group everybody's agent is offered what hers is."""
     stack.configure(claude.config(), channels={"test": {"owners": ["alice"]}})
     async with gateway_process(stack):
         await stack.start_worker()
         alice = await stack.ask("TOOLS")
         bob = await stack.ask("TOOLS", from_="bob")
+        apart = await stack.ask("TOOLS", from_="bob", channel_id="bob")
 
     assert "mcp__remoteclaw__cron_add" in alice
-    assert "mcp__remoteclaw__session_status" in bob
-    assert "cron" not in bob.replace("Cron", "")
+    assert bob == alice
+    assert "mcp__remoteclaw__session_status" in apart
+    assert "mcp__remoteclaw__cron" not in apart
 
 
 async def test_a_gateway_that_is_killed_in_mid_call_loses_and_doubles_nothing(
