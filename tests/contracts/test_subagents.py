@@ -30,7 +30,9 @@ async def fleet_of(
     """Have a gateway, and so many workers."""
     workspace.mkdir()
     settings = cli.config(sees_sessions="all", workspace=str(workspace), **agent)
-    stack.configure(settings, queue={"mode": "collect", "debounce_ms": 0, "cap": 0})
+    owners = {"test": {"owners": ["alice", "anna", "berta", "carla"]}}
+    queue = {"mode": "collect", "debounce_ms": 0, "cap": 0}
+    stack.configure(settings, queue=queue, channels=owners)
     async with gateway_process(stack):
         for _ in range(workers):
             await stack.start_worker()

@@ -55,7 +55,7 @@ class World:
 
     def is_holding(self, text: str) -> bool:
         """Whether the platform was handed this and keeps it; what else is on its way isn't it."""
-        return any(event["about"] == text for event in self.platform.did("held"))
+        return any(event["about"].endswith(text) for event in self.platform.did("held"))
 
     async def redis(self, command: str, *arguments: Any) -> Any:
         return await getattr(self.stack.fleet.scripts.client, command)(*arguments)
