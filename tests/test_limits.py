@@ -688,3 +688,49 @@ async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
     assert answers == ["answered", "second"]
     warm = await stack.reached(second, "spawned")
     assert warm.startswith("warm")
+
+
+#: How often the model is overloaded: more often than each CLI repeats a request by itself.
+OVERLOADED = {"claude": 6, "codex": 2, "gemini": 8, "opencode": 8}
+
+
+@pytest.mark.parametrize("name", OVERLOADED)
+async def test_a_real_cli_at_a_busy_model_answers_in_the_end(
+    stack: Stack, model_server: ModelServerProcess, name: str
+) -> None:
+    cli = required(name, model_server)
+    stack.configure(cli.config())
+    await stack.start_worker()
+    chat = Chat(stack)
+    await stack.outcome(await chat.append("SAY:before"))
+
+    fails = f"HTTP:503*{OVERLOADED[name]} {uuid.uuid4().hex}"
+    accepted = await chat.append(f"{fails} SAY:answered")
+    await stack.reached(accepted, "postponed")
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    outcome = await stack.outcome(accepted, within_s=3 * HANG_S)
+    sweeping.cancel()
+
+    assert (outcome.status, said(outcome)) == ("done", "answered")
+    assert (await chat.said())[-1] == "answered"
+
+
+@pytest.mark.parametrize("name", ["gemini", "opencode"])
+async def test_a_limit_whose_end_a_real_cli_does_not_tell_keeps_the_message_until_a_stop(
+    stack: Stack, model_server: ModelServerProcess, name: str
+) -> None:
+    cli = required(name, model_server)
+    stack.configure(cli.config())
+    await stack.start_worker()
+    chat = Chat(stack)
+    await stack.outcome(await chat.append("SAY:before"))
+
+    accepted = await chat.append(f"HTTP:429:limit {uuid.uuid4().hex} SAY:answered")
+    await stack.reached(accepted, "postponed")
+    stop = await chat.append("/stop")
+    outcomes = [await stack.outcome(each) for each in (accepted, stop)]
+
+    assert [outcome.status for outcome in outcomes] == ["stopped", "done"]
+    _, told, stopped = await chat.said()
+    assert told.startswith("I can't work now: the plan's limit is used up")
+    assert stopped == "Stopped."
