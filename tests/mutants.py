@@ -887,6 +887,13 @@ MUTANTS = (
         "tests/test_holder.py::test_the_program_dies_with_a_holder_that_is_killed",
     ),
     Mutant(
+        "an agent that the kernel takes no sooner than Redis",
+        "remoteclaw/holder/program.py",
+        "        raise_oom_score()\n",
+        "",
+        "tests/test_holder.py::test_the_kernel_takes_the_program_before_what_it_works_for",
+    ),
+    Mutant(
         "strays of a killed holder that are left",
         "remoteclaw/keeper.py",
         "if count := end_orphans(holder.pid):",

@@ -107,6 +107,17 @@ async def test_the_program_gets_no_other_variables(
     await holder.gone()
 
 
+async def test_the_kernel_takes_the_program_before_what_it_works_for(directory: Path) -> None:
+    before = Path("/proc/self/oom_score_adj").read_text()
+    holder = await start(directory, "/bin/sh", "-c", "read x; cat /proc/self/oom_score_adj; cat")
+    pipes = Pipes(holder)
+
+    assert pipes.ask("") == "500"  # a child of the program
+    assert Path(f"/proc/{parent(holder.pid)}/oom_score_adj").read_text() == before  # the holder
+    await holder.end()
+    pipes.close()
+
+
 @pytest.mark.parametrize(
     ("argv", "why"),
     [(("/nonexistent/claude",), "No such file"), (("/etc/passwd",), "Permission denied")],

@@ -43,6 +43,9 @@ GRACE_S = 1.0
 FOREIGN_S = 5.0
 #: How often deadlines are looked at, in seconds: poll()'s own timeout does not count suspend.
 TICK_S = 1.0
+#: The least `oom_score_adj` of the CLI and of all that it starts: when memory runs out, the kernel
+#: ends them, which can be started again, before Redis and the workers.
+OOM_SCORE = 500
 #: How long an unknown peer may take to say who it is, in seconds.
 HANDSHAKE_S = 5.0
 
@@ -197,6 +200,7 @@ class Holder:
             if _signal.getsignal(number) == _signal.SIG_IGN:
                 _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+        raise_oom_score()
         os.chdir(self.cwd)
         variables = dict(pair.split(b"=", 1) for pair in self.environment)
         os.execve(self.argv[0], self.argv, variables)
@@ -408,6 +412,16 @@ class Holder:
 def prctl(option, value):
     """Call prctl(2), which the standard library lacks."""
     ctypes.CDLL(None).prctl(option, int(value), 0, 0, 0)
+
+
+def raise_oom_score():
+    """Have the kernel prefer this process, and its children, when memory runs out."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+") as file:
+            if int(file.read()) < OOM_SCORE:
+                file.write(str(OOM_SCORE))
+    except OSError:  # a sandbox may have it read-only
+        pass
 
 
 def start_time(pid):
