@@ -35,6 +35,7 @@ from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.home import Home
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
 from remoteclaw.process import end_strays, is_alive, spawn, stop
+from remoteclaw.telemetry import rotate_logs
 
 __all__ = ["Supervisor", "gateway_command", "running_pid", "sweep_host", "worker_command"]
 
@@ -53,6 +54,8 @@ RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_S = 30.0
 #: How often it is looked for what dead processes have left, in seconds.
 SWEEP_HOST_S = 2.0
+#: Interval of the look for logs that have become too large, in seconds.
+ROTATE_LOGS_S = 10.0
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +185,7 @@ class Supervisor:
         duties = [self._keep_gateway(listening)]  # it takes the longest to start
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
-        duties.append(self.fleet.scheduler.run(self._config.cron))
+        duties += [self.fleet.scheduler.run(self._config.cron), self._keep_logs()]
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties
@@ -252,6 +255,14 @@ class Supervisor:
             return await self._gateway.wait()
 
         await _keep("the gateway", run)
+
+    async def _keep_logs(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(rotate_logs, self._home.logs)
+            except OSError as error:  # a full disk: the next look will do
+                log.warning("the logs could not be rotated: %s", error)
+            await asyncio.sleep(ROTATE_LOGS_S)
 
     async def _keep_redis(self, redis: EmbeddedRedis) -> None:
         while True:

@@ -2,12 +2,16 @@
 
 import logging
 import logging.config
+import os
+import shutil
 import traceback
 from pathlib import Path
 from typing import Any
 
-__all__ = ["configure_logging", "frames_of", "logging_config"]
+__all__ = ["configure_logging", "frames_of", "logging_config", "rotate_logs"]
 
+#: A log that is larger is rotated, in bytes: some 100,000 lines.
+MOST_BYTES = 10_000_000
 #: What must not reach a terminal or start a line of its own: controls, and Unicode's line ends.
 _ESCAPED = {
     **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09},
@@ -53,6 +57,19 @@ def logging_config(file: Path | None = None) -> dict[str, Any]:
 def configure_logging(file: Path | None = None) -> None:
     """Log to a file that only this user can read, else to standard error."""
     logging.config.dictConfig(logging_config(file))
+
+
+def rotate_logs(directory: Path) -> None:
+    """Move what is in each log that has become too large to a file beside it, `NAME.log.1`.
+
+    Processes keep their logs open for appending, so a log is copied and emptied, and not renamed.
+    A line that is written between these two steps is lost. Raises OSError.
+    """
+    for log in directory.glob("*.log"):
+        if log.stat().st_size > MOST_BYTES:
+            older = log.with_name(f"{log.name}.1")
+            shutil.copy(log, older)
+            os.truncate(log, 0)
 
 
 def frames_of(error: BaseException) -> str:

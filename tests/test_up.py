@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 from remoteclaw.config import load_config
 from remoteclaw.home import Home
 from remoteclaw.supervisor import Supervisor, running_pid
+from remoteclaw.telemetry import MOST_BYTES
 from tests.support.command import run_command
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.terminal import REMOTECLAW, Terminal, env
@@ -345,6 +347,21 @@ def command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+def test_a_log_that_has_become_too_large_is_moved_aside(home: Home) -> None:
+    log, older = home.logs / "redis.log", home.logs / "redis.log.1"
+    log.touch(mode=0o600)
+    log.write_bytes(b"of an earlier year\n" * 600_000)
+    with running(home) as up:
+        eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
+        os.kill(redis_of(up.pid), signal.SIGKILL)
+        eventually_sync(lambda: b"Server initialized" in log.read_bytes())
+
+        assert b"\0" not in log.read_bytes()  # it goes on at the beginning
+        assert older.read_bytes().startswith(b"of an earlier year\n" * 600_000)
+        assert b"Server initialized" in older.read_bytes()
+        assert stat.S_IMODE(older.stat().st_mode) == 0o600
 
 
 def test_a_kill_takes_everything_along(home: Home) -> None:
