@@ -1061,6 +1061,22 @@ MUTANTS = (
         "test_a_server_of_the_users_own_that_is_called_like_ours_needs_a_permission",
     ),
     Mutant(
+        "a first turn of claude's without the user's own servers",
+        "remoteclaw/runtimes/claude.py",
+        'env.setdefault("MCP_CONNECTION_NONBLOCKING", "0")',
+        'env.setdefault("MCP_CONNECTION_NONBLOCKING", "1")',
+        f"{RUNTIMES}::"
+        "test_the_users_own_servers_are_not_there_unless_they_are_inherited[claude-ask]",
+    ),
+    Mutant(
+        "a first turn of codex' without the user's own servers",
+        "remoteclaw/runtimes/codex.py",
+        'if status == "starting":',
+        'if status == "unheard of":',
+        f"{RUNTIMES}::"
+        "test_the_users_own_servers_are_not_there_unless_they_are_inherited[codex-ask]",
+    ),
+    Mutant(
         "codex believes what a configured tool says of itself",
         "remoteclaw/runtimes/codex.py",
         '"prompt" if permissions == "deny" else "approve"',

@@ -159,20 +159,6 @@ async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: 
     assert "only the server's" not in command_lines(stack)
 
 
-async def test_the_users_own_mcp_servers_stay(stack: Stack, claude: AgentCli) -> None:
-    theirs = {
-        "command": sys.executable,
-        "args": ["-m", "tests.support.mcp_server"],
-        "env": {"PYTHONPATH": str(ROOT)},
-    }
-    file = Path(os.environ["HOME"]) / ".claude.json"
-    file.write_text(json.dumps({"mcpServers": {"theirs": theirs}}))
-    stack.configure(claude.config())
-    await stack.start_worker()
-
-    assert "mcp__theirs__echo" in await stack.ask("TOOLS")
-
-
 def command_lines(stack: Stack) -> str:
     return "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in marked_processes(stack.home))
 

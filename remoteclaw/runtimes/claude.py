@@ -109,6 +109,8 @@ class ClaudeRuntime:
         env.setdefault("CLAUDE_CODE_MAX_RETRIES", MAX_RETRIES)
         # What claude says when a timer of its own goes off, nobody hears: it is offered none.
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
+        # The first turn has the user's own MCP servers: claude waits for them, 5 s at most.
+        env.setdefault("MCP_CONNECTION_NONBLOCKING", "0")
         # Else each process begins its prompt with the workspace's git status of that moment.
         env.setdefault("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", "1")
         return env

@@ -224,6 +224,8 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             raise AgentUnavailable(f"codex did not start: {why}", category=classify_error(why))
         if message.method == "mcpServer/startupStatus/updated":
             name, status = text(message.params.get("name")), message.params.get("status")
+            if status == "starting":
+                waiting.add(name)  # also the user's own servers, so that the first turn has them
             if status == "failed":
                 log.warning("codex could not connect MCP server %s", name)
             if status in ("ready", "failed", "cancelled"):

@@ -804,20 +804,24 @@ async def test_the_users_own_servers_are_not_there_unless_they_are_inherited(
 ) -> None:
     if cli.name == "acp":
         pytest.skip("nothing is known of its configuration")
-    program = {"command": sys.executable, "args": ["-m", "tests.support.mcp_server"]}
+    if permissions == "auto" and cli.name != "opencode":
+        pytest.skip("shows the same tools, whatever it may do")
+    # Slower than any of them waits by itself; they are there at the first turn.
+    slowly = f"sleep 3; exec {sys.executable} -m tests.support.mcp_server"
+    program = {"command": "/bin/sh", "args": ["-c", slowly]}
     python = {"PYTHONPATH": str(ROOT)}
-    local = {"type": "local", "command": [program["command"], *program["args"]]}
+    local = {"type": "local", "command": ["/bin/sh", "-c", slowly]}
     settings, content = {
         "claude": (".claude.json", {"mcpServers": {"mine": {**program, "env": python}}}),
         "codex": (
             ".codex/config.toml",
-            f'[mcp_servers.mine]\ncommand = "{sys.executable}"\n'
-            f'args = ["-m", "tests.support.mcp_server"]\nenv = {{PYTHONPATH = "{ROOT}"}}\n',
+            f'[mcp_servers.mine]\ncommand = "/bin/sh"\nargs = {json.dumps(program["args"])}\n'
+            f'env = {{PYTHONPATH = "{ROOT}"}}\nstartup_timeout_sec = {HANG_S:.0f}\n',
         ),
         "gemini": (".gemini/settings.json", {"mcpServers": {"mine": {**program, "env": python}}}),
         "opencode": (
             ".config/opencode/opencode.json",
-            {"mcp": {"mine": {**local, "environment": python}}},
+            {"mcp": {"mine": {**local, "environment": python, "timeout": HANG_S * 1000}}},
         ),
     }[cli.name]
     file = Path(os.environ["HOME"], settings)

@@ -123,6 +123,7 @@ class AgentCli:
                 "DISABLE_AUTOUPDATER": "1",
                 "DISABLE_ERROR_REPORTING": "1",
                 "DISABLE_TELEMETRY": "1",
+                "MCP_CONNECT_TIMEOUT_MS": "60000",  # a busy machine is slow to start a server
             },
             "codex": {"OPENAI_API_KEY": "nobody's key"},
             "gemini": {
