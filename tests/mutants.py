@@ -1697,7 +1697,7 @@ MUTANTS = (
     Mutant(
         "a gateway that any name leads to",
         "remoteclaw/gateway/guard.py",
-        "if not _is_ours(hosts[0].lower(), config):",
+        "if not is_own_name(hosts[0].lower(), config):",
         "if False:",
         f"{DOORS}/test_advisories.py::test_cve_2025_66416_mcp_can_not_be_reached_by_a_name_of_others",
     ),
@@ -1708,6 +1708,41 @@ MUTANTS = (
         "if False:",
         f"{DOORS}/test_advisories.py::"
         "test_cve_2025_52882_a_socket_on_loopback_wants_a_token_and_an_origin",
+    ),
+    Mutant(
+        "a dashboard that any name leads to",
+        "workers/dashboard.py",
+        'if not is_own_name(request.headers.get("Host", "").lower(), config):',
+        "if False:",
+        "tests/test_dashboard.py::test_it_answers_under_its_own_names_and_no_page_of_others",
+    ),
+    Mutant(
+        "a dashboard that any page may ask",
+        "workers/dashboard.py",
+        "if origin is not None and origin.lower() not in config.origins:",
+        "if False:",
+        "tests/test_dashboard.py::test_it_answers_under_its_own_names_and_no_page_of_others",
+    ),
+    Mutant(
+        "a dashboard that changes something",
+        "workers/dashboard.py",
+        'request.method not in ("GET", "HEAD") or ',
+        "",
+        "tests/test_dashboard.py::test_it_changes_nothing",
+    ),
+    Mutant(
+        "a dashboard that changes something when it is asked by GET",
+        "workers/dashboard.py",
+        ' or request.endpoint == "rq_dashboard.requeue_all"',
+        "",
+        "tests/test_dashboard.py::test_it_changes_nothing",
+    ),
+    Mutant(
+        "a hint that names people",
+        "remoteclaw/fleet/wake.py",
+        '"/".join([*key.split("/")[:2], sid[:8]])',
+        "key",
+        "tests/test_dashboard.py::test_it_shows_queues_workers_and_jobs_readably",
     ),
     Mutant(
         "a token in an address",

@@ -1,15 +1,17 @@
 """rq-dashboard on this fleet's Redis: queues, workers and hints in a browser, on loopback.
 
-It is rq-dashboard itself, with one thing changed: it would read every job with pickle, which fails
-on our hints and would run whatever somebody else put there.
+It is rq-dashboard itself, with two things changed. It would read every job with pickle, which fails
+on our hints and would run whatever somebody else put there. And it would answer any page of the
+owner's browser, and delete and requeue for it: here it answers under its own names, and only shows.
 """
 
 import sys
 
 import rq.serializers
 
-from remoteclaw.config import load_config
+from remoteclaw.config import GatewayConfig, load_config
 from remoteclaw.errors import RemoteClawError
+from remoteclaw.gateway.guard import is_own_name
 from remoteclaw.home import Home
 
 __all__ = ["main"]
@@ -27,11 +29,35 @@ def main() -> None:
         )
     home = Home.default()
     try:
-        url = home.redis_url(load_config(home.config_file))
+        config = load_config(home.config_file)
+        url = home.redis_url(config)
     except RemoteClawError as error:
         sys.exit(f"remoteclaw: {error}")
-    arguments = ["--redis-url", url, "--json", "--bind", "127.0.0.1", *sys.argv[1:]]
-    dashboard(arguments, prog_name="remoteclaw dashboard")
+    _guard(config.gateway)
+    arguments = ["--redis-url", url, "--json", "--disable-delete", "--bind", "127.0.0.1"]
+    dashboard([*arguments, *sys.argv[1:]], prog_name="remoteclaw dashboard")
+
+
+def _guard(config: GatewayConfig) -> None:
+    """Refuse requests to other names, from other pages, and those that change something."""
+    from flask import Response, request
+    from rq_dashboard.web import blueprint
+
+    def problem() -> str | None:
+        if not is_own_name(request.headers.get("Host", "").lower(), config):
+            return "This is not a name of the dashboard: [gateway] hosts names more."
+        origin = request.headers.get("Origin")
+        if origin is not None and origin.lower() not in config.origins:
+            return "Pages of this origin may not use the dashboard: [gateway] origins names more."
+        if request.method not in ("GET", "HEAD") or request.endpoint == "rq_dashboard.requeue_all":
+            return "The dashboard only shows: `remoteclaw` has commands that change something."
+        return None
+
+    def refuse() -> Response | None:
+        why = problem()
+        return Response(f"{why}\n", 403, content_type="text/plain") if why else None
+
+    blueprint.before_app_request(refuse)
 
 
 if __name__ == "__main__":

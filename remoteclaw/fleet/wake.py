@@ -43,8 +43,11 @@ class Waker:
         queue.redis_server_version = (6, 2, 0)
         return queue
 
-    async def hint(self, sid: str, label: str, *, queue: str) -> None:
-        """Wake a worker for a session; `label` is what rq-dashboard shows, never message text."""
+    async def hint(self, sid: str, key: str, *, queue: str) -> None:
+        """Wake a worker for a session.
+
+        Of its key, which has people's ids, rq-dashboard shows the agent and the kind of channel.
+        """
         rq_queue = self._queue(queue)
         job = rq_queue.create_job(
             JOB,
@@ -52,7 +55,7 @@ class Waker:
             timeout=-1,  # RQ's clock must not end a turn: lease and stop do
             result_ttl=0,
             failure_ttl=FAILURE_TTL_S,
-            description=label,
+            description="/".join([*key.split("/")[:2], sid[:8]]),
         )
 
         async def send() -> None:

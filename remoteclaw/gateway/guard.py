@@ -20,7 +20,7 @@ from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.sockets import Http
 
-__all__ = ["Bearer", "Guard", "authenticate", "names_of", "peer_of", "refusal"]
+__all__ = ["Bearer", "Guard", "authenticate", "is_own_name", "names_of", "peer_of", "refusal"]
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 #: The names of this computer, for itself.
@@ -80,7 +80,7 @@ class Guard:
         hosts = headers.getlist("host")
         if len(hosts) != 1:
             return refusal("INVALID_REQUEST", "It needs the header Host, once.", is_last=True)
-        if not _is_ours(hosts[0].lower(), config):
+        if not is_own_name(hosts[0].lower(), config):
             return refusal(
                 "FORBIDDEN",
                 "The header Host has a name that isn't this gateway's: [gateway] hosts names more.",
@@ -103,7 +103,8 @@ class Guard:
         return None
 
 
-def _is_ours(host: str, config: GatewayConfig) -> bool:
+def is_own_name(host: str, config: GatewayConfig) -> bool:
+    """Whether the header Host, in lower case, has a name of this computer or a configured one."""
     if host in config.hosts:
         return True
     match = _HOST.fullmatch(host)

@@ -24,7 +24,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.gateway import app as app_module
 from remoteclaw.gateway import server, sockets
 from remoteclaw.gateway.address import listen, url_of
-from remoteclaw.gateway.guard import Bearer, _is_ours
+from remoteclaw.gateway.guard import Bearer, is_own_name
 from remoteclaw.gateway.token_file import TokenFile
 from tests.support.doors import Door, calling, gateway_process, opened, raw
 from tests.support.stack import Stack
@@ -730,8 +730,8 @@ def test_an_address_that_others_reach_has_to_be_wanted(host: str, tmp_path: Path
 
     config: Config = load_config(file, {})
     assert config.gateway.allow_remote
-    assert not _is_ours("evil", config.gateway)
-    assert _is_ours("localhost:1", config.gateway)
+    assert not is_own_name("evil", config.gateway)
+    assert is_own_name("localhost:1", config.gateway)
 
 
 @pytest.mark.parametrize(
