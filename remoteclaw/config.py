@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import OWN_SERVER, McpServerConfig
+from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 from remoteclaw.setting import BY_AGENTS, BY_PEOPLE, by_people
 
 __all__ = [
@@ -110,20 +110,6 @@ def _check_names(value: dict[str, _T]) -> dict[str, _T]:
         if not name.replace("-", "").replace("_", "").isalnum() or not name.isascii():
             raise ValueError(f"has the name {name!r}: use letters, digits, - and _")
     return value
-
-
-def _check_spelling(value: Iterable[str]) -> None:
-    """Refuse a channel under the name of another one in other letters: nothing of it would hold.
-
-    Variables, which have no case, would then be of the wrong one.
-    """
-    known = {name: name for name in (*_CHANNELS, *_ID_FORMS)}
-    for name in value:
-        if not name or not name.isprintable():  # it would be shown as another one, or as nothing
-            raise ValueError(f"has {name!a}, which is no name: an invisible sign is in it")
-        meant = known.setdefault(name.lower(), name)
-        if meant != name:
-            raise ValueError(f"has {name!r}, but {meant!r} is one in other letters: use one name")
 
 
 def _check_ids(value: Iterable[str]) -> None:
@@ -359,6 +345,8 @@ class AgentConfig(_Section):
             channel, colon, chat = entry.partition(":")
             if entry != "*" and not (channel and colon and chat):
                 raise ValueError(f"has {entry!r}: write CHANNEL:CHAT, CHANNEL:* or *")
+            if entry != "*":
+                channel_name(channel)
         return value
 
     @model_validator(mode="after")
@@ -525,7 +513,8 @@ class QueueConfig(_Section):
     @field_validator("channels")
     @classmethod
     def _check_channels(cls, value: dict[str, QueueOverride]) -> dict[str, QueueOverride]:
-        _check_spelling(value)
+        for name in value:
+            channel_name(name)
         return value
 
     def of(self, channel: str, session: QueueOverride | None = None) -> "QueueConfig":
@@ -646,7 +635,8 @@ class Config(_Section):
     @field_validator("channels")
     @classmethod
     def _check_channels(cls, value: dict[str, ChannelConfig]) -> dict[str, ChannelConfig]:
-        _check_spelling(value)
+        for name in value:
+            channel_name(name)
         for name, form in _ID_FORMS.items():
             ids = value[name].named_ids() if name in value else ()
             for one in sorted(one for one in ids if not form.fullmatch(one)):

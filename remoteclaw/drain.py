@@ -659,7 +659,8 @@ class _SessionDrain:
 
 def _in_place_of(entry_id: str, session: SessionKey) -> Entry:
     """Return an entry that says where a message that can't be read has to be answered."""
-    message = ChannelMessage(
+    # Unchecked: the session may be of a channel whose name is refused by now.
+    message = ChannelMessage.model_construct(
         id=entry_id,
         text="(unreadable)",
         from_=session.user,

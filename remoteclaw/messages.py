@@ -5,6 +5,7 @@ frozen dataclass.
 """
 
 import hashlib
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -57,6 +58,7 @@ __all__ = [
     "ToolResultEvent",
     "ToolUseEvent",
     "Turn",
+    "channel_name",
     "hops_of",
     "people_of",
     "person",
@@ -70,6 +72,9 @@ MAX_TEXT_BYTES = 512 * 1024
 
 #: The longest id that is accepted, in characters: platforms stay below 256.
 MAX_ID_CHARS = 512
+
+#: A channel's name has one spelling: rights, settings and streams go by it.
+_CHANNEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 
 #: The longest name of a person that is kept, in characters, and of a time zone: the longest real
 #: one has 32.
@@ -137,10 +142,21 @@ def file_name(wanted: str) -> str:
     return (stem or kept).encode()[:room].decode("utf-8", "ignore").rstrip() + ending
 
 
-#: What no name of a file has: controls, formats such as marks of direction, surrogates, line ends.
+#: What no id and no name of a file has: controls, formats such as marks of direction, surrogates,
+#: line ends.
 _NOT_IN_NAMES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 #: The longest ending that a shortened name keeps, in bytes.
 MAX_ENDING_BYTES = 16
+
+
+def channel_name(value: str) -> str:
+    """Return the name of a channel; raises ValueError for what is none, or another spelling."""
+    if not _CHANNEL_NAME.fullmatch(value):
+        raise ValueError(
+            f"has the channel {value[:40]!a}: a channel's name has small letters a-z, digits, - "
+            "and _, begins with a letter and has 31 characters at most, such as telegram"
+        )
+    return value
 
 
 class ChannelMessage(BaseModel):
@@ -194,10 +210,15 @@ class ChannelMessage(BaseModel):
         if len(value) > MAX_ID_CHARS:
             raise ValueError(f"has {len(value)} characters; an id has {MAX_ID_CHARS} at most")
         for character in value:
-            # Cc: NUL, newline, escape. Cs: half of a UTF-16 pair, which can't be stored as UTF-8.
-            if unicodedata.category(character) in ("Cc", "Cs"):
+            # With a character that is not seen, two ids look like one.
+            if unicodedata.category(character) in _NOT_IN_NAMES:
                 raise ValueError(f"contains U+{ord(character):04X}, which no id may contain")
         return value
+
+    @field_validator("provider")
+    @classmethod
+    def _check_provider(cls, value: str) -> str:
+        return channel_name(value)
 
     # What only adorns a message must not cost it: a name, a zone or a time that is nonsense is
     # mended or dropped.

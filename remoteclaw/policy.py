@@ -8,7 +8,6 @@ what another one takes, and what isn't understood allows nothing.
 import difflib
 import fnmatch
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -415,7 +414,7 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
         return None
     if owners is None:
         return "the console is its owner's" if channel == CONSOLE else None
-    return f"{_channel_key(channel)}.owners has {_quoted(sender)}" if sender in owners else None
+    return f"channels.{channel}.owners has {_quoted(sender)}" if sender in owners else None
 
 
 # ---------------------------------------------------------------------------------------------
@@ -426,7 +425,7 @@ def _channel_tables(
     channel: ChannelConfig, subject: Subject, sender: str | None
 ) -> Iterator[_Table]:
     """Yield the tables that apply to a sender on a channel."""
-    key = _channel_key(subject.channel)
+    key = f"channels.{subject.channel}"
     yield _Table(f"{key}.tools", channel.tools)
     if subject.is_group and (found := _most_specific(channel.groups, subject.chat_id)):
         chat, group = found
@@ -456,7 +455,7 @@ def _all_tables(config: Config) -> Iterator[_Table]:
     for agent, settings in config.agents.items():
         yield _Table(f"agents.{agent}.tools", settings.tools)
     for name, channel in config.channels.items():
-        key = _channel_key(name)
+        key = f"channels.{name}"
         yield _Table(f"{key}.tools", channel.tools)
         for sender in channel.senders:
             yield from _sender_table(key, channel.senders, sender)
@@ -465,11 +464,6 @@ def _all_tables(config: Config) -> Iterator[_Table]:
             yield _Table(f"{group_key}.tools", group.tools)
             for sender in group.senders:
                 yield from _sender_table(group_key, group.senders, sender)
-
-
-def _channel_key(name: str) -> str:
-    is_bare = re.fullmatch(r"[A-Za-z0-9_-]+", name)
-    return f"channels.{name if is_bare else _quoted(name)}"
 
 
 def _quoted(text: str) -> str:

@@ -601,6 +601,27 @@ MUTANTS = (
         "tests/test_hooks.py::test_what_a_hook_may_change_is_not_shown_before",
     ),
     Mutant(
+        "a sender without an id",
+        "remoteclaw/bridge/prompt.py",
+        'message.from_ if entry.origin == "chat" else None',
+        "None",
+        "tests/bridge/test_prompt.py::test_no_name_imitates_an_id_or_a_header",
+    ),
+    Mutant(
+        "a name that spells JSON",
+        "remoteclaw/bridge/data.py",
+        "_PLAIN_SIGNS.get(c) or _PLAIN.get(unicodedata.category(c), c)",
+        "c",
+        "tests/bridge/test_prompt.py::test_no_name_imitates_an_id_or_a_header",
+    ),
+    Mutant(
+        "a channel with two spellings",
+        "remoteclaw/messages.py",
+        "        return channel_name(value)",
+        "        return value",
+        "tests/gateway/test_rpc.py::test_speaking_for_an_owner_needs_what_the_owners_agent_may",
+    ),
+    Mutant(
         "a header of several lines",
         "remoteclaw/bridge/prompt.py",
         "_on_one_line(orjson.dumps(header).decode())",

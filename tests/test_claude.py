@@ -107,7 +107,9 @@ async def test_it_is_told_who_and_where(agent: Stack) -> None:
 
     assert "GREPSYS true" in await agent.ask('GREPSYS:the user "alice" writes to you')
     assert "GREPSYS true" in await agent.ask(f'GREPSYS:Your working directory is "{workspace}"')
-    assert '[remoteclaw {"from":"Alice"' in await agent.ask("ECHO", user_name="Alice")
+    assert '[remoteclaw {"from":{"id":"alice","name":"Alice"}' in await agent.ask(
+        "ECHO", user_name="Alice"
+    )
 
 
 @pytest.mark.parametrize("text", ["-p ECHO", "--help ECHO", "/help ECHO", "!ls ECHO", "@x ECHO"])

@@ -1,11 +1,15 @@
 """Messages and session keys: what is accepted, what is refused, what can't be confused."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from remoteclaw.config import Config
 from remoteclaw.errors import ErrorCategory, MessageRefused, Overdue, classify_error, sentence
-from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
+from remoteclaw.messages import MAX_TEXT_BYTES, ChannelMessage, SessionKey
 from tests.support.stack import message
 
 ids = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=40)
@@ -66,6 +70,38 @@ def test_a_refused_message_says_why_in_one_line(fields: dict[str, str], why: str
 
     assert why in str(error.value)
     assert "\n" not in str(error.value)
+
+
+OTHER_SPELLINGS = (
+    "Telegram",
+    "tElegram",
+    "t\u0435legram",
+    "telegram\u200b",
+    " telegram",
+    "\uff54g",
+    "",
+)
+
+
+@pytest.mark.parametrize("name", OTHER_SPELLINGS)
+def test_a_channel_has_one_spelling(name: str) -> None:
+    """Else the rules of `[channels.telegram]` would not hold for what says `Telegram`."""
+    with pytest.raises(MessageRefused, match="message was refused: provider "):
+        ChannelMessage.checked(**{**message("hi").model_dump(), "provider": name})
+    wrong: tuple[dict[str, Any], ...] = (
+        {"channels": {name: {}}},
+        {"queue": {"channels": {name: {}}}},
+        {"agents": {"main": {"sends_to": [f"{name}:1"]}}},
+    )
+    for tables in wrong:
+        with pytest.raises(ValidationError, match=r"a channel's name has|write CHANNEL:CHAT"):
+            Config.model_validate(tables)
+
+
+def test_a_session_that_there_is_keeps_its_id() -> None:
+    key = SessionKey.parse("main/Telegram/default/1:1:_")
+
+    assert key.sid == "36d596d99d6112504ec4157e2f83ff3d"
 
 
 def test_emoji_in_ids_are_fine() -> None:

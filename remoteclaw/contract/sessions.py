@@ -80,7 +80,9 @@ class HistoryItem(Result):
     """user, agent, tool or note."""
     text: str = ""
     from_: Annotated[str | None, Field(serialization_alias="from")] = None
-    """Who said it, where that is known."""
+    """The name of who said it, where that is known; people choose theirs themselves."""
+    from_id: str | None = None
+    """The id of the person who said it, which tells people apart."""
     tool: str | None = None
     """The name of the tool that was used."""
 

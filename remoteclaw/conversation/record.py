@@ -4,7 +4,8 @@ CLIs lose theirs: with a host, with a directory, when they tidy up. From this on
 learns what was said before.
 It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and `role`:
 
-- `user`: `from`, `id` (the platform's), `text`, and the names of `attachments`
+- `user`: `from` (a name), of a person `from_id`, `id` (the platform's), `text`, and the names of
+  `attachments`
 - `agent`: `text`, as it left the agent: hooks that change what is sent come later; and the names
   of the `attachments` that it sent
 - `tool`: `name`, `input` and `output` shortened, `is_error`
@@ -88,6 +89,7 @@ def _asked(entry: Entry) -> dict[str, Any]:
         "at": entry.at_ms,
         "role": "user",
         "from": message.user_name or message.from_,
+        **({"from_id": message.from_} if entry.origin == "chat" else {}),
         "id": message.id,
         "text": message.text,
     }
@@ -133,7 +135,8 @@ def _notes(record: bytes, since_ms: int) -> Iterator[dict[str, str]]:
             continue
         match line.get("role"):
             case "user":
-                yield {"from": line["from"], "said": line["text"], **_files(line, "with_files")}
+                who: dict[str, str] = {key: line[key] for key in ("from", "from_id") if key in line}
+                yield {**who, "said": line["text"], **_files(line, "with_files")}
             case "agent":
                 yield {"you": line["text"], **_files(line, "you_sent_files")}
             case "tool":

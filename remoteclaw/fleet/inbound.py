@@ -127,7 +127,7 @@ class Inbound:
         again, nothing more is done.
         """
         sid = session.sid
-        message = ChannelMessage(
+        message = ChannelMessage.checked(
             id=f"reset-{call}",
             text=f"operator: {reason}",
             from_="operator",

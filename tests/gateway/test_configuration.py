@@ -215,11 +215,11 @@ async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str)
         ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
         ({"agents": {"main": {"timezone": "../../etc/passwd"}}}, "INVALID_REQUEST", "a time zone"),
         ({"queue": {"channels": {"x": [None]}}}, "INVALID_REQUEST", "null in its list"),
-        ({"channels": {"Console": {}}}, "INVALID_REQUEST", "'console' is one in other letters"),
-        ({"channels": {"TEST": {}}}, "INVALID_REQUEST", "'test' is one in other letters"),
-        ({"queue": {"channels": {"Test": {}}}}, "INVALID_REQUEST", "is one in other letters"),
-        ({"channels": {"a\u202e": {}}}, "INVALID_REQUEST", "has 'a\\u202e', which is no name"),
-        ({"queue": {"channels": {"\u200b": {}}}}, "INVALID_REQUEST", "which is no name"),
+        ({"channels": {"Console": {}}}, "INVALID_REQUEST", "has the channel 'Console'"),
+        ({"channels": {"TEST": {}}}, "INVALID_REQUEST", "has the channel 'TEST'"),
+        ({"queue": {"channels": {"Test": {}}}}, "INVALID_REQUEST", "has the channel 'Test'"),
+        ({"channels": {"a\u202e": {}}}, "INVALID_REQUEST", "has the channel 'a\\u202e'"),
+        ({"queue": {"channels": {"\u200b": {}}}}, "INVALID_REQUEST", "has the channel '\\u200b'"),
         *(
             ({"agents": {"main": {"model": name}}}, "INVALID_REQUEST", "must be a model's name")
             for name in ("\0x", "\x1b[2J", "\x7f", "\u202ex", "", " x")
@@ -303,12 +303,12 @@ async def test_nothing_closed_can_be_guessed_at(stack: Stack, guess: str) -> Non
 
 async def test_an_agent_leaves_room_for_what_a_person_has_to_say(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
-    named: dict[str, Any] = {f"{n:03d}": {"reactions": "minimal"} for n in range(200)}
+    named: dict[str, Any] = {f"c{n:03d}": {"reactions": "minimal"} for n in range(200)}
     _, told = await refused(turn, "gateway_config_patch", patches={"channels": named})
     assert "There would be more than 200 channels" in told
-    large = {f"{n:03d}" + "é" * 250: {"chunk_limit": 100} for n in range(150)}
+    large = {f"c{n:03d}": {"chunk_limit": 100} for n in range(150)}
     await turn.call("gateway_config_patch", patches={"channels": large})
-    more = {"queue": {"channels": {"x" + "é" * 250: {"cap": 1}}}}
+    more = {"queue": {"channels": {"x": {"cap": 1}}}}
     text = stack.home.config_file.read_text()
     stack.home.config_file.write_text(text + "#" * (128 * 1024 - len(text.encode())))
     _, told = await refused(turn, "gateway_config_patch", patches=more)

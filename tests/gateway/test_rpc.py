@@ -492,6 +492,9 @@ async def test_speaking_for_an_owner_needs_what_the_owners_agent_may(stack: Stac
             for channel, sender in (("test", "ada"), ("console", "anybody")):
                 with pytest.raises(Refused, match="is an owner on"):
                     await client.call("agent", {**ASK, "channel": channel, "from": sender})
+            for channel in ("Test", "t\u0435st"):
+                with pytest.raises(Refused, match="a channel's name has small letters"):
+                    await client.call("agent", {**ASK, "channel": channel, "from": "ada"})
             assert await client.call("agent", {**ASK, "from": "bob"})
         async with door.connected(own_token(stack)) as client:
             assert await client.call("agent", {**ASK, "from": "ada"})

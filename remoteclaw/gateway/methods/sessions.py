@@ -127,6 +127,7 @@ def _item(recorded: Mapping[str, Any]) -> contract.HistoryItem:
         role=str(recorded.get("role", "")),
         text=text if len(text) <= MOST_CHARS else f"{text[:MOST_CHARS]} …",
         from_=recorded.get("from"),
+        from_id=recorded.get("from_id"),
         tool=recorded.get("name"),
     )
 
