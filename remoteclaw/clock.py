@@ -5,7 +5,10 @@ import time
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["boottime", "host_zone"]
+__all__ = ["boot_id", "boottime", "host_zone"]
+
+#: Differs from machine to machine and from boot to boot; the containers of a machine share it.
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boottime() -> float:
@@ -14,6 +17,14 @@ def boottime() -> float:
     A lease must not look fresh to a worker that slept through it.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> str:
+    """Return the id of this boot of this machine; `unknown` where the kernel has none."""
+    try:
+        return BOOT_ID.read_text().strip()
+    except OSError:
+        return "unknown"
 
 
 def host_zone() -> str:

@@ -6,17 +6,20 @@ It makes and changes nothing.
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from remoteclaw import policy
 from remoteclaw.bridge import Hooks
+from remoteclaw.clock import boot_id
 from remoteclaw.config import AgentConfig, Config, HooksConfig, load_config, overrides
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import find_server
+from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.replies import Unread
+from remoteclaw.fleet.workers import WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.home import Home
 from remoteclaw.process import read_output
@@ -218,6 +221,20 @@ def _unread(unread: Unread) -> str:
     )
 
 
+def shared_host_problem(home: Home, workers: Sequence[WorkerView]) -> str | None:
+    """Return that another machine has this one's host id, and what to do; None if none has."""
+    queue = lane_on("agents", home.host_id)
+    for view in workers:
+        if queue in view.queues and view.boot != boot_id():
+            return (
+                f"another machine has this one's, {home.host_id} (rq worker {view.pid} on "
+                f"{one_line(view.host)}): conversations lose their context as they move between "
+                f"them. Delete {home.path / 'host-id'} on one of them and start RemoteClaw there "
+                "again; if they share that directory, give each a REMOTECLAW_HOME of its own."
+            )
+    return None
+
+
 # -- what runs ---------------------------------------------------------------------------------
 
 
@@ -247,6 +264,8 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
             if not view.is_ours:
                 why = "was not started as `remoteclaw worker`: it would run any job. End it."
                 yield Finding("workers", False, f"process {view.pid} on {view.host} {why}")
+        if problem := shared_host_problem(home, workers):
+            yield Finding("host id", False, problem)
         address = await fleet.gateways.address(home.host_id)
         absent = "none on this host, so its agents have no tools: run `remoteclaw gateway`."
         port = _port(config) if address is None and pid is None else None

@@ -21,7 +21,7 @@ from remoteclaw.config import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
 from remoteclaw.files import share_text
 from remoteclaw.holder.budget import make_room
-from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
+from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, run_name
 from remoteclaw.home import Home, private_directory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.process import end_orphans
@@ -246,7 +246,7 @@ class AgentKeeper:
                 full = full.without_tools()
                 fingerprint = ""  # another one follows it once the gateway is there
         lifeline = os.environ.get(LIFELINE, "")
-        name = (UP_PREFIX if lifeline else "") + secrets.token_hex(7)
+        name = run_name(UP_PREFIX if lifeline else "")
         try:
             run_dir = await asyncio.to_thread(self._make_run_dir, name)
         except (StateDirectoryError, OSError) as error:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boot_id, boottime
 
 __all__ = [
     "become",
@@ -28,8 +28,8 @@ __all__ = [
 _PR_SET_PDEATHSIG = 1
 #: Looked up once: between fork and exec nothing should have to be found.
 _prctl = ctypes.CDLL(None).prctl
-#: What a holder writes into the environment of everything it starts: its pid, start time and pid
-#: namespace.
+#: What a holder writes into the environment of everything it starts: its pid, start time, boot and
+#: pid namespace.
 MARK = b"REMOTECLAW_HOLDER="
 #: How long a killed holder's agent may take to be gone, in seconds.
 DYING_S = 0.5
@@ -113,7 +113,7 @@ def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> Non
 
 
 def identity() -> str:
-    """Return a name for this process that no other process on this host will ever have."""
+    """Return a name for this process that no other process will ever have, on any machine."""
     return f"pid {os.getpid()} {_namespace()} {_start_time(os.getpid())}"
 
 
@@ -124,8 +124,11 @@ def is_alive(name: str) -> bool:
 
 
 def _namespace() -> str:
-    """Return which process ids are meant: containers on one host have their own."""
-    return str(os.stat("/proc/self/ns/pid").st_ino)
+    """Return which process ids are meant: those of a pid namespace, in one boot of one machine.
+
+    The number of the first namespace is the same on every machine.
+    """
+    return f"{boot_id()}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def _start_time(pid: int) -> str | None:
@@ -178,7 +181,7 @@ def _marked() -> Iterator[tuple[int, bytes]]:
 
 def _holder_lives(mark: bytes) -> bool:
     """Whether the holder that a mark names runs; true where that can't be told from here."""
-    match = re.fullmatch(rb"(\d{1,9}):(\d+):(\d+)", mark)
+    match = re.fullmatch(rb"(\d{1,9}):(\d+):(\S+)", mark)
     if match is None:
         return True  # not a holder's
     pid, started, namespace = match[1].decode(), match[2].decode(), match[3].decode()

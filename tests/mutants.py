@@ -1360,6 +1360,27 @@ MUTANTS = (
         "tests/test_budget.py::test_what_dead_holders_left_is_no_agent",
     ),
     Mutant(
+        "workers of another machine that are taken for dead",
+        "remoteclaw/process.py",
+        "{boot_id()}/",
+        "",
+        "tests/test_machines.py::test_of_another_boot_nothing_is_concluded",
+    ),
+    Mutant(
+        "run directories of another machine that are removed",
+        "remoteclaw/holder/client.py",
+        "if run.name.endswith(_boot()) else",
+        "if True else",
+        "tests/test_machines.py::test_run_directories_of_another_machine_are_left_alone",
+    ),
+    Mutant(
+        "a gateway's address that another machine uses",
+        "remoteclaw/fleet/keys.py",
+        "{host_id}:{boot_id()}",
+        "{host_id}",
+        "tests/test_machines.py::test_each_machine_has_a_gateway_of_its_own",
+    ),
+    Mutant(
         "strays that are judged without their namespace",
         "remoteclaw/process.py",
         "match[3].decode()\n    return namespace != _namespace() or ",

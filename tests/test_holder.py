@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boot_id, boottime
 from remoteclaw.holder import program
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, remove_dead_runs
 from remoteclaw.process import end_strays
@@ -414,8 +414,8 @@ async def test_a_process_may_have_any_name(directory: Path) -> None:
         odd.kill()
 
 
-def namespace() -> int:
-    return os.stat("/proc/self/ns/pid").st_ino
+def namespace() -> str:
+    return f"{boot_id()}/{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 async def test_a_frozen_holder_holds_up_nobody(directory: Path) -> None:

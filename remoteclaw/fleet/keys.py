@@ -9,6 +9,7 @@ belongs to the sessions that a session has started.
 import hashlib
 from typing import Literal
 
+from remoteclaw.clock import boot_id
 from remoteclaw.messages import SessionKey
 
 Lane = Literal["agents", "background"]
@@ -205,8 +206,8 @@ def usage_day(day: str) -> str:
 
 
 def gateway(host_id: str) -> str:
-    """String that exists while a host has a gateway: its address."""
-    return f"rc:gateway:{host_id}"
+    """String that exists while this host has a gateway: its address, which is only good here."""
+    return f"rc:gateway:{host_id}:{boot_id()}"
 
 
 def answers(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boot_id, boottime
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import COMMAND_S, Scripts
@@ -43,8 +43,13 @@ class WorkerView:
     state: str
     """started, idle, busy or suspended."""
     queues: tuple[str, ...]
-    is_ours: bool
-    """Whether it was started with our settings."""
+    boot: str
+    """The boot of its machine; empty if it was not started with our settings."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was started with our settings."""
+        return bool(self.boot)
 
 
 def announce(url: str, queues: Sequence[str]) -> None:
@@ -64,7 +69,7 @@ def announce(url: str, queues: Sequence[str]) -> None:
     def beat() -> None:
         pipeline = client.pipeline(transaction=False)
         for name in names:
-            pipeline.set(name, 1, px=int(GONE_S * 1000))
+            pipeline.set(name, boot_id(), px=int(GONE_S * 1000))
         pipeline.execute()
 
     def beat_for_ever() -> None:
@@ -100,14 +105,14 @@ class Workers:
             if "death" in fields or not any(keys.is_lane(queue) for queue in queues):
                 continue
             pid, host = int(fields.get("pid") or 0), fields.get("hostname", "")
-            look = functools.partial(client.exists, keys.worker(host, pid))
+            look = functools.partial(client.get, keys.worker(host, pid))
             view = WorkerView(
                 name=name.decode().removeprefix(keys.rq_worker("")),
                 pid=pid,
                 host=host,
                 state=fields.get("state", ""),
                 queues=queues,
-                is_ours=bool(await self._scripts.call(look, deadline=deadline)),
+                boot=(await self._scripts.call(look, deadline=deadline) or b"").decode(),
             )
             if view.is_ours or await self._listens(view.name, deadline):
                 found.append(view)

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boot_id, boottime
 
 __all__ = [
     "Holder",
@@ -28,6 +29,7 @@ __all__ = [
     "holders_ended",
     "listens",
     "remove_dead_runs",
+    "run_name",
 ]
 
 PROTOCOL = "1"
@@ -36,6 +38,9 @@ PROTOCOL = "1"
 ANSWER_S = 10.0
 #: How long ending a tree may take, in seconds: one of grace, then SIGKILL until all are gone.
 END_S = 15.0
+#: How old a run directory of another boot is before it is removed, in seconds: a machine that
+#: shares the state directory may use it, and its holders can't be reached from here.
+ELSEWHERE_S = 86_400.0
 
 _children: set[int] = set()
 _HERE = str(Path(__file__).parent)
@@ -303,11 +308,21 @@ def _any_listens(runs: Path, prefix: str) -> bool:
     return any(listens(run) for run in runs.glob(f"{prefix}*"))
 
 
+def run_name(prefix: str) -> str:
+    """Return a name for a new run directory, which ends with the boot that it belongs to."""
+    return f"{prefix}{secrets.token_hex(5)}{_boot()}"
+
+
+def _boot() -> str:
+    return boot_id()[:4]
+
+
 def remove_dead_runs(runs: Path, *, older_than_s: float) -> None:
     """Remove the run directories whose holder was killed before it could."""
     for run in runs.iterdir():
+        age_s = older_than_s if run.name.endswith(_boot()) else max(older_than_s, ELSEWHERE_S)
         with contextlib.suppress(FileNotFoundError):
-            if time.time() - run.stat().st_mtime >= older_than_s and not listens(run):
+            if time.time() - run.stat().st_mtime >= age_s and not listens(run):
                 shutil.rmtree(run, ignore_errors=True)
 
 

@@ -129,9 +129,8 @@ class Holder:
         _signal.signal(_signal.SIGCHLD, lambda *_: None)
         self.argv, self.environment = rest[: int(argc)], rest[int(argc) :]
         # Strays carry this mark: if the holder is killed, others recognise what it leaves behind.
-        # Process ids mean something in one namespace only, and containers share a host.
-        identity = (os.getpid(), start_time("self"), os.stat("/proc/self/ns/pid").st_ino)
-        self.environment.append(b"REMOTECLAW_HOLDER=%d:%s:%d" % identity)
+        identity = (os.getpid(), start_time("self"), namespace())
+        self.environment.append(b"REMOTECLAW_HOLDER=%d:%s:%s" % identity)
         self.cwd = cwd
         self.is_unwanted = False
         _signal.signal(_signal.SIGUSR1, self.on_unwanted)
@@ -428,6 +427,16 @@ def start_time(pid):
     """Return when a process started, in clock ticks since boot: with its pid, its identity."""
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[19]
+
+
+def namespace():
+    """Return which process ids are meant, as `process.py` does: a boot and a pid namespace."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", "rb") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = b"unknown"
+    return boot + b"/%d" % os.stat("/proc/self/ns/pid").st_ino
 
 
 def signal_all(pids, number):
