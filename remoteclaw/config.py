@@ -83,6 +83,9 @@ DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
 MOST, MOST_S = 1_000_000_000, 366 * 24 * 3600
 Cap = Annotated[int, Field(ge=0, le=MOST)]
 
+#: The least that Redis may be told to keep, in bytes: when empty, it has one or two million.
+LEAST_MEMORY = 16 * 1024 * 1024
+
 #: What may stand behind the `?` of a Redis address. Everything else would become an argument of
 #: redis-py's connection, where it fails late or changes what we rely on (time limits, decoding).
 REDIS_OPTIONS = frozenset(("db", "username", "password", "client_name"))
@@ -125,6 +128,15 @@ def _check_ids(value: Iterable[str]) -> None:
             )
 
 
+def _bytes(value: str) -> int:
+    """Return a size as redis.conf has it, in bytes; raises ValueError for another one."""
+    found = re.fullmatch(r"([1-9]\d{0,15})([kmg]?)(b?)", value.lower(), re.ASCII)
+    if found is None:
+        raise ValueError(f"must be a size such as 512mb or 2gb, and not {value!r}")
+    base = 1024 if found[3] else 1000
+    return int(found[1]) * int(base ** " kmg".index(found[2] or " "))
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -138,6 +150,22 @@ class RedisConfig(_Section):
     appendfsync: Annotated[Literal["everysec", "always"], AT_START] = "everysec"
     """How often that one has its file written to the disk. `always` loses nothing even in a power
     failure, and makes each step wait for the disk; `everysec` can lose the last second, or two."""
+    maxmemory: Annotated[str | None, AT_START] = None
+    """How much Redis may keep, as its own configuration has it: `512mb`, `2gb`. RemoteClaw's own
+    server has this limit, 512mb by default. One of your own keeps its limit; if it has none, this
+    one holds, or half of its machine's memory."""
+
+    @property
+    def memory_limit(self) -> int:
+        """`maxmemory` in bytes; 0 if none is configured."""
+        return _bytes(self.maxmemory) if self.maxmemory else 0
+
+    @field_validator("maxmemory")
+    @classmethod
+    def _check_maxmemory(cls, value: str | None) -> str | None:
+        if value is not None and _bytes(value) < LEAST_MEMORY:
+            raise ValueError(f"must be 16mb or more, and not {value}")
+        return value
 
     @field_validator("url")
     @classmethod

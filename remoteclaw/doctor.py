@@ -250,10 +250,14 @@ async def _running(home: Home, config: Config) -> AsyncIterator[Finding]:
         yield _port(config)
         yield Finding("running", True, "no: start everything with `remoteclaw up`")
         return
-    fleet = Fleet.open(url, lease_s=config.fleet.lease_s)
+    fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
-        yield Finding("redis", True, "reachable and fit")
+        memory = await fleet.scripts.memory()
+        yield Finding("redis", not memory.is_full, memory.problem or f"reachable and fit, {memory}")
+        if not memory.own_limit:
+            told = "it has no maxmemory, so RemoteClaw stops there by itself: set one"
+            yield Finding("redis", True, told)
         found = await fleet.workers.list()
         workers = [view for view in found if view.is_ours]
         text = f"{len(workers)} rq {'worker' if len(workers) == 1 else 'workers'}"

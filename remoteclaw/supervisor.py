@@ -112,7 +112,11 @@ class Supervisor:
     def __init__(self, home: Home, config: Config) -> None:
         self._home = home
         self._config = config
-        self.fleet = Fleet.open(home.redis_url(config), lease_s=config.fleet.lease_s)
+        self.fleet = Fleet.open(
+            home.redis_url(config),
+            lease_s=config.fleet.lease_s,
+            memory_limit=config.redis.memory_limit,
+        )
         self._workers: dict[int, asyncio.subprocess.Process] = {}
         self._gateway: asyncio.subprocess.Process | None = None
         self._redis: EmbeddedRedis | None = None
@@ -172,12 +176,17 @@ class Supervisor:
 
     async def _start_redis(self) -> str:
         if self._config.redis.url is None:
-            self._redis = EmbeddedRedis(self._home, appendfsync=self._config.redis.appendfsync)
+            self._redis = EmbeddedRedis(
+                self._home,
+                appendfsync=self._config.redis.appendfsync,
+                memory_limit=self._config.redis.memory_limit,
+            )
             await self._redis.start()
             name = f"{self._redis.program.name}, embedded"
         else:
             name = "your own"
-        await check_fitness(self.fleet.scripts.client, self._home.redis_url(self._config))
+        url = self._home.redis_url(self._config)
+        await check_fitness(self.fleet.scripts.client, url, needs_room=True)
         return name
 
     def _duties(self, lifeline: Path, listening: socket.socket) -> list[Coroutine[Any, Any, None]]:

@@ -908,6 +908,29 @@ MUTANTS = (
         "tests/test_holder.py::test_the_program_dies_with_a_holder_that_is_killed",
     ),
     Mutant(
+        "an up that does not start on a full Redis",
+        "remoteclaw/fleet/embedded.py",
+        "if used > self._memory_limit * MOST_USED:",
+        "if not used:",
+        "tests/test_up.py"
+        "::test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full",
+    ),
+    Mutant(
+        "a configured limit of memory that does not hold",
+        f"{LUA}/_prelude.lua",
+        "own, limit = said('maxmemory'), MAX_MEMORY",
+        "own, limit = said('maxmemory'), 0",
+        "tests/fleet/test_fitness.py::test_the_lowest_limit_of_its_memory_counts",
+    ),
+    Mutant(
+        "commands that don't work on a full Redis",
+        "remoteclaw/fleet/connection.py",
+        "_PROBE_OF_ROOM if needs_room else _PROBE",
+        "_PROBE_OF_ROOM",
+        "tests/fleet/test_fitness.py"
+        "::test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some",
+    ),
+    Mutant(
         "an agent that the kernel takes no sooner than Redis",
         "remoteclaw/holder/program.py",
         "        raise_oom_score()\n",

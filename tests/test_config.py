@@ -62,6 +62,9 @@ def test_an_unknown_key_of_an_mcp_server(home: Home) -> None:
         ("[agents.main.mcp_servers.a]", "needs either a command or a url"),
         ("[agents.main.mcp_servers.a]\nurl = 'ftp://x'", "must begin with http://"),
         ("[redis]\nurl = 'localhost:6379'", "must begin with redis://"),
+        ("[redis]\nmaxmemory = '2 GB'", "must be a size such as 512mb or 2gb"),
+        ("[redis]\nmaxmemory = '-1'", "must be a size such as 512mb or 2gb"),
+        ("[redis]\nmaxmemory = '1mb'", "must be 16mb or more"),
         ("[redis\nurl = 1", "is not valid TOML"),
         ("[agents.main]\nworkspace = 'work'", "workspace is not valid: must begin with / or ~"),
         ("[agents.main]\nworkspace = ''", "workspace is not valid: must begin with / or ~"),
@@ -117,6 +120,16 @@ def test_a_redis_address_is_shown_without_its_secrets(home: Home, url: str, show
 
     assert load_config(home.config_file, {}).redis.url == url
     assert redis_address(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("100m", 100_000_000), ("100MB", 104_857_600), ("20000000", 20_000_000), ("2g", 2 * 10**9)],
+)
+def test_a_size_is_written_as_for_redis(home: Home, written: str, meant: int) -> None:
+    home.config_file.write_text(f"[redis]\nmaxmemory = '{written}'")
+
+    assert load_config(home.config_file, {}).redis.memory_limit == meant
 
 
 def test_a_file_that_is_not_text(home: Home) -> None:

@@ -25,7 +25,7 @@ SHOWN = {
         "AgentConfig.sends_to",
         "AgentConfig.spawns",
     ),
-    "McpServerConfig.command",
+    *("McpServerConfig.command", "RedisConfig.maxmemory"),
     *("SessionsConfig.reset_triggers", "ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.confirm"),

@@ -14,12 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import load_config
+from remoteclaw.config import Config, load_config
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.embedded import EmbeddedRedis
 from remoteclaw.home import Home
 from remoteclaw.supervisor import Supervisor, running_pid
 from remoteclaw.telemetry import MOST_BYTES
 from tests.support.command import run_command
 from tests.support.processes import children, is_alive, marked_processes
+from tests.support.stack import message
 from tests.support.terminal import REMOTECLAW, Terminal, env
 from tests.support.waiting import HANG_S, eventually_sync
 
@@ -29,8 +32,10 @@ def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.Completed
 
 
 @contextlib.contextmanager
-def running(home: Home, **more: str) -> Iterator["subprocess.Popen[str]"]:
-    """Have everything running without a console."""
+def running(
+    home: Home, shown: list[str] | None = None, /, **more: str
+) -> Iterator["subprocess.Popen[str]"]:
+    """Have everything running without a console; what it says at its start is added to `shown`."""
     with subprocess.Popen(
         [REMOTECLAW, "up"],
         env=env(home, **more),
@@ -40,7 +45,7 @@ def running(home: Home, **more: str) -> Iterator["subprocess.Popen[str]"]:
         text=True,
     ) as up:
         assert up.stdout is not None
-        lines = []
+        lines = [] if shown is None else shown
         for line in up.stdout:
             lines.append(line)
             if line.startswith("Ready"):
@@ -347,6 +352,37 @@ def command_line(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return ""
+
+
+async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full(
+    home: Home,
+) -> None:
+    server = EmbeddedRedis(home)
+    await server.start()
+    fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
+    accepted = await fleet.inbound.append(message("hello"), agent="main")
+    await fleet.scripts.client.set("ballast", b"x" * 30_000_000)
+    await server.stop()
+
+    home.config_file.write_text('[redis]\nmaxmemory = "20mb"')
+
+    shown: list[str] = []
+    with running(home, shown):
+        assert re.search(r"  problem  Redis is full, 1\d\d% of 20 MB in use: ", "".join(shown))
+        outcome = await fleet.outcomes.wait(accepted.session.sid, accepted.entry_id, timeout_s=30)
+        assert outcome is not None
+        assert outcome.status == "done"
+        sent = remoteclaw(home, "send", "more")
+        assert sent.returncode == 1
+        assert "nothing new is accepted" in sent.stderr
+        told = remoteclaw(home, "status")
+        assert told.returncode == 0
+        assert "memory    Redis is full, " in told.stdout
+
+        await fleet.scripts.client.delete("ballast")
+
+        assert remoteclaw(home, "send", "hello").returncode == 0
+    await fleet.aclose()
 
 
 def test_a_log_that_has_become_too_large_is_moved_aside(home: Home) -> None:

@@ -134,7 +134,11 @@ def drain(sid: str, *, worker: str = "") -> None:
 
 async def _drain(sid: str, worker: str) -> None:
     # All who watch over leases have to agree on their length: the one of the worker's start.
-    fleet = Fleet.open(settings.REDIS_URL, lease_s=settings.config.fleet.lease_s)
+    fleet = Fleet.open(
+        settings.REDIS_URL,
+        lease_s=settings.config.fleet.lease_s,
+        memory_limit=settings.config.redis.memory_limit,
+    )
     try:
         config = settings.current()
         await Drain(

@@ -70,7 +70,7 @@ def _check_flags() -> None:
 async def _check_redis(url: str) -> None:
     client = open_redis(url)
     try:
-        await check_fitness(client, url)
+        await check_fitness(client, url, needs_room=True)
     finally:
         await client.aclose()
 

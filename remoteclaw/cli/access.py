@@ -62,7 +62,7 @@ async def _fleet(home: "Home", config: "Config") -> "AsyncIterator[Fleet]":
     from remoteclaw.fleet.connection import check_fitness
 
     url = home.redis_url(config)
-    fleet = Fleet.open(url, lease_s=config.fleet.lease_s)
+    fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
         yield fleet

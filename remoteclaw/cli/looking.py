@@ -33,6 +33,7 @@ def status() -> None:
     async def run(fleet: "Fleet") -> int:
         workers = await fleet.workers.list()
         letters = await fleet.dead_letters.count()
+        memory = await fleet.scripts.memory()
         count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
         hints = await fleet.workers.waiting()
         address = await fleet.gateways.address(load()[0].host_id)
@@ -51,6 +52,8 @@ def status() -> None:
             click.echo(f"  {session.state:<9} {session.sid[:8]} {session.key}{_pause(session)}")
         if count > len(busy) == MOST_SHOWN:
             click.echo(f"  and {count - len(busy)} more")
+        if memory.problem:
+            click.echo(f"memory    {memory.problem}")
         if letters:
             click.echo(f"dead      {letters}: see `remoteclaw deadletters list`")
         return sum(view.is_ours for view in workers)

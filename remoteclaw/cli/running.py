@@ -65,6 +65,8 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
                 click.echo(f"  problem  {name} can't work: {problem}")
             elif problem := tools_problem(home, name, each):
                 click.echo(f"  problem  {name} has no tools: {problem}")
+        if problem := (await supervisor.fleet.scripts.memory()).problem:
+            click.echo(f"  problem  {problem}")
         click.echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
             from remoteclaw.channels.console import Console

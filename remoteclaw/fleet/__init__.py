@@ -57,9 +57,14 @@ class Fleet:
     workers: Workers
 
     @classmethod
-    def open(cls, url: str, *, lease_s: float, scripts: Scripts | None = None) -> Self:
-        """Return a fleet on the Redis at `url`; nothing is sent before the first call."""
-        scripts = scripts or Scripts(open_redis(url))
+    def open(
+        cls, url: str, *, lease_s: float, memory_limit: int = 0, scripts: Scripts | None = None
+    ) -> Self:
+        """Return a fleet on the Redis at `url`; nothing is sent before the first call.
+
+        `memory_limit` is the most that Redis is to keep, in bytes, if its own limit isn't lower.
+        """
+        scripts = scripts or Scripts(open_redis(url), memory_limit=memory_limit)
         waker, workers = Waker(scripts), Workers(scripts)
         return cls(
             scripts=scripts,

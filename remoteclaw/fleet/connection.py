@@ -11,6 +11,7 @@ import os
 import re
 import resource
 from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,17 @@ from remoteclaw.errors import (
     RedisUnfit,
     RemoteClawError,
 )
+from remoteclaw.files import size_in_words
 
-__all__ = ["PRELUDE", "Scripts", "announcements", "check_fitness", "open_redis", "unfit_reason"]
+__all__ = [
+    "PRELUDE",
+    "Memory",
+    "Scripts",
+    "announcements",
+    "check_fitness",
+    "open_redis",
+    "unfit_reason",
+]
 
 #: The oldest server whose streams and scripts do what we need.
 OLDEST = (6, 2)
@@ -54,6 +64,8 @@ PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 #: they are what makes room again.
 ACCEPTING = frozenset(("append", "effect", "fire", "retry", "store"))
 ALLOW_OOM = "#!lua flags=allow-oom\n"
+#: The same for a server before 7.0, which looks at its memory until a script has written something.
+ALLOW_OOM_BEFORE_7 = "redis.call('UNLINK', 'rc:nothing')\n"
 
 _DIRECTORY = Path(__file__).parent / "scripts"
 PRELUDE = (_DIRECTORY / "_prelude.lua").read_text(encoding="utf-8")
@@ -81,10 +93,17 @@ _PASSING = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
 #: Refusals of every write. Before 7.0, a script's error has them in its middle.
 _FULL_DISK = re.compile(r"MISCONF .*(?:No space left on device|Disk quota exceeded)")
 _NO_DISK = re.compile(r"MISCONF (?:.*file: ([A-Z][A-Za-z /]+))?")
-_NO_MEMORY = re.compile("command not allowed when used memory")
+_NO_MEMORY = re.compile("when used memory > 'maxmemory'")
+MAKE_ROOM = (
+    "`remoteclaw replies` shows what no adapter has delivered and can drop it; or raise its "
+    "maxmemory ([redis] maxmemory for RemoteClaw's own)."
+)
 
-#: A script that writes, its number of keys, and its key.
-_PROBE = ("redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')", 1, "rc:probe")
+#: A script that writes, its number of keys, and its key. What begins by removing something is run
+#: by a full server as well.
+_SET = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
+_PROBE = ("redis.call('UNLINK', KEYS[1]) " + _SET, 1, "rc:probe")
+_PROBE_OF_ROOM = (_SET, 1, "rc:probe")
 
 
 def open_redis(url: str) -> "redis.asyncio.Redis":
@@ -116,12 +135,42 @@ def _most_connections() -> int:
     return min(MOST_CONNECTIONS, max(16, soft // 2))
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """How full a server is."""
+
+    used: int
+    """The bytes that it uses."""
+    limit: int
+    """The bytes that count as all of it; 0 if there is no limit."""
+    own_limit: int
+    """Its own `maxmemory`; 0 if it has none."""
+    is_full: bool
+    """Whether no new message is accepted."""
+
+    def __str__(self) -> str:
+        """Return it for people."""
+        if not self.limit:
+            return f"{size_in_words(self.used)} in use, without a limit"
+        return f"{self.used / self.limit:.0%} of {size_in_words(self.limit)} in use"
+
+    @property
+    def problem(self) -> str | None:
+        """What follows if it is full, and what to do; None if it isn't."""
+        if not self.is_full:
+            return None
+        goes_on = "nothing new is accepted, what was accepted is finished"
+        return f"Redis is full, {self}: {goes_on}. {MAKE_ROOM}"
+
+
 class Scripts:
     """Runs the Lua scripts of `scripts/` on one client."""
 
-    def __init__(self, client: "redis.asyncio.Redis", *, prelude: str = PRELUDE) -> None:
+    def __init__(
+        self, client: "redis.asyncio.Redis", *, prelude: str = PRELUDE, memory_limit: int = 0
+    ) -> None:
         self.client = client
-        self._prelude = prelude
+        self._prelude = prelude.replace("MAX_MEMORY = 0", f"MAX_MEMORY = {memory_limit}")
         self._known: dict[str, AsyncScript] = {}
         self._header = ALLOW_OOM
 
@@ -145,9 +194,9 @@ class Scripts:
             try:
                 return await self._script(name)(keys=keys, args=arguments)
             except exceptions.ResponseError as error:
-                if not header or not _NO_FLAGS.search(str(error)):
+                if header != ALLOW_OOM or not _NO_FLAGS.search(str(error)):
                     raise
-                self._known, self._header = {}, ""  # a server before 7.0 knows no flags
+                self._known, self._header = {}, ALLOW_OOM_BEFORE_7  # it knows no flags
                 return await self._script(name)(keys=keys, args=arguments)
 
         return await self.call(send, deadline=deadline, is_new=name in ACCEPTING)
@@ -156,12 +205,18 @@ class Scripts:
         """Return why the server refuses every write; None if it doesn't, or can't be asked."""
         try:
             async with asyncio.timeout(COMMAND_S):
-                await self.client.eval(*_PROBE)
+                await self.client.eval(*_PROBE_OF_ROOM)
         except exceptions.ResponseError as error:
             return _unwritable(str(error))
         except _TRANSIENT:
             pass
         return None
+
+    async def memory(self) -> Memory:
+        """Return how full the server is."""
+        told = await self.run("memory", [], [], deadline=boottime() + COMMAND_S)
+        used, limit, own, is_full = map(int, told)
+        return Memory(used, limit, own, bool(is_full))
 
     def _script(self, name: str) -> AsyncScript:
         script = self._known.get(name)
@@ -231,7 +286,10 @@ def _refusal(error: Exception) -> str:
 def _unwritable(text: str) -> str | None:
     """Return what a refusal of every write means; None for another one."""
     if _NO_MEMORY.search(text):
-        return "Redis has no memory left (maxmemory): nothing new is accepted until some is freed."
+        return (
+            "Redis has no memory left (maxmemory): nothing new is accepted until some is freed. "
+            f"{MAKE_ROOM}"
+        )
     if _FULL_DISK.search(text):
         return "Redis can't write, because its disk is full: free some space, and it goes on."
     if found := _NO_DISK.search(text):
@@ -240,11 +298,13 @@ def _unwritable(text: str) -> str | None:
     return None
 
 
-async def check_fitness(client: "redis.asyncio.Redis", url: str) -> None:
+async def check_fitness(
+    client: "redis.asyncio.Redis", url: str, *, needs_room: bool = False
+) -> None:
     """Raise `RedisUnfit`, with the reason, if a server can't keep what RemoteClaw promises.
 
     Raises `RedisUnavailable` when it can't be reached at all, and `RedisRefused` while it takes no
-    writes, because its disk or its memory is full.
+    writes because of its disk; with `needs_room`, as RQ does, also because its memory is full.
     """
     name = f"The Redis at {_without_password(url)}"
     try:
@@ -254,7 +314,7 @@ async def check_fitness(client: "redis.asyncio.Redis", url: str) -> None:
                 raise RedisUnavailable(f"{name} is still loading its data: try again soon.")
             if reason := unfit_reason(info):
                 raise RedisUnfit(f"{name} can't be used: {reason}.")
-            await _probe(client, name)
+            await _probe(client, name, _PROBE_OF_ROOM if needs_room else _PROBE)
     except (exceptions.RedisError, OSError) as error:
         raise _unfit(name, url, error) from None
 
@@ -282,7 +342,7 @@ def unfit_reason(info: dict[str, Any]) -> str | None:
     return None
 
 
-async def _probe(client: "redis.asyncio.Redis", name: str) -> None:
+async def _probe(client: "redis.asyncio.Redis", name: str, probe: tuple[str, int, str]) -> None:
     """Raise `RedisUnfit` for what INFO does not tell."""
     with contextlib.suppress(exceptions.ResponseError):  # not everybody may read the configuration
         if (await client.config_get("appendfsync")).get("appendfsync") == "no":
@@ -292,7 +352,7 @@ async def _probe(client: "redis.asyncio.Redis", name: str) -> None:
                 "set `appendfsync everysec` or `always`."
             )
     try:
-        await client.eval(*_PROBE)
+        await client.eval(*probe)
     except exceptions.ResponseError as error:
         if problem := _unwritable(str(error)):
             raise RedisRefused(problem) from None

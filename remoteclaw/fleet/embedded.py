@@ -30,9 +30,12 @@ __all__ = [
     "server_command",
 ]
 
-#: The most that the server may keep, so that it can't take the machine down with it: half a million
-#: messages of 1 KB. Beyond it, new messages are refused and nothing is lost.
-MAX_MEMORY = "512mb"
+#: The most that the server may keep by default, in bytes, so that it can't take the machine down
+#: with it: half a million messages of 1 KB. Near it, new messages are refused and nothing is lost.
+MAX_MEMORY = 512 * 1024 * 1024
+#: The part of its memory that a server uses at most after its start: one that has less room gets
+#: more, because RQ's own commands need some to finish what was accepted.
+MOST_USED = 0.9
 #: How long the server may take until it answers, in seconds: 1 GB of log loads in about 10.
 READY_S = 60.0
 #: How long an earlier server on the same data may take to go, in seconds.
@@ -101,7 +104,12 @@ def fit_name(path: str) -> str | None:
 
 
 def server_command(
-    program: ServerProgram, data: Path, socket: Path, *, appendfsync: str = "everysec"
+    program: ServerProgram,
+    data: Path,
+    socket: Path,
+    *,
+    appendfsync: str = "everysec",
+    memory_limit: int = MAX_MEMORY,
 ) -> list[str]:
     """Return how to start a server that keeps `data` and listens on `socket` alone."""
     options = {
@@ -112,7 +120,7 @@ def server_command(
         "appendonly": "yes",
         "appendfsync": appendfsync,
         "save": "",
-        "maxmemory": MAX_MEMORY,
+        "maxmemory": str(memory_limit),
         "maxmemory-policy": "noeviction",
         # Short streams in nodes of 4 KB would cost 4.3 KB per session, so: 0.7 KB.
         "stream-node-max-bytes": "512",
@@ -127,9 +135,10 @@ class EmbeddedRedis:
     two seconds' worth at most; with "always" nothing is, not even in a power failure.
     """
 
-    def __init__(self, home: Home, *, appendfsync: str = "everysec") -> None:
+    def __init__(self, home: Home, *, appendfsync: str = "everysec", memory_limit: int = 0) -> None:
         self._home = home
         self._appendfsync = appendfsync
+        self._memory_limit = memory_limit or MAX_MEMORY
         self._process: asyncio.subprocess.Process | None = None
         self.program = find_server(home.redis_data)
 
@@ -149,7 +158,13 @@ class EmbeddedRedis:
             socket.unlink(missing_ok=True)
             (data / "server").write_text(self.program.path + "\n")
             self._process = await spawn(
-                server_command(self.program, data, socket, appendfsync=self._appendfsync),
+                server_command(
+                    self.program,
+                    data,
+                    socket,
+                    appendfsync=self._appendfsync,
+                    memory_limit=self._memory_limit,
+                ),
                 env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
                 log=self.log,
                 death_signal=signal.SIGTERM,
@@ -193,6 +208,9 @@ class EmbeddedRedis:
             while self._process.returncode is None and boottime() < until:
                 try:
                     await client.ping()
+                    used = (await client.info("memory"))["used_memory"]
+                    if used > self._memory_limit * MOST_USED:
+                        await client.config_set("maxmemory", int(used / MOST_USED))
                     return
                 except BusyLoadingError:
                     await asyncio.sleep(0.05)

@@ -69,7 +69,7 @@ async def serve(
     TokenFile(home.path).create()
     listening = listening or listen(config.gateway)
     url = home.redis_url(config)
-    fleet = Fleet.open(url, lease_s=config.fleet.lease_s)
+    fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
         current = CurrentConfig(home, config, keep=ConfigFile(home.config_file).keep)

@@ -67,6 +67,22 @@ async def test_it_can_be_told_to_lose_nothing_even_without_power(home: Home) -> 
     await server.stop()
 
 
+async def test_one_that_has_more_than_its_limit_starts_with_room_to_finish(home: Home) -> None:
+    server = EmbeddedRedis(home, memory_limit=64_000_000)
+    await server.start()
+    client = open_redis(home.redis_url(Config()))
+    assert (await client.config_get("maxmemory"))["maxmemory"] == "64000000"
+    await client.set("ballast", b"x" * 30_000_000)
+    await server.stop()
+
+    server = EmbeddedRedis(home, memory_limit=20_000_000)
+    await server.start()
+
+    await client.sadd("rq:workers", "one")  # as RQ does
+    await client.aclose()
+    await server.stop()
+
+
 async def test_a_second_server_on_the_same_data_is_refused(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,10 +147,7 @@ async def test_a_full_server_refuses_what_is_new_and_finishes_what_is_not(
 
         with pytest.raises(RedisRefused, match="filled four fifths of its memory"):
             await fleet.inbound.append(message("more"), agent="main")
-        if program.version >= (7, 0):  # an older one has to do with the last fifth
-            with contextlib.suppress(redis.ResponseError):
-                for number in itertools.count():
-                    await client.set(f"more-{number}", b"x" * 200_000)
+        await client.config_set("maxmemory", 1_000_000)  # it has no room at all
 
         lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
         assert lease is not None
@@ -225,14 +222,58 @@ def test_what_a_server_says_of_disk_and_memory(text: str, told: str) -> None:
 
 
 @pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
-async def test_memory_that_is_full_at_the_start_is_named(
+async def test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some(
     program: ServerProgram, directory: Path
 ) -> None:
     with running_server(program, directory) as server:
-        client = open_redis(server.url)
+        fleet = Fleet.open(server.url, lease_s=30)
+        client = fleet.scripts.client
         await client.config_set("maxmemory", 1)
 
-        with pytest.raises(RedisRefused, match="no memory left"):
-            await check_fitness(client, server.url)
+        await check_fitness(client, server.url)  # whoever looks, or makes room
+        with pytest.raises(RedisRefused, match=r"no memory left .*`remoteclaw replies` shows"):
+            await check_fitness(client, server.url, needs_room=True)
+        memory = await fleet.scripts.memory()
+        assert memory.is_full
+        assert memory.problem is not None
+        assert "% of 1 bytes in use" in memory.problem
+        await fleet.aclose()
 
-        await client.aclose()
+
+# -- the limit of its memory ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "configured", "limit"),
+    [(64, 0, 64), (64, 32, 32), (64, 128, 64), (0, 32, 32)],
+)
+@pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
+async def test_the_lowest_limit_of_its_memory_counts(
+    program: ServerProgram, directory: Path, own: int, configured: int, limit: int
+) -> None:
+    with running_server(program, directory, "--maxmemory", f"{own}mb") as server:
+        fleet = Fleet.open(server.url, lease_s=30, memory_limit=configured * 1024 * 1024)
+        for number in range(28):
+            await fleet.scripts.client.set(f"ballast-{number}", b"x" * 1024 * 1024)
+
+        memory = await fleet.scripts.memory()
+
+        assert memory.limit == limit * 1024 * 1024
+        assert memory.own_limit == own * 1024 * 1024
+        assert memory.is_full == (limit == 32)
+        if memory.is_full:
+            with pytest.raises(RedisRefused, match="filled four fifths of its memory"):
+                await fleet.inbound.append(message("more"), agent="main")
+        await fleet.aclose()
+
+
+async def test_a_server_without_a_limit_is_bounded_by_its_machine(directory: Path) -> None:
+    with running_server(PROGRAM, directory, "--maxmemory", "0") as server:
+        fleet = Fleet.open(server.url, lease_s=30)
+
+        memory = await fleet.scripts.memory()
+
+        machine = (await fleet.scripts.client.info("memory"))["total_system_memory"]
+        assert (memory.limit, memory.own_limit) == (machine // 2, 0)
+        assert not memory.is_full
+        await fleet.aclose()

@@ -27,7 +27,7 @@ _SCRIPTS = {
         path.stem
     )
     for path in (Path(connection.__file__).parent / "scripts").glob("[!_]*.lua")
-    for header in ("", connection.ALLOW_OOM)
+    for header in ("", connection.ALLOW_OOM, connection.ALLOW_OOM_BEFORE_7)
 }
 
 

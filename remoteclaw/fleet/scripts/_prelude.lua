@@ -20,12 +20,25 @@ local function fenced(state, epoch)
   return redis.error_reply('FENCED epoch ' .. epoch .. ' is not ' .. (current or 'known'))
 end
 
--- The part of the server's memory that is in use; 0 where it has no limit, or doesn't say.
-local function memory_used()
+-- The limit of [redis] maxmemory in bytes; 0 for none. The server's own may be lower.
+local MAX_MEMORY = 0
+
+-- The bytes that the server uses, the limit that counts, and the server's own. Where none is set, half of
+-- its machine counts; 0 where it doesn't say.
+local function memory()
   local info = redis.pcall('INFO', 'memory')
-  if type(info) ~= 'string' then return 0 end
-  local limit = tonumber(string.match(info, 'maxmemory:(%d+)') or 0)
-  return limit > 0 and tonumber(string.match(info, 'used_memory:(%d+)')) / limit or 0
+  if type(info) ~= 'string' then return 0, 0, 0 end
+  local function said(name) return tonumber(string.match(info, '\n' .. name .. ':(%d+)')) or 0 end
+  local own, limit = said('maxmemory'), MAX_MEMORY
+  if own > 0 and (limit == 0 or own < limit) then limit = own end
+  if limit == 0 then limit = math.floor(said('total_system_memory') / 2) end
+  return said('used_memory'), limit, own
+end
+
+-- The part of the memory that is in use; 0 where there is no limit.
+local function memory_used()
+  local used, limit = memory()
+  return limit > 0 and used / limit or 0
 end
 
 -- Stream ids compare as two numbers, not as text.
