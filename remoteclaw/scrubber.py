@@ -6,13 +6,14 @@ well-known keys. What a program computes from a secret, such as its base64, it c
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from remoteclaw.config import Config
 from remoteclaw.messages import McpServerConfig
-from remoteclaw.terminal import one_line, printable
+from remoteclaw.terminal import one_line
 
 __all__ = ["SECRET", "Scrubber", "secrets_of", "secrets_of_agent"]
 
@@ -73,12 +74,12 @@ class Scrubber:
     def text(self, text: str, most: int) -> str:
         """Return the first `most` characters of a text, without secrets and controls."""
         # First the controls: one within a secret must not save it.
-        text = printable(text[:MOST_READ])
+        text = _seen(text[:MOST_READ])
         return self._pattern.sub(lambda found: f"{found['scheme'] or ''}{SECRET}", text)[:most]
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
-        spelled = {printable(form) for value in self._values for form in _spellings(value)}
+        spelled = {_seen(form) for value in self._values for form in _spellings(value)}
         # The longest first: one may begin with another.
         known = map(
             _as_pattern, sorted(filter(str.strip, spelled), key=lambda form: (-len(form), form))
@@ -116,6 +117,11 @@ def _is_secret(name: str, value: str) -> bool:
     if _SECRET_NAME.search(name):
         return len(value) >= SHORTEST_NAMED
     return len(value) >= SHORTEST and not _PLAIN.fullmatch(value)
+
+
+def _seen(text: str) -> str:
+    """Return a text without its controls and formats, but newline and tab."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf"))
 
 
 def _spellings(value: str) -> Iterator[str]:

@@ -4,20 +4,17 @@ import logging
 import logging.config
 import os
 import shutil
+import textwrap
 import traceback
 from pathlib import Path
 from typing import Any
+
+from remoteclaw.terminal import in_a_line, printable
 
 __all__ = ["configure_logging", "frames_of", "logging_config", "rotate_logs"]
 
 #: A log that is larger is rotated, in bytes: some 100,000 lines.
 MOST_BYTES = 10_000_000
-#: What must not reach a terminal or start a line of its own: controls, and Unicode's line ends.
-_ESCAPED = {
-    **{code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if code != 0x09},
-    0x2028: "\\u2028",
-    0x2029: "\\u2029",
-}
 
 
 class LineFormatter(logging.Formatter):
@@ -27,9 +24,12 @@ class LineFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%d %H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's own name
-        """Escape the message; a traceback, which is code and not data, follows it as it is."""
-        record.message = record.message.translate(_ESCAPED)
-        return super().formatMessage(record)
+        """Escape the message."""
+        return in_a_line(super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802
+        """Indent a traceback, which may quote a text of several lines at its end."""
+        return textwrap.indent(printable(super().formatException(ei)), "  ")
 
 
 def logging_config(file: Path | None = None) -> dict[str, Any]:

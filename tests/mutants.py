@@ -568,7 +568,7 @@ MUTANTS = (
     Mutant(
         "a control within a secret",
         "remoteclaw/scrubber.py",
-        "text = printable(text[:MOST_READ])",
+        "text = _seen(text[:MOST_READ])",
         "text = text[:MOST_READ]",
         "tests/test_scrubber.py::test_a_mark_within_a_secret_does_not_save_it",
     ),
@@ -589,9 +589,23 @@ MUTANTS = (
     Mutant(
         "marks of direction on a terminal",
         "remoteclaw/terminal.py",
-        "dict.fromkeys((*_COMMANDS, *_DIRECTIONS))",
-        "dict.fromkeys(_COMMANDS)",
+        r"\u200f\u2028-\u202e\u2060-\u206f",
+        r"\u200f\u2028\u2029",
         "tests/test_console.py::test_an_agent_cannot_turn_the_order_of_what_is_read",
+    ),
+    Mutant(
+        "a list that a name commands",
+        "remoteclaw/cli/edge.py",
+        "click.echo(in_a_line(line), err=err)",
+        "click.echo(line, err=err)",
+        "tests/test_printed.py::test_no_command_passes_on_what_a_terminal_obeys",
+    ),
+    Mutant(
+        "a line of a log that a text has written",
+        "remoteclaw/telemetry.py",
+        "return in_a_line(super().formatMessage(record))",
+        "return super().formatMessage(record)",
+        "tests/test_printed.py::test_no_log_has_a_line_that_a_text_has_written",
     ),
     Mutant(
         "live text that gets past a hook",

@@ -202,6 +202,7 @@ async def test_a_time_that_is_none_is_wrong_usage(stack: Stack, wait: str) -> No
 
 
 HOSTILE = "\x1b]52;c;aGk=\x07\x1b[2J\x9b31m\r"
+ESCAPED = r"\u001b]52;c;aGk=\u0007\u001b[2J\u009b31m"
 
 
 async def test_an_agent_cannot_command_the_terminal(stack: Stack, directory: Path) -> None:
@@ -217,9 +218,9 @@ async def test_an_agent_cannot_command_the_terminal(stack: Stack, directory: Pat
     shown = run(stack, "sessions", "show", sid)
     as_json = json.loads(run(stack, "send", "hello", "--json").stdout)
 
-    assert sent.stdout.startswith("]52;c;aGk=[2J31m a\n\tb")
-    assert "tool       attempt 1  ]52;c;aGk=[2J31m fake line" in traced.stdout
-    assert "fatal: ]52;c;aGk=[2J31m" in traced.stdout
+    assert sent.stdout.startswith(rf"{ESCAPED}\u000d a" "\n\tb")
+    assert f"tool       attempt 1  {ESCAPED} fake line" in traced.stdout
+    assert f"fatal: {ESCAPED}" in traced.stdout
     for result in (sent, traced, shown):
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", result.stdout + result.stderr)
     assert as_json["reply"][0]["text"].startswith("\x1b]52")
@@ -854,7 +855,10 @@ async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> No
     listed = run(stack, "deadletters", "list").stdout
     letter = listed.splitlines()[1].split()[0]
     assert "interrupted" in listed
-    assert "a]0;title message that kills" in run(stack, "deadletters", "show", letter).stdout
+    assert (
+        r"a\u001b]0;title\u0007 message that kills"
+        in run(stack, "deadletters", "show", letter).stdout
+    )
     assert "dead      1: see" in run(stack, "status").stdout
     assert run(stack, "deadletters", "retry", letter).stdout.startswith("It is tried again as ")
     refused(run(stack, "deadletters", "drop", letter), "was tried again already: as message")

@@ -112,16 +112,16 @@ def test_an_agent_cannot_command_the_terminal(
 ) -> None:
     show(terminal, "\x1b]0;title\x07\x1b[2Jred\x1b[31m\rover\x9b0m\n")
 
-    assert terminal.lines == ["main> ]0;title[2Jred[31mover0m"]
+    assert terminal.lines == [r"main> \u001b]0;title\u0007\u001b[2Jred\u001b[31m\u000dover\u009b0m"]
 
 
 @pytest.mark.parametrize("show", [Terminal.live, Terminal.complete])
 def test_an_agent_cannot_turn_the_order_of_what_is_read(
     terminal: Terminal, show: Callable[[Terminal, str], None]
 ) -> None:
-    show(terminal, "rm \u202egpj.exe\u202c \u2066a\u2069\u200f\u061c\tשלום 👩\u200d💻\n")
+    show(terminal, "rm \u202egpj.exe\u202c\u200b\tשלום 👩\u200d💻\r\n")
 
-    assert terminal.lines == ["main> rm gpj.exe a    שלום 👩\u200d💻"]
+    assert terminal.lines == ["main> rm \\u202egpj.exe\\u202c\\u200b    שלום 👩\u200d💻"]
 
 
 # -- Ctrl-C ---------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_tool_s_message_stands_above_what_is_being_written(terminal: Terminal)
     terminal.live("one\ntwo\nthr")
     terminal.complete("one\ntwo\nthree")
 
-    assert terminal.lines == ["main> one", "main> a picture", "of [2Jit", "two", "three"]
+    assert terminal.lines == ["main> one", "main> a picture", r"of \u001b[2Jit", "two", "three"]
 
 
 # -- tools that run -------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_a_tool_cannot_command_the_terminal() -> None:
     view.show((1, 0), [{**tool("a\n\x1b[2J"), "argument": "\u202e" + "x" * 5000}])
 
     (line,) = view.lines(100.0)
-    assert line.startswith("· a [2J xxx")
+    assert line.startswith(r"· a \u001b[2J \u202exxx")
     assert len(line) < 220
 
 

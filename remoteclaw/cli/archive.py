@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import clock, on_fleet
-from remoteclaw.cli.edge import complain
+from remoteclaw.cli.edge import complain, echo
 from remoteclaw.cli.sending import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
 from remoteclaw.terminal import one_line
 
@@ -45,7 +45,7 @@ def reset(session: str, no_wait: bool) -> None:
         if outcome.status != "done":
             complain("The conversation goes on: its workers died each time; look at their logs.")
             return EXIT_ERROR
-        click.echo("The conversation has ended.")
+        echo("The conversation has ended.")
         return EXIT_REPLY
 
     sys.exit(on_fleet(run))
@@ -64,11 +64,11 @@ def archive(session: str) -> None:
     async def run(fleet: "Fleet") -> None:
         ended = await fleet.sessions.ended(await fleet.sessions.find(session))
         if not ended:
-            click.echo("No ended conversation is kept of this session.")
+            echo("No ended conversation is kept of this session.")
             return
-        click.echo(f"NUMBER  {'ENDED':<19}  MESSAGES  WHY")
+        echo(f"NUMBER  {'ENDED':<19}  MESSAGES  WHY")
         for number, one in enumerate(ended, start=1):
             count = count_messages(one.record)
-            click.echo(f"{number:>6}  {clock(one.at_ms)}  {count:>8}  {one_line(one.why)}")
+            echo(f"{number:>6}  {clock(one.at_ms)}  {count:>8}  {one_line(one.why)}")
 
     on_fleet(run)

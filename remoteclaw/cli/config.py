@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
-from remoteclaw.cli.edge import complain
+from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.errors import ConfigError
-from remoteclaw.terminal import login_name, one_line, printable
+from remoteclaw.terminal import login_name, one_line
 
 if TYPE_CHECKING:
     from remoteclaw.config import Config
@@ -34,9 +34,9 @@ def validate() -> None:
     home, settings = load()
     _check_hooks(settings)
     file = home.config_file
-    click.echo(f"{file} is valid." if file.exists() else f"{file} is absent: all defaults.")
+    echo(f"{file} is valid." if file.exists() else f"{file} is absent: all defaults.")
     if names := overrides():
-        click.echo(f"Overridden by {', '.join(names)}.")
+        echo(f"Overridden by {', '.join(names)}.")
 
 
 @config.command()
@@ -44,7 +44,7 @@ def schema() -> None:
     """Print the JSON schema of the configuration."""
     from remoteclaw.config import Config
 
-    click.echo(json.dumps(Config.model_json_schema(), indent=2))
+    echo_text(json.dumps(Config.model_json_schema(), indent=2))
 
 
 @config.command()
@@ -60,7 +60,7 @@ def get(key: str | None) -> None:
     if key is not None:
         shown = part(shown, key)
     text = shown if isinstance(shown, str) else json.dumps(shown, indent=2, ensure_ascii=False)
-    click.echo(printable(text))
+    echo_text(text)
 
 
 @config.command("set")
@@ -73,7 +73,7 @@ def set_value(key: str, value: str) -> None:
     """
     path = _path(key)
     plan = _changed(lambda file: _set(file, path, value))
-    click.echo(f"{key} is set." if plan.paths else f"{key} is that already.")
+    echo(f"{key} is set." if plan.paths else f"{key} is that already.")
     _tell(plan)
 
 
@@ -86,7 +86,7 @@ def unset(key: str) -> None:
     """
     path = _path(key)
     plan = _changed(lambda file: file.patched(file.read(), _nested(path, None)))
-    click.echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
+    echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
     _tell(plan)
 
 
@@ -104,7 +104,7 @@ def restore() -> None:
             return await file.restore()
 
     plan = asyncio.run(run())
-    click.echo(f"{_file().file} is as it was before its last change.")
+    echo(f"{_file().file} is as it was before its last change.")
     _tell(plan)
 
 
@@ -113,15 +113,13 @@ def pending() -> None:
     """List the changes of agents that a person has to confirm."""
 
     async def run(fleet: "Fleet") -> None:
-        click.echo(f"{'CHANGE':<12}  {'UNTIL':<19}  {'SESSION':<8}  {'FOR':<20}  WHAT")
+        echo(f"{'CHANGE':<12}  {'UNTIL':<19}  {'SESSION':<8}  {'FOR':<20}  WHAT")
         for one in await fleet.confirmations.list():
             people = one_line(", ".join(one.senders), most=20)
             sid = SessionKey.parse(one.session).sid[:8]
             what = _shown(one.patch)
             here = "" if one.host == host else f"  (on {one_line(one.host)})"
-            click.echo(
-                f"{one.id:<12}  {clock(one.expires_ms)}  {sid:<8}  {people:<20}  {what}{here}"
-            )
+            echo(f"{one.id:<12}  {clock(one.expires_ms)}  {sid:<8}  {people:<20}  {what}{here}")
 
     from remoteclaw.messages import SessionKey
 
@@ -139,11 +137,11 @@ def confirm_change(change: str) -> None:
 
     async def run(fleet: "Fleet") -> None:
         if waits := await fleet.confirmations.find(change):
-            click.echo(f"The change is {_shown(waits.patch)}.")
+            echo(f"The change is {_shown(waits.patch)}.")
         done = await confirm(fleet, home, change, by=login_name())
-        click.echo(f"It is done: {one_line(', '.join(done.changed))}.")
+        echo(f"It is done: {one_line(', '.join(done.changed))}.")
         for line in done.needs_restart:
-            click.echo(f"It holds after a restart: {one_line(line)}.")
+            echo(f"It holds after a restart: {one_line(line)}.")
 
     on_fleet(run)
 
@@ -158,7 +156,7 @@ def reject_change(change: str) -> None:
 
     async def run(fleet: "Fleet") -> None:
         await reject(fleet, home, change, by=login_name())
-        click.echo("It is rejected.")
+        echo("It is rejected.")
 
     on_fleet(run)
 
@@ -239,4 +237,4 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
 def _tell(plan: "Plan") -> None:
     """Say what has to be started anew."""
     for line in plan.needs_restart:
-        click.echo(f"It holds after a restart: {line}.")
+        echo(f"It holds after a restart: {line}.")

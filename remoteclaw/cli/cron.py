@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
-from remoteclaw.cli.edge import complain
+from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.errors import CallRefused
 from remoteclaw.terminal import login_name, one_line
 
@@ -93,15 +93,15 @@ def list_jobs(as_json: bool) -> None:
     assert isinstance(status, CronStatus)
     jobs = _jobs()
     if as_json:
-        click.echo(_as_json([_plain(job) for job in jobs]))
+        echo_text(_as_json([_plain(job) for job in jobs]))
     else:
         head = f"{'JOB':<16}  {'NEXT':<19}  {'LAST':<11}  {'SCHEDULE':<30}  {'SESSION':<8}  NAME"
-        click.echo(head)
+        echo(head)
         for job in jobs:
             schedule = one_line(_words(job), most=30)
             name = one_line(job.name)
             line = f"{job.id}  {_next(job):<19}  {_last(job):<11}  {schedule:<30}"
-            click.echo(f"{line}  {_sid(job):<8}  {name}")
+            echo(f"{line}  {_sid(job):<8}  {name}")
     if jobs and status.scheduler == "absent":
         complain("Nothing runs that fires them: run `remoteclaw up`, or `remoteclaw sweep`.")
 
@@ -114,7 +114,7 @@ def show_job(job: str, as_json: bool) -> None:
     found = _job(job)
     runs = _runs(job, limit=5)
     if as_json:
-        click.echo(_as_json({**_plain(found), "runs": [_plain(run) for run in runs]}))
+        echo_text(_as_json({**_plain(found), "runs": [_plain(run) for run in runs]}))
         return
     misfire = f"grace of {found.grace} s" if found.grace else found.misfire
     alert = "as configured"
@@ -135,9 +135,9 @@ def show_job(job: str, as_json: bool) -> None:
         "alert": alert,
     }
     for name, value in facts.items():
-        click.echo(f"{name:<10}  {one_line(value)}")
+        echo(f"{name:<10}  {one_line(value)}")
     if runs:
-        click.echo()
+        echo("")
         _print_runs(runs)
 
 
@@ -158,7 +158,7 @@ def add_job(session: str, paused: bool, **options: Any) -> None:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
     made = _ask("cron.add", {"job": {**job, "sessionKey": session, "enabled": not paused}})
     assert isinstance(made, JobResult)
-    click.echo(made.job.id)
+    echo(made.job.id)
     _print_next(made.job, "It is due first on")
 
 
@@ -198,7 +198,7 @@ def run_job(job: str, force: bool) -> None:
 
     begun = _ask("cron.run", {"jobId": job, "force": force})
     assert isinstance(begun, RunResult)
-    click.echo(begun.run_id)
+    echo(begun.run_id)
 
 
 @cron.command("remove")
@@ -209,7 +209,7 @@ def remove_job(job: str) -> None:
 
     removed = _ask("cron.remove", {"jobId": job})
     assert isinstance(removed, RemovedResult)
-    click.echo("It is gone." if removed.removed else "There was no such job.")
+    echo("It is gone." if removed.removed else "There was no such job.")
 
 
 @cron.command("runs")
@@ -221,24 +221,24 @@ def list_runs(job: str | None, limit: int, as_json: bool) -> None:
     """List when jobs were due, of one or of all, and what became of it."""
     runs = _runs(job, limit=limit)
     if as_json:
-        click.echo(_as_json([_plain(run) for run in runs]))
+        echo_text(_as_json([_plain(run) for run in runs]))
     else:
         _print_runs(runs)
 
 
 def _print_runs(runs: "Sequence[CronRun]") -> None:
-    click.echo(f"{'JOB':<16}  {'DUE':<19}  {'STATUS':<11}  {'TOOK':<8}  MESSAGE")
+    echo(f"{'JOB':<16}  {'DUE':<19}  {'STATUS':<11}  {'TOOK':<8}  MESSAGE")
     for run in runs:
         took = "" if run.duration_ms is None else f"{run.duration_ms / 1000:.1f} s"
         told = " ".join(filter(None, (run.run_id, "(asked for)" if run.is_manual else "",
                                       run.detail)))  # fmt: skip
         line = f"{run.job_id}  {clock(run.due_ms)}  {run.status:<11}  {took:<8}  {one_line(told)}"
-        click.echo(line.rstrip())
+        echo(line.rstrip())
 
 
 def _print_next(job: "CronJob", words: str) -> None:
     if job.next_run_ms:
-        click.echo(f"{words} {clock(job.next_run_ms)}.", err=True)
+        echo(f"{words} {clock(job.next_run_ms)}.", err=True)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import clock, on_fleet
+from remoteclaw.cli.edge import echo, echo_text
 from remoteclaw.cli.sending import print_reply, reference_of, wait_option
-from remoteclaw.terminal import one_line, printable
+from remoteclaw.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -25,13 +26,11 @@ def list_letters() -> None:
     """List them, oldest first."""
 
     async def run(fleet: "Fleet") -> None:
-        click.echo(f"{'LETTER':<18}  {'GIVEN UP':<19}  TRIES  {'WHY':<12}  SESSION")
+        echo(f"{'LETTER':<18}  {'GIVEN UP':<19}  TRIES  {'WHY':<12}  SESSION")
         for letter in await fleet.dead_letters.list():
             given_up = clock(int(letter.id.partition("-")[0]))
             why = one_line(letter.category, most=12)
-            click.echo(
-                f"{letter.id:<18}  {given_up}  {letter.attempts:>5}  {why:<12}  {letter.session}"
-            )
+            echo(f"{letter.id:<18}  {given_up}  {letter.attempts:>5}  {why:<12}  {letter.session}")
 
     on_fleet(run)
 
@@ -44,14 +43,14 @@ def show_letter(letter: str) -> None:
     async def run(fleet: "Fleet") -> None:
         found = await fleet.dead_letters.read(letter)
         reference = f"{found.session.sid[:8]}-{found.entry_id}"
-        click.echo(f"session   {found.session}")
-        click.echo(f"message   {reference}")
-        click.echo(f"why       {one_line(f'{found.category} {found.detail}')}")
-        click.echo(f"tried     {found.attempts} times")
+        echo(f"session   {found.session}")
+        echo(f"message   {reference}")
+        echo(f"why       {one_line(f'{found.category} {found.detail}')}")
+        echo(f"tried     {found.attempts} times")
         for file in found.attachments:
-            click.echo(f"file      {file.name} ({file.mime_type}, {file.size} bytes)")
-        click.echo("")
-        click.echo("(It can't be read.)" if found.text is None else printable(found.text))
+            echo(f"file      {file.name} ({file.mime_type}, {file.size} bytes)")
+        echo("")
+        echo_text("(It can't be read.)" if found.text is None else found.text)
 
     on_fleet(run)
 
@@ -70,7 +69,7 @@ def retry_letter(letter: str, wait_s: float) -> None:
         found = await fleet.dead_letters.read(letter)
         accepted = await fleet.dead_letters.retry(letter)
         is_ours = found.deliver == "caller" and wait_s > 0
-        click.echo(f"It is tried again as {reference_of(accepted)}.", err=is_ours)
+        echo(f"It is tried again as {reference_of(accepted)}.", err=is_ours)
         return await print_reply(fleet, accepted, wait_s) if is_ours else 0
 
     sys.exit(on_fleet(run))
@@ -83,6 +82,6 @@ def drop_letter(letter: str) -> None:
 
     async def run(fleet: "Fleet") -> None:
         await fleet.dead_letters.drop(letter)
-        click.echo("It is gone.")
+        echo("It is gone.")
 
     on_fleet(run)

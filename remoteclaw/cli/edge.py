@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 import click
 
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.terminal import one_line
+from remoteclaw.terminal import in_a_line, one_line, printable
 
-__all__ = ["Edge", "complain"]
+__all__ = ["Edge", "complain", "echo", "echo_text"]
 
 #: How much of an unexpected error is shown, in characters: its line has 300 with the rest.
 MOST_SHOWN = 160
@@ -29,6 +29,13 @@ class Edge(click.Group):
                 stream.reconfigure(errors="replace")  # LC_ALL=POSIX has no "×" and no "…"
         return super().main(*args, **kwargs)
 
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Read the arguments that stand before the command."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except click.ClickException as error:
+            raise _shown(error) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; no traceback reaches a person."""
         try:
@@ -36,7 +43,7 @@ class Edge(click.Group):
         except* RemoteClawError as errors:
             _fail(str(_first(errors)))
         except* (click.ClickException, click.exceptions.Exit, click.Abort) as errors:
-            raise _first(errors) from None
+            raise _shown(_first(errors)) from None
         except* KeyboardInterrupt:
             sys.exit(130)
         except* BrokenPipeError:
@@ -51,12 +58,29 @@ class Edge(click.Group):
 
 def complain(text: str) -> None:
     """Say on standard error, in one line, what is wrong."""
-    click.echo(f"remoteclaw: {one_line(text)}", err=True)
+    echo(f"remoteclaw: {one_line(text)}", err=True)
+
+
+def echo(line: str, *, err: bool = False) -> None:
+    """Print one line, with an escape for all that a terminal obeys or doesn't show."""
+    click.echo(in_a_line(line), err=err)
+
+
+def echo_text(text: str) -> None:
+    """Print a text of several lines, or JSON, in the same way."""
+    click.echo(printable(text))
 
 
 def _fail(text: str) -> NoReturn:
     complain(text)
     sys.exit(1)
+
+
+def _shown(error: BaseException) -> BaseException:
+    """Return an error that click shows; it quotes arguments, which may be others' words."""
+    if isinstance(error, click.ClickException):
+        error.message = one_line(error.message)  # type: ignore[misc]
+    return error
 
 
 def _first(group: BaseException) -> BaseException:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.edge import complain
+from remoteclaw.cli.edge import complain, echo_text
 from remoteclaw.cli.looking import find_message, sessions
 from remoteclaw.errors import MessageRefused, RemoteClawError, UnknownSession
 from remoteclaw.terminal import printable
@@ -127,7 +127,7 @@ def files_of_reply(what: str, directory: Path) -> None:
             raise UnknownSession(f"Message {what!r} is not answered yet: try again later.")
         files = await save_files(fleet, sid, outcome.reply, directory)
         notes = [note_on(file, f"{sid[:8]}-{entry_id}") for file in files if file.saved]
-        click.echo("\n".join(notes) if files else "No files came with the reply.")
+        echo_text("\n".join(notes) if files else "No files came with the reply.")
         return complain_of(files)
 
     sys.exit(on_fleet(run))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from remoteclaw.cli.access import clock, load, on_fleet, require_running
+from remoteclaw.cli.edge import echo
 from remoteclaw.cli.running import leave_event
 from remoteclaw.errors import UnknownToken
 from remoteclaw.terminal import one_line
@@ -40,7 +41,7 @@ def gateway(descriptor: int | None, alone: bool) -> None:
     home.create()
 
     def said(url: str) -> None:
-        click.echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
+        echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
 
     async def run() -> "socket.socket | None":
         listening = None if descriptor is None else inherited(descriptor)
@@ -87,8 +88,8 @@ def create_token(name: str, scope: Literal["read", "write", "admin"], days: int 
 
     async def run(fleet: "Fleet") -> None:
         made, view = await fleet.tokens.create(name, scope, valid_ms)
-        click.echo(f"{view.id} may {scope}; it is shown only now:", err=True)
-        click.echo(made)
+        echo(f"{view.id} may {scope}; it is shown only now:", err=True)
+        echo(made)
 
     on_fleet(run)
 
@@ -98,14 +99,12 @@ def list_tokens() -> None:
     """List the tokens that were made, without what is secret of them."""
 
     async def run(fleet: "Fleet") -> None:
-        click.echo(f"{'TOKEN':<12}  {'SCOPE':<5}  {'MADE':<19}  {'VALID UNTIL':<19}  NAME")
+        echo(f"{'TOKEN':<12}  {'SCOPE':<5}  {'MADE':<19}  {'VALID UNTIL':<19}  NAME")
         for view in await fleet.tokens.list():
             until = "revocation" if view.expires_ms is None else clock(view.expires_ms)
             until = "expired" if view.is_expired else until
             made = clock(view.created_ms)
-            click.echo(
-                f"{view.id:<12}  {view.scope:<5}  {made:<19}  {until:<19}  {one_line(view.name)}"
-            )
+            echo(f"{view.id:<12}  {view.scope:<5}  {made:<19}  {until:<19}  {one_line(view.name)}")
 
     on_fleet(run)
 
@@ -121,7 +120,7 @@ def revoke_token(token_id: str) -> None:
                 f"{one_line(token_id, most=40)!r} is no token's id: "
                 "`remoteclaw token list` shows those there are."
             )
-        click.echo("It is revoked.")
+        echo("It is revoked.")
 
     on_fleet(run)
 
@@ -134,4 +133,4 @@ def rotate_token() -> None:
     home, _ = load()
     file = TokenFile(home.create().path)
     file.rotate()
-    click.echo(f"A new token is in {file.path}.")
+    echo(f"A new token is in {file.path}.")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
-from remoteclaw.cli.edge import complain
+from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.cli.usage import in_words
 from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
-from remoteclaw.terminal import one_line, printable
+from remoteclaw.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.config import QueueOverride
@@ -37,25 +37,23 @@ def status() -> None:
         count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
         hints = await fleet.workers.waiting()
         address = await fleet.gateways.address(load()[0].host_id)
-        click.echo(f"workers   {len(workers)}")
+        echo(f"workers   {len(workers)}")
         for view in workers:
             stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
-            click.echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
-        click.echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
-        click.echo(
-            f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}"
-        )
+            echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
+        echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
+        echo(f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}")
         if not await fleet.workers.have_sweeper():
-            click.echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
-        click.echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
+            echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
+        echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
-            click.echo(f"  {session.state:<9} {session.sid[:8]} {session.key}{_pause(session)}")
+            echo(f"  {session.state:<9} {session.sid[:8]} {session.key}{_pause(session)}")
         if count > len(busy) == MOST_SHOWN:
-            click.echo(f"  and {count - len(busy)} more")
+            echo(f"  and {count - len(busy)} more")
         if memory.problem:
-            click.echo(f"memory    {memory.problem}")
+            echo(f"memory    {memory.problem}")
         if letters:
-            click.echo(f"dead      {letters}: see `remoteclaw deadletters list`")
+            echo(f"dead      {letters}: see `remoteclaw deadletters list`")
         return sum(view.is_ours for view in workers)
 
     try:
@@ -87,12 +85,12 @@ def list_sessions(limit: int) -> None:
     """List the sessions with the newest messages."""
 
     async def run(fleet: "Fleet") -> None:
-        click.echo(f"{'SESSION':<8}  {'STATE':<9}  WAITING  {'LAST MESSAGE':<19}  KEY")
+        echo(f"{'SESSION':<8}  {'STATE':<9}  WAITING  {'LAST MESSAGE':<19}  KEY")
         for view in await fleet.sessions.list(limit=limit):
             last = clock(view.last_message_ms)
             label = f"  ({one_line(view.label)})" if view.label else ""
             row = f"{view.sid[:8]}  {view.state:<9}  {view.waiting:>7}  {last}  {view.key}"
-            click.echo(row + label + _pause(view))
+            echo(row + label + _pause(view))
 
     on_fleet(run)
 
@@ -127,11 +125,11 @@ def show_session(session: str) -> None:
         }
         for name, value in rows.items():
             if value:
-                click.echo(f"{name:<12}  {one_line(value)}")
+                echo(f"{name:<12}  {one_line(value)}")
         for name, value in view.session_ids.items():
             runtime, _, workspace = name.partition("|")
             told = f"{value} of {runtime} in {workspace}"
-            click.echo(f"{'conversation':<12}  {one_line(told)}")
+            echo(f"{'conversation':<12}  {one_line(told)}")
 
     on_fleet(run)
 
@@ -187,7 +185,7 @@ def export_session(session: str, archived: int | None) -> None:
         if not recorded:
             complain("Nothing is recorded of this conversation.")
         if sys.stdout.isatty():  # what people wrote must not speak to the terminal
-            click.echo(printable(recorded.decode("utf-8", "replace")), nl=False)
+            echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
         else:
             sys.stdout.buffer.write(recorded)
 
@@ -204,7 +202,7 @@ def forget_session(session: str) -> None:
 
     async def run(fleet: "Fleet") -> None:
         was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
-        click.echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
+        echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
 
     on_fleet(run)
 
@@ -241,7 +239,7 @@ def fork_session(session: str, thread: str | None, user: str | None) -> None:
             raise click.UsageError("Say what is new: another --thread, or another --from.")
         names = [name for name in view.session_ids if can_fork(name)]
         await fleet.sessions.fork(view, target, names)
-        click.echo(str(target))
+        echo(str(target))
 
     on_fleet(run)
 
@@ -283,20 +281,20 @@ def trace_message(what: str) -> None:
         if outcome is None:
             raise UnknownSession(f"Nothing is known of message {what!r} any more.")
         view = await fleet.sessions.view(sid)
-        click.echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
+        echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
         first = outcome.steps[0].at_ms
         for step in outcome.steps:
             attempt = f"attempt {step.attempt}" if step.attempt else ""
             words = f"{clock(step.at_ms, milliseconds=True)}  {step.at_ms - first:>8} ms"
             line = f"  {words}  {step.name:<10} {attempt:<10} {one_line(step.detail)}"
-            click.echo(line.rstrip())
+            echo(line.rstrip())
         if outcome.usage:
-            click.echo(f"  {in_words(outcome.usage)}")
+            echo(f"  {in_words(outcome.usage)}")
         if outcome.error:
             told = (outcome.error.get("category"), outcome.error.get("detail"))
-            click.echo(f"  {one_line(': '.join(str(part) for part in told if part))}")
+            echo(f"  {one_line(': '.join(str(part) for part in told if part))}")
         if outcome.status == "dead":
-            click.echo("  It is kept as a dead letter: see `remoteclaw deadletters list`.")
+            echo("  It is kept as a dead letter: see `remoteclaw deadletters list`.")
 
     on_fleet(run)
 
@@ -328,20 +326,18 @@ def agents() -> None:
     if not found:
         main = settings.agents.get("main")
         if main and main.runtime not in (None, "demo"):
-            click.echo("No agent CLI is installed: see `remoteclaw doctor`.")
+            echo("No agent CLI is installed: see `remoteclaw doctor`.")
         else:
-            click.echo(
-                "No agent CLI is installed, so the demo answers: install one, such as claude."
-            )
+            echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
         return
     width = max(9, *(len(cli.name) for cli in found))
     row = f"{{:<{width}}}  {{:<10}}  {{:<5}}  {{:<4}}  {{:<6}}  {{:<53}}  {{}}"
-    click.echo(row.format("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"))
+    echo(row.format("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"))
     for cli in found:
         can = cli.capabilities
         flags = (can.steers, can.reports_cost, can.explains_denial)
         told = ("yes" if flag else "no" for flag in flags)
-        click.echo(row.format(cli.name, cli.version, *told, can.resumes, cli.program))
+        echo(row.format(cli.name, cli.version, *told, can.resumes, cli.program))
         if cli.warning:
             complain(f"{cli.name}: {cli.warning}.")
     for name, agent in settings.agents.items():
@@ -359,7 +355,7 @@ def doctor() -> None:
         async for finding in examine():
             is_well &= finding.ok
             text = one_line(finding.text)
-            click.echo(f"{'ok ' if finding.ok else 'NO '} {finding.subject:<16} {text}")
+            echo(f"{'ok ' if finding.ok else 'NO '} {finding.subject:<16} {text}")
         return is_well
 
     sys.exit(0 if asyncio.run(run()) else 1)

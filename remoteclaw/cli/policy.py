@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load
+from remoteclaw.cli.edge import echo, echo_text
 from remoteclaw.errors import ConfigError
 from remoteclaw.terminal import login_name, one_line
 
@@ -78,14 +79,14 @@ def explain(
     if as_json:
         about = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
         told = {"subject": about, "is_owner": is_owner(config, subject)}
-        click.echo(json.dumps(told | {"tools": [asdict(one) for one in rulings]}, indent=2))
+        echo_text(json.dumps(told | {"tools": [asdict(one) for one in rulings]}, indent=2))
         return
     width = max(len(one.tool) for one in rulings)
-    click.echo(f"{'TOOL':<{width}}  ALLOWED  RULE")
+    echo(f"{'TOOL':<{width}}  ALLOWED  RULE")
     for one in rulings:
         said = "yes" if one.allowed else "no"
         asks = f"; a person confirms each call: {one.confirm}" if one.confirm else ""
-        click.echo(f"{one.tool:<{width}}  {said:<7}  {one_line(one.rule + asks)}")
+        echo(f"{one.tool:<{width}}  {said:<7}  {one_line(one.rule + asks)}")
 
 
 def _require_channel(config: "Config", name: str) -> None:

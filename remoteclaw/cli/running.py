@@ -11,6 +11,7 @@ import click
 
 from remoteclaw import __version__
 from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.edge import echo
 from remoteclaw.errors import ConfigError, RemoteClawError
 
 if TYPE_CHECKING:
@@ -55,19 +56,19 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
     supervisor = Supervisor(home, config)
     leave = leave_event()
     async with supervisor.running() as ready:
-        click.echo(f"RemoteClaw {__version__}, state in {home.path}")
-        click.echo(f"  redis    {ready.redis}")
-        click.echo(f"  workers  {ready.workers} × rq worker")
-        click.echo(f"  gateway  {ready.gateway}")
-        click.echo(f"  agent    {agent} is {_which_agent(settings)}")
+        echo(f"RemoteClaw {__version__}, state in {home.path}")
+        echo(f"  redis    {ready.redis}")
+        echo(f"  workers  {ready.workers} × rq worker")
+        echo(f"  gateway  {ready.gateway}")
+        echo(f"  agent    {agent} is {_which_agent(settings)}")
         for name, each in config.agents.items():
             if problem := agent_problem(home, name, each):
-                click.echo(f"  problem  {name} can't work: {problem}")
+                echo(f"  problem  {name} can't work: {problem}")
             elif problem := tools_problem(home, name, each):
-                click.echo(f"  problem  {name} has no tools: {problem}")
+                echo(f"  problem  {name} has no tools: {problem}")
         if problem := (await supervisor.fleet.scripts.memory()).problem:
-            click.echo(f"  problem  {problem}")
-        click.echo(f"Ready in {ready.seconds:.1f} s.")
+            echo(f"  problem  {problem}")
+        echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
             from remoteclaw.channels.console import Console
 
@@ -82,11 +83,12 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
         else:
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
-            click.echo(await _farewell(supervisor.fleet))
+            echo(await _farewell(supervisor.fleet))
 
 
 async def _chat(console: "Console", leave: asyncio.Event) -> None:
-    click.echo("Type a message. Ctrl-C stops the answer, twice leaves.\n")
+    echo("Type a message. Ctrl-C stops the answer, twice leaves.")
+    echo("")
     chatting = asyncio.create_task(console.run())
     leaving = asyncio.create_task(leave.wait())
     await asyncio.wait((chatting, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +148,7 @@ def worker(people_only: bool) -> None:
         raise ConfigError(problem)
     on_fleet(look)
     command = worker_command()
-    click.echo("+ " + " ".join(["rq", *command[1:]]))
+    echo("+ " + " ".join(["rq", *command[1:]]))
     sys.stdout.flush()
     env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
     become(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
@@ -198,7 +200,7 @@ def sweep() -> None:
     async def run(fleet: "Fleet") -> None:
         leave = leave_event()
         home.create()
-        click.echo("Sweeping every second, until Ctrl-C or SIGTERM.")
+        echo("Sweeping every second, until Ctrl-C or SIGTERM.")
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(fleet.sweeper.run()),

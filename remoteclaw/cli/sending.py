@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import addressed, load, on_fleet, session_key
-from remoteclaw.cli.edge import complain
+from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.cli.files import ReplyFile, complain_of, note_on, save_files, save_option, upload
 from remoteclaw.cli.looking import sessions
 from remoteclaw.errors import RemoteClawError, UnknownSession
-from remoteclaw.terminal import printable
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -148,7 +147,7 @@ async def _send(
         complain("A message with this id was accepted before: this text was not used.")
     if wait_s == 0:
         await warn_without_workers(fleet)
-        click.echo(_json(accepted, None) if as_json else reference_of(accepted))
+        echo_text(_json(accepted, None) if as_json else reference_of(accepted))
         return EXIT_REPLY
     return await print_reply(fleet, accepted, wait_s, as_json=as_json, save=save)
 
@@ -169,15 +168,16 @@ async def print_reply(
     if outcome is None:
         return EXIT_NO_OUTCOME
     if not as_json:
-        texts = [printable(str(part["text"])) for part in outcome.reply if part["text"]]
-        click.echo("\n\n".join(texts))
+        texts = [str(part["text"]) for part in outcome.reply if part["text"]]
+        echo_text("\n\n".join(texts))
     files = await save_files(fleet, accepted.session.sid, outcome.reply, save)
     if as_json:
-        click.echo(_json(accepted, outcome, files))
+        echo_text(_json(accepted, outcome, files))
     else:
         for file in files:
             if not file.problem:
-                click.echo(f"\n{note_on(file, reference_of(accepted))}")
+                echo("")
+                echo(note_on(file, reference_of(accepted)))
         if outcome.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference_of(accepted)}` says why.")
         elif outcome.status == "dead":
@@ -291,7 +291,7 @@ def stop(session: str | None, **address: Any) -> None:
         wanted = session if session is not None else str(session_key(address))
         count = await fleet.sessions.stop(await fleet.sessions.find(wanted))
         messages = "message" if count == 1 else "messages"
-        click.echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")
+        echo(f"Stopping {count} {messages}." if count else "There was nothing to stop.")
 
     on_fleet(run)
 
@@ -326,6 +326,6 @@ def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
         for name, value in config.queue.of(view.key.provider, own).model_dump().items():
             if name in QueueOverride.model_fields:
                 is_own = own is not None and getattr(own, name) is not None
-                click.echo(f"{name:<12} {value}{OWN if is_own else ''}")
+                echo(f"{name:<12} {value}{OWN if is_own else ''}")
 
     on_fleet(run)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import on_fleet
+from remoteclaw.cli.edge import echo, echo_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,11 +52,11 @@ def usage(by: str, days: int, as_json: bool) -> None:
         labels = {name: await _label(fleet, name) if by == "session" else name for name in sums}
         if as_json:
             rows = [{by: labels[name], **used.plain()} for name, used in sums.items()]
-            click.echo(json.dumps(rows, indent=2))
+            echo_text(json.dumps(rows, indent=2))
         elif sums:
             _print(by, [(labels[name], used) for name, used in sums.items()])
         else:
-            click.echo("No agent has taken a turn in these days.")
+            echo("No agent has taken a turn in these days.")
 
     on_fleet(run)
 
@@ -83,7 +84,7 @@ async def _label(fleet: "Fleet", sid: str) -> str:
 def _print(by: str, rows: "Sequence[tuple[str, Usage]]") -> None:
     width = max(len(by), *(len(name) for name, _ in rows))
     heads = "  ".join(f"{head:>11}" for head in COLUMNS)
-    click.echo(f"{by.upper():<{width}}  {heads}")
+    echo(f"{by.upper():<{width}}  {heads}")
     for name, used in rows:
         cells = (
             f"{used.turns:,}",
@@ -94,7 +95,7 @@ def _print(by: str, rows: "Sequence[tuple[str, Usage]]") -> None:
             _time(used.duration_ms),
             _cost(used) or "-",
         )
-        click.echo(f"{name:<{width}}  " + "  ".join(f"{cell:>11}" for cell in cells))
+        echo(f"{name:<{width}}  " + "  ".join(f"{cell:>11}" for cell in cells))
 
 
 def in_words(used: "Usage") -> str:
