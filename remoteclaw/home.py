@@ -55,7 +55,7 @@ class Home:
         """Make it and its parts; raises `StateDirectoryError` if they can't be used."""
         private_directory(self.path)
         private_directory(self.sockets)
-        for path in (self.runs, self.logs, self.redis_data):
+        for path in (self.runs, self.logs, self.redis_data, self.gateways):
             _subdirectory(path)
         return self
 
@@ -107,6 +107,11 @@ class Home:
     def runs(self) -> Path:
         """Where every agent process has its run directory."""
         return self.sockets / "run"
+
+    @property
+    def gateways(self) -> Path:
+        """Where every gateway has a socket for our own connector, which knows only this path."""
+        return self.path / "gateways"
 
     @property
     def logs(self) -> Path:

@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -30,7 +30,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
 from remoteclaw.fleet.embedded import EmbeddedRedis
 from remoteclaw.fleet.workers import PEOPLE_ONLY
-from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.home import Home
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
@@ -70,13 +70,13 @@ def worker_command() -> list[str]:
     return [*program, "worker", *flags, "--job-monitoring-interval", "3600"]
 
 
-def gateway_command(listening: socket.socket) -> list[str]:
-    """Return the command of a gateway that answers on a socket of ours.
+def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
+    """Return the command of a gateway that answers on sockets of ours.
 
     -P, so that no file of the directory in which `up` was started is taken for a module.
     """
     argv = [sys.executable, "-P", "-m", "remoteclaw.cli", "gateway"]
-    return [*argv, "--socket", str(listening.fileno())]
+    return [*argv, *(f"--socket={listening.fileno()}" for listening in sockets)]
 
 
 def running_pid(home: Home) -> int | None:
@@ -129,21 +129,22 @@ class Supervisor:
         Raises `StateDirectoryError` if another `up` runs here.
         """
         started = boottime()
-        with self._locked(), listen(self._config.gateway) as listening:
+        with self._locked(), self._listening() as sockets:
             end_strays()
             remove_dead_runs(self._home.runs, older_than_s=0)
             lifeline = self._open_lifeline()
             try:
                 redis_name = await self._start_redis()
                 # What one that was killed has left there would be taken for ours.
-                await self.fleet.gateways.withdraw(self._home.host_id, url_of(listening))
+                address = url_of(sockets[0])
+                await self.fleet.gateways.withdraw(self._home.host_id, address)
                 async with asyncio.TaskGroup() as tasks:
-                    duties = [tasks.create_task(duty) for duty in self._duties(lifeline, listening)]
+                    duties = [tasks.create_task(duty) for duty in self._duties(lifeline, sockets)]
                     try:
-                        await self._ready(url_of(listening))
+                        await self._ready(address)
                         workers = self._config.fleet.workers
                         seconds = boottime() - started
-                        yield Ready(redis_name, workers, url_of(listening), seconds)
+                        yield Ready(redis_name, workers, address, seconds)
                     finally:
                         for duty in duties:
                             duty.cancel()
@@ -165,6 +166,15 @@ class Supervisor:
             file.write(str(os.getpid()))
             file.flush()
             yield
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[list[socket.socket]]:
+        """Hold the sockets of the gateway, which may be killed and started again."""
+        with listen(self._config.gateway) as public, listen_privately(self._home) as private:
+            try:
+                yield [public, private]
+            finally:
+                path_of(private, self._home).unlink(missing_ok=True)
 
     def _open_lifeline(self) -> Path:
         """Make the FIFO that warm agents watch: they end when we close it, however that happens."""
@@ -189,9 +199,11 @@ class Supervisor:
         await check_fitness(self.fleet.scripts.client, url, needs_room=True)
         return name
 
-    def _duties(self, lifeline: Path, listening: socket.socket) -> list[Coroutine[Any, Any, None]]:
+    def _duties(
+        self, lifeline: Path, sockets: Sequence[socket.socket]
+    ) -> list[Coroutine[Any, Any, None]]:
         count = self._config.fleet.workers
-        duties = [self._keep_gateway(listening)]  # it takes the longest to start
+        duties = [self._keep_gateway(sockets)]  # it takes the longest to start
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
         duties += [self.fleet.scheduler.run(self._config.cron), self._keep_logs()]
@@ -250,16 +262,16 @@ class Supervisor:
 
         await _keep(f"worker {number + 1}", run)
 
-    async def _keep_gateway(self, listening: socket.socket) -> None:
+    async def _keep_gateway(self, sockets: Sequence[socket.socket]) -> None:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
 
         async def run() -> int:
             self._gateway = await spawn(
-                gateway_command(listening),
+                gateway_command(sockets),
                 env=env,
                 log=self._gateway_log,
                 death_signal=signal.SIGKILL,
-                keep=[listening.fileno()],
+                keep=[listening.fileno() for listening in sockets],
             )
             return await self._gateway.wait()
 

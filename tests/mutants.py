@@ -43,6 +43,7 @@ CHAT_MEDIA = "tests/gateway/test_chat_media.py"
 CHAT_OPERATIONS = "tests/gateway/test_chat_operations.py"
 CONFIG_FILE = "tests/test_config_file.py"
 RESTART = "tests/gateway/test_restart.py"
+PRIVATE_DOOR = "tests/gateway/test_private_door.py"
 CONFIGURING = "tests/gateway/test_configuration.py"
 CONFIRMING = "tests/gateway/test_confirming.py"
 RELOAD = "tests/test_reload.py"
@@ -1789,6 +1790,41 @@ MUTANTS = (
         "test_cve_2025_52882_a_socket_on_loopback_wants_a_token_and_an_origin",
     ),
     Mutant(
+        "a connector that sends its token to an address",
+        "remoteclaw/mcp_server/environment.py",
+        'return _home(environ) + b"/gateways", 0, "/mcp"',
+        'url = b"http://127.0.0.1:18789"',
+        f"{PRIVATE_DOOR}::test_a_stranger_who_listens_at_the_address_gets_nothing",
+    ),
+    Mutant(
+        "a connector that uses a directory of others",
+        "remoteclaw/mcp_server/exchange.py",
+        "if found.st_uid != posix.getuid() or found.st_mode & 0o077:",
+        "if False:",
+        f"{PRIVATE_DOOR}::test_a_directory_in_which_others_could_listen_is_not_used",
+    ),
+    Mutant(
+        "a connector with the owner's token",
+        "remoteclaw/mcp_server/environment.py",
+        'path = _home(environ) + b"/connector-token"',
+        'path = _home(environ) + b"/gateway-token"',
+        f"{PRIVATE_DOOR}::test_a_gateway_at_any_port_is_found_without_a_setting",
+    ),
+    Mutant(
+        "a connector's token that may do everything",
+        "remoteclaw/gateway/token_file.py",
+        'TokenFile(directory, "connector", "write")',
+        'TokenFile(directory, "connector", "admin")',
+        f"{PRIVATE_DOOR}::test_an_older_installation_gets_the_connectors_token",
+    ),
+    Mutant(
+        "a gateway that takes its private socket with it when it is restarted",
+        "remoteclaw/gateway/server.py",
+        "if is_alone and (stop.is_set() or not kept):",
+        "if is_alone:",
+        f"{PRIVATE_DOOR}::test_who_asks_while_it_is_restarted_waits",
+    ),
+    Mutant(
         "a dashboard that any name leads to",
         "workers/dashboard.py",
         'if not is_own_name(request.headers.get("Host", "").lower(), config):',
@@ -1833,8 +1869,8 @@ MUTANTS = (
     Mutant(
         "a token that is believed because it is there",
         "remoteclaw/gateway/auth.py",
-        "if own is None or not is_same(own, given):",
-        "if own is None:",
+        "if own is not None and is_same(own, given):",
+        "if own is not None:",
         f"{DOORS}/test_advisories.py::test_cve_2026_28472_that_there_is_a_token_proves_nothing",
     ),
     Mutant(
@@ -1854,7 +1890,7 @@ MUTANTS = (
     Mutant(
         "connections that outlive their token",
         "remoteclaw/gateway/auth.py",
-        "return own is not None and is_same(own, principal.credential)",
+        "return self._own(principal.credential) == principal",
         "return True",
         f"{DOORS}/test_rpc.py::test_connections_with_the_old_token_of_the_gateway_are_closed",
     ),

@@ -760,7 +760,7 @@ def test_without_a_token_it_says_so_and_ends(directory: Path) -> None:
 
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
     assert "REMOTECLAW_GATEWAY_TOKEN is not set" in ended.stderr
-    assert f"{directory}/gateway-token" in ended.stderr
+    assert f"{directory}/connector-token" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -779,7 +779,7 @@ def test_without_a_token_it_says_so_and_ends(directory: Path) -> None:
 def test_a_token_in_a_file_has_to_be_private(
     directory: Path, content: str, mode: int, said: str | None
 ) -> None:
-    file = directory / ".remoteclaw" / "gateway-token"
+    file = directory / ".remoteclaw" / "connector-token"
     file.parent.mkdir()
     file.write_text(content)
     file.chmod(mode)
@@ -795,27 +795,10 @@ def test_a_token_in_a_file_has_to_be_private(
         assert said in ended.stderr
 
 
-async def test_the_token_of_the_file_is_used_and_named(
-    json_gateway: McpGateway, directory: Path
-) -> None:
-    file = directory / "gateway-token"
-    file.touch(0o600)
-    env = {"REMOTECLAW_HOME": str(directory), "REMOTECLAW_GATEWAY_TOKEN": ""}
-
-    file.write_text(TOKEN)
-    async with Pipes.of(json_gateway.url, env) as agent:
-        assert len((await agent.ask("tools/list"))["result"]["tools"]) == len(TOOLS)
-    file.write_text("another")
-    async with Pipes.of(json_gateway.url, env) as agent:
-        refused = await agent.call("echo")
-
-    assert f"doesn't accept the token from the file {file}." in failure_of(refused)
-
-
 @pytest.mark.parametrize(
     ("url", "where"),
     [
-        (None, ("127.0.0.1", 18789, "/mcp")),
+        (None, (b"/home/me/.remoteclaw/gateways", 0, "/mcp")),
         ("http://127.0.0.1:5", ("127.0.0.1", 5, "/mcp")),
         ("WS://localhost:5/", ("localhost", 5, "/mcp")),
         ("http://gateway.example", ("gateway.example", 80, "/mcp")),
@@ -836,9 +819,10 @@ async def test_the_token_of_the_file_is_used_and_named(
     ],
 )
 def test_an_address_is_understood_or_refused(
-    url: str | None, where: tuple[str, int, str] | None
+    url: str | None, where: tuple[str | bytes, int, str] | None
 ) -> None:
-    environ = {b"REMOTECLAW_GATEWAY_URL": url.encode()} if url else {}
+    environ = {b"REMOTECLAW_HOME": b"/home/me/.remoteclaw"}
+    environ |= {b"REMOTECLAW_GATEWAY_URL": url.encode()} if url else {}
     if where is None:
         with pytest.raises(Unusable) as refused:
             endpoint(environ)

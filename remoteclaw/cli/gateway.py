@@ -21,9 +21,11 @@ __all__ = ["gateway", "token"]
 
 
 @click.command()
-@click.option("--socket", "descriptor", type=int, hidden=True, help="What it answers on.")
-@click.option("--alone", is_flag=True, hidden=True, help="The socket is its own, and not `up`'s.")
-def gateway(descriptor: int | None, alone: bool) -> None:
+@click.option(
+    "--socket", "descriptors", type=int, multiple=True, hidden=True, help="What it answers on."
+)
+@click.option("--alone", is_flag=True, hidden=True, help="They are its own, and not `up`'s.")
+def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
     """Run the gateway that agents and operators ask.
 
     Every host with workers needs one, and `up` starts it. It ends with Ctrl-C or SIGTERM.
@@ -43,16 +45,17 @@ def gateway(descriptor: int | None, alone: bool) -> None:
     def said(url: str) -> None:
         echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
 
-    async def run() -> "socket.socket | None":
-        listening = None if descriptor is None else inherited(descriptor)
+    async def run() -> "list[socket.socket] | None":
+        sockets = [inherited(descriptor) for descriptor in descriptors]
         return await serve(
-            home, config, stop=leave_event(), listening=listening, is_alone=is_alone, said=said
+            home, config, stop=leave_event(), sockets=sockets, is_alone=is_alone, said=said
         )
 
-    is_alone = alone or descriptor is None
+    is_alone = alone or not descriptors
     kept = asyncio.run(run())
     if kept is not None:  # it was asked to start anew
-        os.set_inheritable(kept.fileno(), True)
+        for listening in kept:
+            os.set_inheritable(listening.fileno(), True)
         become([*gateway_command(kept), *(["--alone"] if is_alone else [])], os.environ)
 
 
@@ -127,10 +130,10 @@ def revoke_token(token_id: str) -> None:
 
 @token.command("rotate")
 def rotate_token() -> None:
-    """Replace the gateway's own token; connections that use the old one are closed."""
-    from remoteclaw.gateway.token_file import TokenFile
+    """Replace the gateway's own tokens; connections that use the old ones are closed."""
+    from remoteclaw.gateway.token_file import token_files
 
     home, _ = load()
-    file = TokenFile(home.create().path)
-    file.rotate()
-    echo(f"A new token is in {file.path}.")
+    for file in token_files(home.create().path):
+        file.rotate()
+        echo(f"A new token is in {file.path}.")

@@ -176,8 +176,8 @@ def dashboard(arguments: tuple[str, ...]) -> None:
 def mcp() -> None:
     """Be an MCP server over pipes, for a CLI that starts one.
 
-    It relays to the gateway at $REMOTECLAW_GATEWAY_URL (http://127.0.0.1:18789) with the token in
-    $REMOTECLAW_GATEWAY_TOKEN, or else in the file gateway-token of the state directory.
+    It relays to the gateway of the state directory, with a token of the scope write. With
+    $REMOTECLAW_GATEWAY_TOKEN it uses that one, and with $REMOTECLAW_GATEWAY_URL that address.
     """
     from remoteclaw.mcp_server import connector_launch
     from remoteclaw.process import become

@@ -1,22 +1,35 @@
-"""The socket that the gateway listens on.
+"""The sockets that the gateway listens on: one with an address, and one in the state directory.
 
-It is a module of its own because `up` opens it, and passes it on to each gateway that it starts: so
-the address stays the same when one is killed, and who calls meanwhile waits instead of being
+Another user of the machine can listen at an address while no gateway does. Only the owner can have
+a socket in the state directory, so that is where our own connector sends a token.
+
+This is a module of its own because `up` opens the sockets, and passes them on to each gateway that
+it starts: so they stay the same when one is killed, and who calls meanwhile waits instead of being
 refused.
 """
 
+import contextlib
 import errno
 import os
+import secrets
 import socket
 import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
 
+from remoteclaw.clock import boot_id
 from remoteclaw.config import GatewayConfig
-from remoteclaw.errors import ConfigError, RemoteClawError
+from remoteclaw.errors import ConfigError, RemoteClawError, StateDirectoryError
+from remoteclaw.home import Home
 
-__all__ = ["inherited", "listen", "url_of"]
+__all__ = ["inherited", "listen", "listen_privately", "path_of", "url_of"]
 
 #: How many connections wait that were not accepted yet.
 BACKLOG = 256
+#: From which age on a private socket that refuses is a dead gateway's, in seconds: a younger one
+#: may not listen yet.
+DEAD_S = 60.0
 #: What "any address" means for somebody on this computer.
 _OWN = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - refused unless it is configured
 
@@ -44,6 +57,56 @@ def listen(config: GatewayConfig) -> socket.socket:
             "set another host or port."
         ) from None
     return listening
+
+
+def listen_privately(home: Home) -> socket.socket:
+    """Return a socket in the state directory that listens; there is one for each gateway.
+
+    Its name begins with the machine's boot: machines and containers may share the directory.
+    """
+    boot = boot_id()[:8]
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        for name in os.listdir(home.gateways):
+            if name.startswith(boot):
+                _remove_dead(home.gateways / name)
+        with _short(home.gateways) as directory:
+            listening.bind(f"{directory}/{boot}-{secrets.token_hex(4)}")
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise StateDirectoryError(
+            f"The gateway can't make a socket in {home.gateways} ({error.strerror}): "
+            "set REMOTECLAW_HOME to a directory on a local disk."
+        ) from None
+    return listening
+
+
+def path_of(listening: socket.socket, home: Home) -> Path:
+    """Return the path of a private socket, which whoever opened it removes in the end."""
+    return home.gateways / Path(listening.getsockname()).name
+
+
+def _remove_dead(path: Path) -> None:
+    """Remove the socket of a gateway that was killed."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as trying:
+        trying.setblocking(False)
+        try:
+            with _short(path.parent) as directory:
+                trying.connect(f"{directory}/{path.name}")
+        except ConnectionRefusedError:
+            if time.time() - path.stat().st_mtime > DEAD_S:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def _short(directory: Path) -> Iterator[str]:
+    """Have a short name for a directory: the path of a unix socket has 107 bytes at most."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def inherited(descriptor: int) -> socket.socket:

@@ -8,7 +8,7 @@ nothing, and so does what a client says of itself.
 import ipaddress
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from remoteclaw.config import is_loopback
@@ -19,10 +19,8 @@ from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.token_file import TokenFile
 
-__all__ = ["GATEWAY", "Attempts", "Authenticator"]
+__all__ = ["Attempts", "Authenticator"]
 
-#: What the operator is called who has the gateway's own token.
-GATEWAY = "gateway"
 #: What is longer is no token of any kind.
 LONGEST = 1024
 
@@ -35,10 +33,10 @@ MOST_ADDRESSES = 1024
 class Authenticator:
     """Finds out whose token it is, each time anew."""
 
-    def __init__(self, fleet: Fleet, dispatcher: Dispatcher, token_file: TokenFile) -> None:
+    def __init__(self, fleet: Fleet, dispatcher: Dispatcher, files: Sequence[TokenFile]) -> None:
         self._fleet = fleet
         self._dispatcher = dispatcher
-        self.file = token_file
+        self.files = files
         self.attempts = Attempts()
 
     async def principal(self, token: str) -> Principal | None:
@@ -54,10 +52,7 @@ class Authenticator:
         if token.startswith(OPERATOR_PREFIX):
             view = await self._fleet.tokens.find(token)
             return _operator(view) if view else None
-        own, given = self.file.digest(), digest(token)
-        if own is None or not is_same(own, given):
-            return None
-        return Operator(GATEWAY, "admin", given)
+        return self._own(digest(token))
 
     async def is_valid(self, principal: Principal) -> bool:
         """Whether a principal's token is still worth the same. Raises as `principal()` does."""
@@ -67,8 +62,15 @@ class Authenticator:
         if token_id:
             view = await self._fleet.tokens.read(token_id)
             return view is not None and not view.is_expired and _operator(view) == principal
-        own = self.file.digest()
-        return own is not None and is_same(own, principal.credential)
+        return self._own(principal.credential) == principal
+
+    def _own(self, given: str) -> Operator | None:
+        """Return whose own token of the gateway's has a digest."""
+        for file in self.files:
+            own = file.digest()
+            if own is not None and is_same(own, given):
+                return Operator(file.holder, file.scope, given)
+        return None
 
 
 def _operator(view: TokenView) -> Operator:

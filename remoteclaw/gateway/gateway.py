@@ -19,7 +19,7 @@ from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.limits import LimitedDispatcher
 from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.principals import Principal
-from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.gateway.token_file import token_files
 from remoteclaw.home import Home
 from remoteclaw.telemetry import frames_of
 
@@ -74,7 +74,7 @@ class Gateway:
             meters=self.meters,
             restart=self.restart,
         )
-        self.authenticator = Authenticator(fleet, self.dispatcher, TokenFile(home.path))
+        self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path))
         self.feeds = Feeds(fleet)
         self.clients: set[Client] = set()
         self._nobody = asyncio.Event()

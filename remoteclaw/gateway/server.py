@@ -7,7 +7,7 @@ import importlib
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType
 
@@ -20,14 +20,14 @@ from remoteclaw.current import CurrentConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
-from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.gateway.app import create_app
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import names_of
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.rpc import MOST_BYTES
 from remoteclaw.gateway.sockets import Http, Socket, raise_descriptors
-from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.gateway.token_file import token_files
 from remoteclaw.home import Home
 
 __all__ = ["serve", "served"]
@@ -52,33 +52,35 @@ async def serve(
     config: Config,
     *,
     stop: asyncio.Event,
-    listening: socket.socket | None = None,
+    sockets: Sequence[socket.socket] = (),
     is_alone: bool = True,
     said: Callable[[str], None] = log.info,
-) -> socket.socket | None:
+) -> list[socket.socket] | None:
     """Be a gateway until `stop` is set. `said` is told once where it is.
 
-    Without a socket that listens already, one is opened where the configuration says. Raises
-    `RemoteClawError` for a start that can't be: a port in use, a token that must not be used, no
-    Redis. If it was asked to start anew, the socket is returned on which the next one answers; who
-    asks meanwhile waits there. It is another one if the configuration says so by now and this
-    gateway `is_alone`: else the socket is of whoever looks after it.
+    Without sockets that listen already, the one that has an address and then the private one, they
+    are opened. Raises `RemoteClawError` for a start that can't be: a port in use, a token that must
+    not be used, no Redis. If it was asked to start anew, the sockets are returned on which the next
+    one answers; who asks meanwhile waits there. The first is another one if the configuration says
+    so by now and this gateway `is_alone`: else the sockets are of whoever looks after it.
     """
-    kept: socket.socket | None = None
+    kept: list[socket.socket] = []
     raise_descriptors()
-    TokenFile(home.path).create()
-    listening = listening or listen(config.gateway)
+    for file in token_files(home.path):
+        file.create()
+    sockets = sockets or (listen(config.gateway), listen_privately(home))
+    private = path_of(sockets[1], home)
     url = home.redis_url(config)
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
         current = CurrentConfig(home, config, keep=ConfigFile(home.config_file).keep)
         gateway = Gateway(fleet, home, current, HANDLERS)
-        address = url_of(listening)
+        address = url_of(sockets[0])
         here = fleet.gateways.announced(
-            home.host_id, address, stays=lambda: kept is not None and url_of(kept) == address
+            home.host_id, address, stays=lambda: bool(kept) and url_of(kept[0]) == address
         )
-        async with served(gateway, listening, announced=here) as server:
+        async with served(gateway, *sockets, announced=here) as server:
             said(address)
             await _first(stop, gateway.restart.wanted)
             while not stop.is_set() and not _can_restart(current):
@@ -88,14 +90,17 @@ async def serve(
             if stop.is_set():
                 await gateway.end("stopped")
             else:
-                kept = _kept(listening, home, config, is_alone=is_alone)
+                kept = _kept(sockets, home, config, is_alone=is_alone)
                 server.accept_no_more()
                 await asyncio.sleep(ANSWER_S)
                 await gateway.dispatcher.idle(within_s=RESTART_S)
                 await gateway.end("restarting")
         return None if stop.is_set() else kept
     finally:
-        listening.close()
+        if is_alone and (stop.is_set() or not kept):
+            private.unlink(missing_ok=True)
+        for listening in sockets:
+            listening.close()
         await fleet.aclose()
 
 
@@ -114,29 +119,31 @@ async def _first(*events: asyncio.Event) -> None:
             task.cancel()
 
 
-def _kept(listening: socket.socket, home: Home, config: Config, *, is_alone: bool) -> socket.socket:
-    """Return the socket for the gateway that follows: this one, or where the file says by now."""
+def _kept(
+    sockets: Sequence[socket.socket], home: Home, config: Config, *, is_alone: bool
+) -> list[socket.socket]:
+    """Return the sockets for the gateway that follows: these, or where the file says by now."""
+    others = [listening.dup() for listening in sockets[1:]]
     if is_alone:
         with contextlib.suppress(ConfigError):
             wanted = load_config(home.config_file).gateway
             if (wanted.host, wanted.port) != (config.gateway.host, config.gateway.port):
-                return listen(wanted)
-    return listening.dup()
+                return [listen(wanted), *others]
+    return [sockets[0].dup(), *others]
 
 
 @contextlib.asynccontextmanager
 async def served(
     gateway: Gateway,
-    listening: socket.socket,
-    *,
+    *sockets: socket.socket,
     announced: AbstractAsyncContextManager[None] | None = None,
 ) -> "AsyncIterator[_Server]":
-    """Have a gateway answer what comes to a socket, and have that announced meanwhile."""
+    """Have a gateway answer what comes to its sockets, and have that announced meanwhile."""
     mcp = _Mcp(gateway)
     server = _server(create_app(gateway, mcp=mcp))
     async with asyncio.TaskGroup() as tasks:
         duties = [tasks.create_task(gateway.run())]
-        serving = tasks.create_task(server.serve(sockets=[listening]))
+        serving = tasks.create_task(server.serve(sockets=list(sockets)))
         try:
             await server.is_started.wait()
             async with announced or contextlib.nullcontext():

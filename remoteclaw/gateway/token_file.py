@@ -1,6 +1,8 @@
-"""The gateway's own token: a file that only its owner can read, and that may change at any time.
+"""The gateway's own tokens: files that only their owner can read, and that may change at any time.
 
-Whoever can read the state directory is the owner of everything in it, and so is who has this token.
+Whoever can read the state directory is the owner of everything in it, and so is who has the first
+of them. The other is for the connector (`remoteclaw mcp`), which agents of all kinds start: it may
+do what they need, and no more.
 """
 
 import contextlib
@@ -12,11 +14,12 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from remoteclaw.contract import Scope
 from remoteclaw.credentials import digest
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.files import write_new
 
-__all__ = ["TokenFile"]
+__all__ = ["TokenFile", "token_files"]
 
 #: What is shorter was typed by a person, and can be guessed.
 SHORTEST = 32
@@ -26,11 +29,18 @@ LONGEST = 1024
 log = logging.getLogger(__name__)
 
 
-class TokenFile:
-    """The file `gateway-token` of a state directory."""
+def token_files(directory: Path) -> "tuple[TokenFile, TokenFile]":
+    """Return the files of a state directory; the first is the owner's."""
+    return TokenFile(directory), TokenFile(directory, "connector", "write")
 
-    def __init__(self, directory: Path) -> None:
-        self.path = directory / "gateway-token"
+
+class TokenFile:
+    """The file of a state directory that has one holder's token."""
+
+    def __init__(self, directory: Path, holder: str = "gateway", scope: Scope = "admin") -> None:
+        """`holder` is what the operator is called who has it."""
+        self.holder, self.scope = holder, scope
+        self.path = directory / f"{holder}-token"
         self._seen: tuple[int, ...] | None = None
         self._digest: str | None = None
 
@@ -91,7 +101,7 @@ class TokenFile:
 
     @contextlib.contextmanager
     def _draft(self) -> Iterator[Path]:
-        draft = self.path.with_name(f".gateway-token-{secrets.token_hex(8)}")
+        draft = self.path.with_name(f".{self.path.name}-{secrets.token_hex(8)}")
         try:
             write_new(draft, f"{secrets.token_hex(32)}\n".encode(), is_durable=True)
             yield draft

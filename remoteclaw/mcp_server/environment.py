@@ -9,17 +9,20 @@ import posix
 
 __all__ = ["Unusable", "endpoint", "token"]
 
-#: Where a gateway is unless told otherwise: on this host, nowhere else.
-GATEWAY = b"http://127.0.0.1:18789"
-
 
 class Unusable(Exception):
     """Raised when the environment is not what a connector needs, with what to do about it."""
 
 
-def endpoint(environ: dict[bytes, bytes]) -> tuple[str, int, str]:
-    """Return host, port and path of the gateway's MCP endpoint."""
-    url = environ.get(b"REMOTECLAW_GATEWAY_URL") or GATEWAY
+def endpoint(environ: dict[bytes, bytes]) -> tuple[str | bytes, int, str]:
+    """Return host, port and path of the gateway's MCP endpoint.
+
+    Unless a person says where that is, the host is the directory in which the gateways of this
+    state directory have their sockets: another user can listen at any address.
+    """
+    url = environ.get(b"REMOTECLAW_GATEWAY_URL")
+    if not url:
+        return _home(environ) + b"/gateways", 0, "/mcp"
     scheme, _, rest = url.decode("latin-1").partition("://")
     authority, _, path = rest.partition("/")
     if authority.startswith("["):
@@ -44,6 +47,11 @@ def token(environ: dict[bytes, bytes]) -> tuple[str, str]:
     source = "REMOTECLAW_GATEWAY_TOKEN"
     found = environ.get(source.encode(), b"").strip()
     if not found:
+        if environ.get(b"REMOTECLAW_GATEWAY_URL"):
+            raise Unusable(
+                "REMOTECLAW_GATEWAY_URL is set without REMOTECLAW_GATEWAY_TOKEN: the token of the "
+                "state directory is sent to no address. Set both, or neither."
+            )
         found, source = _token_in_file(environ)
     text = found.decode("latin-1")
     if not text.isascii() or not text.isprintable() or " " in text:
@@ -53,13 +61,17 @@ def token(environ: dict[bytes, bytes]) -> tuple[str, str]:
     return text, source
 
 
-def _token_in_file(environ: dict[bytes, bytes]) -> tuple[bytes, str]:
+def _home(environ: dict[bytes, bytes]) -> bytes:
     home = environ.get(b"REMOTECLAW_HOME") or b"~/.remoteclaw"
     if home.startswith(b"~"):
         import os
 
         home = os.path.expanduser(home)
-    path = home + b"/gateway-token"
+    return home
+
+
+def _token_in_file(environ: dict[bytes, bytes]) -> tuple[bytes, str]:
+    path = _home(environ) + b"/connector-token"
     name = path.decode("utf-8", "replace")
     try:
         descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK)
@@ -67,8 +79,8 @@ def _token_in_file(environ: dict[bytes, bytes]) -> tuple[bytes, str]:
         data = posix.read(descriptor, 4096)
     except FileNotFoundError:
         raise Unusable(
-            "REMOTECLAW_GATEWAY_TOKEN is not set, and there is no file " + name + ": set it to a "
-            "token of the gateway, which `remoteclaw token create` prints."
+            "REMOTECLAW_GATEWAY_TOKEN is not set, and there is no file " + name + ", which "
+            "`remoteclaw up` and `remoteclaw gateway` make at their start."
         ) from None
     except OSError as error:
         raise Unusable(f"The token in {name} can't be read: {error.strerror}.") from None

@@ -6,6 +6,7 @@ the whole connector takes to start.
 
 import _socket
 import _thread
+import posix
 import time
 
 TYPE_CHECKING = False  # typing's own would cost 5 ms
@@ -94,13 +95,17 @@ class Call:
 class Gateway:
     """The MCP endpoint of one gateway, and the connections to it that wait for their next use."""
 
-    def __init__(self, host: str, port: int, path: str, token: str) -> None:
-        self.name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    def __init__(self, host: "str | bytes", port: int, path: str, token: str) -> None:
+        """`host` may be the directory in which gateways have their sockets, as bytes."""
+        if isinstance(host, bytes):
+            self.name, name = host.decode("utf-8", "replace"), "localhost"
+        else:
+            self.name = name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.protocol_version = ""
         """What was agreed on in the handshake; HTTP says it with every message."""
         self._host, self._port = host, port
         self._head = (
-            f"POST {path} HTTP/1.1\r\nHost: {self.name}\r\nAuthorization: Bearer {token}\r\n"
+            f"POST {path} HTTP/1.1\r\nHost: {name}\r\nAuthorization: Bearer {token}\r\n"
             "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
         )
         self._lock = _thread.allocate_lock()
@@ -178,14 +183,15 @@ class Gateway:
 
     def _connect(self) -> "Connection":
         """Return a new connection; raises `Unreachable`."""
-        failure = "it has no address"
+        failure = "none listens there"
         try:
             for family, address in self._addresses():
                 sock = _socket.socket(family, _socket.SOCK_STREAM)
                 try:
                     sock.settimeout(CONNECT_S)
                     sock.connect(address)
-                    sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+                    if family != _socket.AF_UNIX:
+                        sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
                     return Connection(sock)
                 except OSError as error:
                     sock.close()
@@ -194,13 +200,31 @@ class Gateway:
             failure = error.strerror or str(error)
         raise Unreachable(failure.lower())
 
-    def _addresses(self) -> "list[tuple[int, tuple[object, ...]]]":
-        """Return where the gateway may be."""
-        if not self._host.strip("0123456789."):
-            return [(_socket.AF_INET, (self._host, self._port))]
-        # As bytes: for a string Python imports its tables of international names.
-        found = _socket.getaddrinfo(self._host.encode(), self._port, 0, _socket.SOCK_STREAM)
-        return [(family, address) for family, _, _, _, address in found]
+    def _addresses(self) -> "Iterator[tuple[int, tuple[object, ...] | str]]":
+        """Yield where the gateway may be."""
+        if isinstance(self._host, bytes):
+            yield from _sockets_in(self._host)
+        elif not self._host.strip("0123456789."):
+            yield _socket.AF_INET, (self._host, self._port)
+        else:
+            # As bytes: for a string Python imports its tables of international names.
+            found = _socket.getaddrinfo(self._host.encode(), self._port, 0, _socket.SOCK_STREAM)
+            for family, _, _, _, address in found:
+                yield family, address
+
+
+def _sockets_in(directory: bytes) -> "Iterator[tuple[int, str]]":
+    """Yield the unix sockets of a directory that is ours alone; those of the dead refuse."""
+    descriptor = posix.open(directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_CLOEXEC)
+    try:
+        found = posix.fstat(descriptor)
+        if found.st_uid != posix.getuid() or found.st_mode & 0o077:
+            raise OSError(0, "Others can use this directory")
+        for name in posix.listdir(descriptor):
+            # By the descriptor, because the path of a unix socket has 107 bytes at most.
+            yield _socket.AF_UNIX, f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        posix.close(descriptor)
 
 
 class Connection:

@@ -12,7 +12,7 @@ from remoteclaw.credentials import digest
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.gateway.auth import MOST_ADDRESSES, MOST_FAILURES, WAIT_S, WITHIN_S, Attempts
 from remoteclaw.gateway.principals import Agent, Operator
-from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.gateway.token_file import TokenFile, token_files
 from tests.support.command import run_command
 from tests.support.doors import Refused, calling, opened
 from tests.support.stack import Stack
@@ -318,7 +318,9 @@ async def test_the_gateways_token_can_be_replaced(stack: Stack) -> None:
 
     result = run(stack, "token", "rotate")
 
-    assert result.stdout == f"A new token is in {file.path}.\n"
+    assert result.stdout == "".join(
+        f"A new token is in {file.path}.\n" for file in token_files(stack.home.path)
+    )
     assert file.read() != old
     assert file.path.stat().st_mode & 0o777 == 0o600
 

@@ -379,7 +379,7 @@ async def test_no_token_no_answer(stack: Stack) -> None:
 
 
 async def test_the_inspector_lists_and_calls(stack: Stack) -> None:
-    """Over pipes, with `remoteclaw mcp` and the token of the state directory."""
+    """Over pipes, with `remoteclaw mcp`."""
     program = shutil.which("mcp-inspector", path=BROUGHT or os.environ["PATH"])
     if program is None:
         assert not REQUIRED, "the MCP inspector is not installed"
@@ -388,7 +388,7 @@ async def test_the_inspector_lists_and_calls(stack: Stack) -> None:
     async def inspect(*arguments: str) -> Any:
         process = await asyncio.create_subprocess_exec(
             *(program, "--cli", REMOTECLAW, "mcp", *arguments),
-            env={**stack.env(REMOTECLAW_GATEWAY_URL=door.url), "PATH": os.environ["PATH"]},
+            env={**stack.env(**told), "PATH": os.environ["PATH"]},
             cwd=Path(REMOTECLAW).parent,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -398,6 +398,7 @@ async def test_the_inspector_lists_and_calls(stack: Stack) -> None:
         return json.loads(out)
 
     async with opened(stack) as door:
+        told = {"REMOTECLAW_GATEWAY_URL": door.url, "REMOTECLAW_GATEWAY_TOKEN": own(stack)}
         listed = await inspect("--method", "tools/list")
         called = await inspect("--method", "tools/call", "--tool-name", "agents_list")
         unset = await inspect(

@@ -150,6 +150,7 @@ async def test_asked_to_end_while_it_starts_anew_it_ends(stack: Stack) -> None:
         process.send_signal(signal.SIGTERM)
 
         assert await asyncio.to_thread(process.wait, 15) == 0
+        assert list(stack.home.gateways.iterdir()) == []
     assert starts(stack) == 1
 
 

@@ -235,7 +235,8 @@ async def opened(
     offered = methods or {name: METHODS[name] for name in handlers}
     now = CurrentConfig(stack.home, config)
     gateway = Gateway(stack.fleet, stack.home, now, handlers, methods=offered)
-    gateway.authenticator.file.create()
+    for file in gateway.authenticator.files:
+        file.create()
     async with aiohttp.ClientSession() as http:
         with listen(config.gateway) as listening:
             async with served(gateway, listening):
