@@ -104,7 +104,7 @@ class AgentKeeper:
         if holder:
             await self._let_go()
             if not await holder.end():
-                _end_orphans(holder)
+                _end_orphans(holder.path, holder.pid)
 
     @property
     def run_dir(self) -> Path:
@@ -176,9 +176,13 @@ class AgentKeeper:
         record = self.record()
         state = {"turn": self.finished_turn, "fingerprint": self._fingerprint, "agent": state}
         await self._let_go()
-        parked = await self._holder.park(
-            epoch=self._epoch, warm_s=self._warm_s, state=orjson.dumps(state)
-        )
+        try:
+            parked = await self._holder.park(
+                epoch=self._epoch, warm_s=self._warm_s, state=orjson.dumps(state)
+            )
+        except TimeoutError:
+            _end_orphans(self._holder.path, self._holder.pid)
+            parked = False
         self._parked = record if parked else None
         self._holder = self._agent = None
 
@@ -203,10 +207,14 @@ class AgentKeeper:
         )
 
     async def _attach_holder(self, parked: dict[str, Any]) -> Holder | None:
-        self._key = parked["key"]
-        return await Holder.attach(
-            Path(parked["path"]), key=self._key, epoch=self._epoch, deadline=self._kill_at()
-        )
+        self._key, path = parked["key"], Path(parked["path"])
+        try:
+            return await Holder.attach(
+                path, key=self._key, epoch=self._epoch, deadline=self._kill_at()
+            )
+        except TimeoutError:
+            _end_orphans(path)
+            return None
 
     async def _attach(self, spec: AgentSpec) -> None:
         """Take over the parked agent, unless it is gone or remembers another turn."""
@@ -326,7 +334,7 @@ class AgentKeeper:
         """Notice the end of the agent or of its holder; without a holder, end what is left."""
         status = await holder.gone()
         if status is None:
-            _end_orphans(holder)
+            _end_orphans(holder.path, holder.pid)
         # What the CLI said before it ended is still in the pipe, and ends with it.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(1.0):
@@ -345,10 +353,11 @@ class AgentKeeper:
             self._pipes = None
 
 
-def _end_orphans(holder: Holder) -> None:
+def _end_orphans(path: Path, agent: int | None = None) -> None:
+    """End the holder that listens at a path, which is frozen or was killed, and what it held."""
     # Nothing is awaited here: who lets go of the agent meanwhile would cancel it.
-    if count := end_orphans(holder.pid):
-        log.warning("an agent's holder was killed: %d processes were ended", count)
+    if count := end_orphans(path.parent, agent):
+        log.warning("an agent's holder was killed or frozen: %d processes were ended", count)
 
 
 def _tail(file: Path) -> str:

@@ -155,27 +155,49 @@ def end_strays() -> int:
     return len(strays)
 
 
-def end_orphans(agent: int) -> int:
-    """Kill what a holder left that was killed just now; return how many processes.
+def end_orphans(run_dir: Path, agent: int | None = None) -> int:
+    """Kill the holder of a run directory, if it is there, and what it held; return how many.
 
-    `agent` is the process id of what it held. Blocks for the moment in which the holder's
-    connection is closed but it doesn't count as dead: the kernel kills its agent right behind that.
+    For a holder that does not answer, because it is frozen, or that was killed just now: `agent` is
+    the process that it held, if that is known. Blocks until they are gone, for a moment: a holder's
+    connection is closed before it counts as dead, and the kernel kills its agent right behind that.
     """
+    holders = [pid for pid in _processes() if _holds(pid, run_dir)]
+    for pid in holders:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    dying = [*holders, agent] if agent else holders
     until = boottime() + DYING_S
-    while _start_time(agent) is not None and boottime() < until:
+    while any(map(_start_time, dying)) and boottime() < until:
         time.sleep(0.001)
-    return end_strays()
+    return len(holders) + end_strays()
+
+
+def _holds(pid: int, run_dir: Path) -> bool:
+    """Whether a process is the holder of a run directory: its command line says so.
+
+    A socket's peer would say it as well, but a frozen holder soon takes no more connections.
+    """
+    try:
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[-4:]
+    except OSError:
+        return False
+    is_holder = arguments[0].endswith(b"program.main()")
+    return is_holder and arguments[2:] == [os.fsencode(run_dir), b""]
+
+
+def _processes() -> Iterator[int]:
+    """Yield the id of every process."""
+    yield from (int(name) for name in os.listdir("/proc") if name.isdigit())
 
 
 def _marked() -> Iterator[tuple[int, bytes]]:
     """Yield every process of ours with a holder's mark in its environment."""
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+    for pid in _processes():
         with contextlib.suppress(OSError):
-            for variable in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
+            for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 if variable.startswith(MARK):
-                    yield int(name), variable.removeprefix(MARK)
+                    yield pid, variable.removeprefix(MARK)
                     break
 
 

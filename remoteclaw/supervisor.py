@@ -34,7 +34,7 @@ from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.home import Home
 from remoteclaw.keeper import LIFELINE, UP_PREFIX
-from remoteclaw.process import end_strays, is_alive, spawn, stop
+from remoteclaw.process import end_orphans, end_strays, is_alive, spawn, stop
 from remoteclaw.telemetry import rotate_logs
 
 __all__ = ["Supervisor", "gateway_command", "running_pid", "sweep_host", "worker_command"]
@@ -299,7 +299,8 @@ class Supervisor:
         await asyncio.gather(*(stop(process, patience_s=PATIENCE_S) for process in processes))
         if self._lifeline is not None:
             os.close(self._lifeline)
-        await holders_ended(self._home.runs, prefix=UP_PREFIX)
+        for run in await holders_ended(self._home.runs, prefix=UP_PREFIX):
+            end_orphans(run)
         with contextlib.suppress(RedisUnavailable, RedisRefused, OSError):
             # What was cut off goes on at once after the next start, and not as a failure.
             host = self._home.host_id

@@ -955,15 +955,37 @@ MUTANTS = (
     Mutant(
         "strays of a killed holder that are left",
         "remoteclaw/keeper.py",
-        "if count := end_orphans(holder.pid):",
+        "if count := end_orphans(path.parent, agent):",
         "if count := 0:",
         "tests/contracts/test_fleet_runtimes.py::test_a_holder_that_is_killed_in_a_turn",
     ),
     Mutant(
+        "another agent beside one whose holder is frozen",
+        "remoteclaw/keeper.py",
+        "            _end_orphans(path)\n",
+        "",
+        "tests/bridge/test_bridge.py"
+        "::test_a_parked_agent_whose_holder_does_not_answer_is_ended_before_the_next",
+    ),
+    Mutant(
+        "an agent that can't be parked and is left",
+        "remoteclaw/keeper.py",
+        "            _end_orphans(self._holder.path, self._holder.pid)\n",
+        "",
+        "tests/bridge/test_bridge.py::test_a_holder_that_does_not_answer_is_ended",
+    ),
+    Mutant(
+        "a process that is killed because it names a run directory",
+        "remoteclaw/process.py",
+        "return is_holder and arguments[2:]",
+        "return arguments[2:]",
+        "tests/test_holder.py::test_only_the_holder_of_a_run_directory_is_ended",
+    ),
+    Mutant(
         "an agent that is let go in the moment in which its holder is killed",
         "remoteclaw/keeper.py",
-        "            if not await holder.end():\n                _end_orphans(holder)\n",
-        "            await holder.end()\n",
+        "if not await holder.end():",
+        "if await holder.end() and False:",
         "tests/bridge/test_bridge.py"
         "::test_an_agent_that_is_let_go_as_its_holder_is_killed_leaves_nothing",
     ),

@@ -202,6 +202,52 @@ async def test_a_worker_that_is_asked_to_end_finishes_its_turn(agent: Stack) -> 
     await eventually(lambda: worker.poll() == 0)
 
 
+#: An agent that hangs with a tool of its own if it is the first one, and that notes which of those
+#: before it live as it starts.
+NOTING = """
+import subprocess
+def lives(pid):
+    try:
+        return open('/proc/' + pid + '/stat').read().rpartition(')')[2].split()[0] != 'Z'
+    except OSError:
+        return False
+before = open('pids').read().split() if os.path.exists('pids') else []
+print(*filter(lives, before), file=open('beside', 'w'))
+print(os.getpid(), file=open('pids', 'a'))
+turn()
+if not before:
+    tool = subprocess.Popen(['setsid', 'sleep', '1000'])
+    print(tool.pid, file=open('pids', 'a'))
+    say(type='text', text='here')
+    time.sleep(1000)
+say(type='text', text='answered')
+say(type='done')
+"""
+
+
+async def test_a_holder_that_is_frozen_as_its_worker_dies(agent: Stack, directory: Path) -> None:
+    """It can end nothing, so the next worker ends it, and only then starts another agent."""
+    command = list(script(directory, NOTING))
+    agent.configure({"runtime": "demo", "command": command}, lease_s=30)
+    worker = await agent.start_worker()
+    accepted = await agent.append("hello")
+    await agent.reached(accepted, "output")
+    pid = int((await agent.reached(accepted, "spawned")).rpartition(" ")[2])
+    holder = parent(pid)
+
+    os.kill(holder, signal.SIGSTOP)
+    os.kill(horse_of(worker.pid), signal.SIGKILL)
+    host = agent.home.host_id
+    await eventually(lambda: agent.fleet.sweeper.release_dead(host, process.is_alive))
+
+    assert said(await agent.outcome(accepted)) == f"{SECOND_TRY}\n\nanswered"
+    workspace = agent.home.path / "workspaces" / "main"
+    assert (workspace / "beside").read_text().split() == []
+    first, tool, _second = map(int, (workspace / "pids").read_text().split())
+    assert first == pid
+    assert [each for each in (holder, first, tool) if is_alive(each)] == []
+
+
 #: An agent that doesn't want to end, and notes all the time that it is there.
 CLINGING = """
 import signal

@@ -16,7 +16,7 @@ import pytest
 from remoteclaw.clock import boot_id, boottime
 from remoteclaw.holder import program
 from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, remove_dead_runs
-from remoteclaw.process import end_strays
+from remoteclaw.process import end_orphans, end_strays
 from tests.support.processes import children, is_alive, parent
 from tests.support.waiting import HANG_S, eventually
 
@@ -430,9 +430,24 @@ async def test_a_frozen_holder_holds_up_nobody(directory: Path) -> None:
         remove_dead_runs(runs, older_than_s=0)
 
     assert holder.path.exists()
-    os.kill(frozen, signal.SIGCONT)
-    os.kill(frozen, signal.SIGTERM)
-    await all_gone([holder.pid])
+    end_orphans(holder.path.parent)
+    await all_gone([frozen, holder.pid])
+
+
+async def test_only_the_holder_of_a_run_directory_is_ended(directory: Path) -> None:
+    """Another process may name the directory as well: an agent's tool, for one."""
+    first, second = directory / "first", directory / "second"
+    for each in (first, second):
+        each.mkdir()
+    one, other = await start(first, "/bin/cat"), await start(second, "/bin/cat")
+    with subprocess.Popen(["tail", "-f", "/dev/null", str(one.path.parent)]) as tool:
+        assert end_orphans(one.path.parent, one.pid) == 1
+
+        assert await one.gone() is None
+        assert tool.poll() is None
+        tool.kill()
+    assert Pipes(other).ask("alive") == "alive"
+    await other.end()
 
 
 async def test_the_program_has_no_signal_ignored(directory: Path) -> None:

@@ -400,6 +400,19 @@ def test_a_log_that_has_become_too_large_is_moved_aside(home: Home) -> None:
         assert stat.S_IMODE(older.stat().st_mode) == 0o600
 
 
+def test_it_leaves_no_agent_whose_holder_is_frozen(home: Home) -> None:
+    with running(home) as up:
+        assert remoteclaw(home, "send", "hello").returncode == 0
+        processes = marked_processes(home)
+        (holder,) = [pid for pid in processes if "program.main()" in command_line(pid)]
+
+        os.kill(holder, signal.SIGSTOP)
+        up.terminate()
+
+        assert up.wait(HANG_S) == 0
+        all_gone(processes, home)
+
+
 def test_a_kill_takes_everything_along(home: Home) -> None:
     with running(home) as up:
         assert remoteclaw(home, "send", "hello").returncode == 0  # an agent is warm

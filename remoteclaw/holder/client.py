@@ -139,22 +139,22 @@ class Holder:
 
     @classmethod
     async def attach(cls, path: Path, *, key: str, epoch: int, deadline: float) -> Self | None:
-        """Attach to a parked agent; None when it has ended, or had to be ended, or refuses."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.setblocking(False)
+        """Attach to a parked agent; None when it has ended, or had to be ended, or refuses.
+
+        Raises TimeoutError when the holder does not answer.
+        """
+        holder = cls(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), path)
         try:
-            sock.connect(str(path))
-        except OSError:
-            sock.close()
-            return None
-        holder = cls(sock, path)
-        try:
+            await holder._connect()
             await holder._send(f"ATTACH {PROTOCOL} {epoch} {key} {deadline}\n".encode())
             words = await holder._answer(END_S)
             if words[0] == "HELLO":
                 await holder._receive_body(words)
                 return holder
-        except (OSError, EOFError, TimeoutError):
+        except TimeoutError:
+            holder._close()
+            raise
+        except (OSError, EOFError):
             pass
         holder._close()
         return None
@@ -195,6 +195,7 @@ class Holder:
         """Leave the agent warm for `warm_s` seconds; False when it is gone instead.
 
         The caller has closed the pipes: from here on the holder reads them.
+        Raises TimeoutError when the holder does not answer.
         """
         if self._sock.fileno() < 0:
             return False
@@ -202,7 +203,9 @@ class Holder:
             await self._send(f"PARK {epoch} {warm_s} {len(state)}\n".encode() + state)
             words = await self._answer()
             return words == ["PARKED"]
-        except (OSError, EOFError, TimeoutError):
+        except TimeoutError:
+            raise
+        except (OSError, EOFError):
             return False
         finally:
             self._close()
@@ -210,7 +213,7 @@ class Holder:
     async def end(self) -> bool:
         """End the agent's whole tree and wait until it is gone.
 
-        False means that the holder went without a word: perhaps nobody has ended what is left.
+        False means that the holder said nothing: perhaps nobody has ended what is left.
         """
         if self._sock.fileno() < 0:
             return True
@@ -230,6 +233,15 @@ class Holder:
         self._close()
 
     # -- the wire ------------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        self._sock.setblocking(False)
+        async with asyncio.timeout(END_S):
+            while True:
+                try:
+                    return self._sock.connect(str(self.path))
+                except BlockingIOError:  # too many wait for it already
+                    await asyncio.sleep(0.02)
 
     async def _send(self, data: bytes) -> None:
         async with asyncio.timeout(ANSWER_S):
@@ -297,15 +309,19 @@ def _reap() -> None:
         _children.discard(pid)
 
 
-async def holders_ended(runs: Path, *, prefix: str) -> None:
-    """Wait until no holder listens in the run directories whose names begin with `prefix`."""
+async def holders_ended(runs: Path, *, prefix: str) -> list[Path]:
+    """Wait until no holder listens in the run directories whose names begin with `prefix`.
+
+    Return those where one does after that time: it is frozen.
+    """
     until = boottime() + END_S
-    while await asyncio.to_thread(_any_listens, runs, prefix) and boottime() < until:  # noqa: ASYNC110
+    while (left := await asyncio.to_thread(_listening, runs, prefix)) and boottime() < until:  # noqa: ASYNC110
         await asyncio.sleep(0.02)
+    return left
 
 
-def _any_listens(runs: Path, prefix: str) -> bool:
-    return any(listens(run) for run in runs.glob(f"{prefix}*"))
+def _listening(runs: Path, prefix: str) -> list[Path]:
+    return [run for run in runs.glob(f"{prefix}*") if listens(run)]
 
 
 def run_name(prefix: str) -> str:

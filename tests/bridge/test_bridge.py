@@ -13,6 +13,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd, BeforeRuntimeSpawn, SpawnOverride
 from remoteclaw.config import HooksConfig
 from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
+from remoteclaw.holder import client
 from remoteclaw.home import Home
 from remoteclaw.messages import ReplyPayload, SentTarget, ToolResultEvent
 from remoteclaw.protocols import BridgeCallbacks
@@ -475,3 +476,43 @@ async def test_an_agent_that_is_let_go_as_its_holder_is_killed_leaves_nothing(
         await keeper.discard()  # before anybody has noticed
 
         await eventually(lambda: not marked_processes(home))
+
+
+@pytest.mark.parametrize("how", ["park", "discard"])
+async def test_a_holder_that_does_not_answer_is_ended(
+    home: Home, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Its agent would live on beside the next one."""
+    monkeypatch.setattr(client, "ANSWER_S", 0.2)
+    monkeypatch.setattr(client, "END_S", 0.2)
+    async with demo_bridge(home) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        agent = int(keeper.description.rpartition(" ")[2])
+        os.kill(parent(agent), signal.SIGSTOP)
+
+        await getattr(keeper, how)()
+
+        await eventually(lambda: not marked_processes(home))
+        assert keeper.record() is None
+
+
+@pytest.mark.parametrize("looks", [0, 30])  # as many as can wait for it, and more
+async def test_a_parked_agent_whose_holder_does_not_answer_is_ended_before_the_next(
+    home: Home, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    monkeypatch.setattr(client, "END_S", 0.2)
+    async with demo_bridge(home) as (bridge, keeper, _):
+        await bridge.handle(message("hello"))
+        agent = int(keeper.description.rpartition(" ")[2])
+        holder = parent(agent)
+        await keeper.park()
+        os.kill(holder, signal.SIGSTOP)
+        for _ in range(looks):
+            assert client.listens(next(home.runs.iterdir()))
+
+        result = await bridge.handle(message("hello"))
+
+        assert result.error is None
+        assert keeper.is_new
+        assert not is_alive(holder)
+        assert not is_alive(agent)
