@@ -53,6 +53,7 @@ __all__ = [
     "parse_toml",
     "parse_tree",
     "redis_address",
+    "state_directory",
 ]
 
 _T = TypeVar("_T")
@@ -297,8 +298,8 @@ class AgentConfig(_Section):
     command: Annotated[tuple[str, ...] | None, BY_PEOPLE] = Field(default=None, min_length=1)
     """The program to run and its first arguments, if it isn't found on PATH by its usual name."""
     workspace: Annotated[Path | None, BY_PEOPLE] = None
-    """The directory in which the agent works: absolute, or beginning with ~.
-    Without it, one of its own in the state directory."""
+    """The directory in which the agent works: absolute, or beginning with ~. It must not contain
+    the state directory. Without it, one of its own in the state directory."""
     model: Annotated[str | None, BY_AGENTS] = None
     """The model to ask for; without it, the CLI's own choice."""
     env: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
@@ -307,7 +308,8 @@ class AgentConfig(_Section):
     """The IANA time zone of the times that the agent is told, such as Europe/Berlin, where a
     channel doesn't know its user's. Without it, this computer's."""
     permissions: Annotated[Literal["ask", "auto", "deny"], BY_PEOPLE] = "ask"
-    """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all.
+    """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all and
+    sends no files.
     `ask` refuses them too and says so, as long as there is nobody who can be asked."""
     trust_workspace: Annotated[bool, BY_PEOPLE] = False
     """Whether what the CLI finds in the workspace tells it what to do: its CLAUDE.md, its settings,
@@ -357,8 +359,15 @@ class AgentConfig(_Section):
         try:
             if value is not None and not value.expanduser().is_absolute():
                 raise ValueError("must begin with / or ~")
+            state = state_directory()
         except RuntimeError:
             raise ValueError("must begin with /: its ~ leads nowhere") from None
+        if value is not None and state.resolve().is_relative_to(value.expanduser().resolve()):
+            raise ValueError(
+                f"contains RemoteClaw's state directory {state}, where tokens and conversations "
+                "are: name a directory of the agent's own, or set REMOTECLAW_HOME to a place "
+                "outside of it and move the state directory there"
+            )
         return value
 
     @field_validator("timezone")
@@ -753,6 +762,11 @@ def _check_options(scheme: str, query: str) -> None:
 
 # ---------------------------------------------------------------------------------------------
 # Reading it
+
+
+def state_directory() -> Path:
+    """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`; raises RuntimeError if its ~ is unknown."""
+    return Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser().absolute()
 
 
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:

@@ -7,6 +7,7 @@ import mimetypes
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment
@@ -53,11 +54,12 @@ def mime_type_of(name: str, content: bytes) -> str:
     return guessed
 
 
-def read_file(path: Path, *, inside: tuple[Path, ...] = ()) -> bytes:
+def read_file(
+    path: Path, *, check: Callable[[Path, os.stat_result], None] = lambda _path, _found: None
+) -> bytes:
     """Return what is in a regular file; raises `UnfitFile` if it must not or can't be sent.
 
-    `inside` are the directories of which it has to be in one, whatever links lead to it; none
-    means that any file will do.
+    `check` is told of the open file where it is, whatever links lead to it; it may raise as well.
     """
     try:
         # Whatever it is, opening it must neither wait (a fifo) nor have an effect (a terminal).
@@ -71,9 +73,7 @@ def read_file(path: Path, *, inside: tuple[Path, ...] = ()) -> bytes:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise UnfitFile("it is no regular file")
-        where = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
-        if inside and not any(where.is_relative_to(root.resolve()) for root in inside):
-            raise UnfitFile("it is not in the agent's workspace")
+        check(Path(os.readlink(f"/proc/self/fd/{descriptor}")), found)
         content = b""
         if found.st_size <= MAX_ATTACHMENT_BYTES:
             with os.fdopen(descriptor, "rb", closefd=False) as file:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from remoteclaw.config import AgentConfig, Config
+from remoteclaw.config import AgentConfig, Config, state_directory
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.messages import OWN_SERVER
 
@@ -42,10 +42,10 @@ class Home:
     @classmethod
     def default(cls) -> "Home":
         """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`."""
-        named = os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw"
         try:
-            return cls(Path(named).expanduser().absolute())
+            return cls(state_directory())
         except RuntimeError:
+            named = os.environ.get("REMOTECLAW_HOME", "~")
             raise StateDirectoryError(
                 f"The state directory {named} can't be used (nobody knows what ~ is here): "
                 "set REMOTECLAW_HOME to an absolute path."
@@ -119,6 +119,11 @@ class Home:
         return self.path / "logs"
 
     @property
+    def workspaces(self) -> Path:
+        """Where agents work that have no workspace of their own."""
+        return self.path / "workspaces"
+
+    @property
     def downloads(self) -> Path:
         """Where the console saves files that agents send."""
         return self.path / "downloads"
@@ -141,7 +146,7 @@ class Home:
         """Return the directory an agent works in, whether it is there or not."""
         if config.workspace is not None:
             return config.workspace.expanduser()
-        return self.path / "workspaces" / agent
+        return self.workspaces / agent
 
     def workspace(self, agent: str, config: AgentConfig) -> Path:
         """Return the directory an agent works in; its default one is made."""

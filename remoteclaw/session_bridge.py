@@ -153,6 +153,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         else None,
         own_server=home.server_name(lease.sid),
         secrets=frozenset(secrets_of(config)),
+        home=home,
     )
     # Where a hook may choose another directory, the name is not known before.
     known = None if hooks.has("before_runtime_spawn") else conversation

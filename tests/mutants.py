@@ -36,6 +36,7 @@ CRON_RUNS = "tests/fleet/test_cron_runs.py"
 STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
 FETCHING = "tests/test_fetching.py"
+OUTGOING = "tests/test_outgoing.py"
 PACE = "tests/bridge/test_pace.py"
 RUNTIMES = "tests/contracts/test_runtimes.py"
 CHATS = "tests/gateway/test_chats.py"
@@ -435,9 +436,44 @@ MUTANTS = (
     Mutant(
         "a tool's file from anywhere",
         "remoteclaw/gateway/media.py",
-        "inside=(workspace, *more)",
-        "inside=()",
-        f"{CHAT_MEDIA}::test_what_must_not_or_can_t_be_sent",
+        "asyncio.to_thread(outgoing.read, path)",
+        "asyncio.to_thread(path.read_bytes)",
+        f"{OUTGOING}::test_what_no_tool_sends",
+    ),
+    Mutant(
+        "an answer's file from anywhere",
+        "remoteclaw/bridge/attachments.py",
+        "asyncio.to_thread(self._outgoing.read, file)",
+        "asyncio.to_thread(file.read_bytes)",
+        f"{OUTGOING}::test_what_no_answer_has_with_it",
+    ),
+    Mutant(
+        "the state directory in a workspace as a part of it",
+        "remoteclaw/outgoing.py",
+        'if _is_any(path, self.home.path, self.home.sockets, Path("/proc")):',
+        "if False:",
+        f"{OUTGOING}::test_what_no_tool_sends",
+    ),
+    Mutant(
+        "a key store in a workspace as a part of it",
+        "remoteclaw/outgoing.py",
+        "if name := _key_store(path):",
+        "if name := '':",
+        f"{OUTGOING}::test_what_no_tool_sends",
+    ),
+    Mutant(
+        "files of an agent that may do nothing",
+        "remoteclaw/outgoing.py",
+        'if self.permissions == "deny":',
+        "if False:",
+        f"{OUTGOING}::test_an_agent_that_may_do_nothing_sends_no_files",
+    ),
+    Mutant(
+        "a workspace with the state directory in it",
+        "remoteclaw/config.py",
+        "if value is not None and state.resolve().is_relative_to(",
+        "if False and state.resolve().is_relative_to(",
+        f"{OUTGOING}::test_a_workspace_with_the_state_directory_in_it_is_refused",
     ),
     Mutant(
         "an account that nobody reads for",
@@ -1308,9 +1344,9 @@ MUTANTS = (
     ),
     Mutant(
         "a file that is sent wherever it is",
-        "remoteclaw/files.py",
-        "if inside and not any(",
-        "if False and not any(",
+        "remoteclaw/outgoing.py",
+        "if not any(root and",
+        "if False and not any(root and",
         f"{FILES}::test_what_can_t_be_sent_is_told",
     ),
     Mutant(

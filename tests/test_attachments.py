@@ -34,7 +34,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.config import ChannelConfig, load_config
 from remoteclaw.drain import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_TRY, Drain
 from remoteclaw.errors import ErrorCategory, LeaseLost, MessageRefused, RedisRefused
-from remoteclaw.files import UnfitFile, mime_type_of, read_file, save_file
+from remoteclaw.files import UnfitFile, mime_type_of, save_file
 from remoteclaw.fleet import blobs as blobs_module
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import SessionFiles
@@ -50,6 +50,7 @@ from remoteclaw.messages import (
     SessionKey,
     file_name,
 )
+from remoteclaw.outgoing import Outgoing
 from remoteclaw.protocols import BridgeCallbacks, Deliverable, Receipt
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
@@ -418,7 +419,7 @@ async def test_a_first_file_that_is_unfit_leaves_the_others_as_they_are(reader: 
                 store,
                 ChannelConfig(attachment_types=("text/*",)),
                 files_dir=keeper.files_dir,
-                workspace="/tmp",
+                outgoing=outgoing(keeper),
                 image_types=frozenset(),
             )
             given, _images = await files.give(entry)
@@ -591,12 +592,16 @@ async def test_no_name_of_a_file_means_anything_to_the_agent(reader: Stack) -> N
     assert told.count("content=x") == len(hostile)
 
 
+def outgoing(keeper: AgentKeeper) -> Outgoing:
+    return Outgoing(Home.default(), "ask", Path("/tmp"), keeper.files_dir)
+
+
 def turn_files(store: SessionFiles, keeper: AgentKeeper, *kinds: str) -> TurnFiles:
     return TurnFiles(
         store,
         ChannelConfig(),
         files_dir=keeper.files_dir,
-        workspace="/tmp",
+        outgoing=outgoing(keeper),
         image_types=frozenset(kinds),
     )
 
@@ -1049,14 +1054,15 @@ def test_saving_overwrites_nothing(tmp_path: Path) -> None:
     assert (tmp_path / "a.txt").read_text() == "mine"
 
 
-def test_a_file_is_looked_at_where_links_lead(tmp_path: Path) -> None:
-    (tmp_path / "inside").mkdir()
-    (tmp_path / "outside").write_text("x")
-    (tmp_path / "inside" / "real").write_text("y")
-    (tmp_path / "inside" / "out").symlink_to(tmp_path / "outside")
-    (tmp_path / "alias").symlink_to(tmp_path / "inside")
+def test_a_file_is_looked_at_where_links_lead(home: Home, directory: Path) -> None:
+    inside, alias = directory / "inside", directory / "alias"
+    inside.mkdir()
+    (directory / "outside").write_text("x")
+    (inside / "real").write_text("y")
+    (inside / "out").symlink_to(directory / "outside")
+    alias.symlink_to(inside)
 
-    assert read_file(tmp_path / "alias" / "real", inside=(tmp_path / "inside",)) == b"y"
-    assert read_file(tmp_path / "inside" / "real", inside=(tmp_path / "alias",)) == b"y"
+    assert Outgoing(home, "ask", inside, None).read(alias / "real") == b"y"
+    assert Outgoing(home, "ask", alias, None).read(inside / "real") == b"y"
     with pytest.raises(UnfitFile, match="workspace"):
-        read_file(tmp_path / "inside" / "out", inside=(tmp_path / "inside",))
+        Outgoing(home, "ask", inside, None).read(inside / "out")

@@ -17,7 +17,7 @@ from typing import Any
 from remoteclaw.bridge.data import as_data
 from remoteclaw.config import ChannelConfig
 from remoteclaw.errors import RedisRefused
-from remoteclaw.files import UnfitFile, mime_type_of, read_file, size_in_words, write_new
+from remoteclaw.files import UnfitFile, mime_type_of, size_in_words, write_new
 from remoteclaw.messages import (
     MAX_ATTACHMENTS,
     MAX_ATTACHMENTS_BYTES,
@@ -26,6 +26,7 @@ from remoteclaw.messages import (
     Image,
     file_name,
 )
+from remoteclaw.outgoing import Outgoing
 from remoteclaw.protocols import AttachmentStore
 
 __all__ = ["GivenFile", "TurnFiles", "left_out", "unwanted"]
@@ -71,14 +72,14 @@ class TurnFiles:
         facts: ChannelConfig,
         *,
         files_dir: Path,
-        workspace: str,
+        outgoing: Outgoing,
         image_types: frozenset[str],
     ) -> None:
         """Without a `store`, there are no files, and who expects some is told so."""
         self._store = store
         self._facts = facts
         self._files_dir = files_dir
-        self._workspace = workspace
+        self._outgoing = outgoing
         self._image_types = image_types
         self._placed = 0
         """How much of this turn's files the agent has, in bytes."""
@@ -157,7 +158,7 @@ class TurnFiles:
         problems: list[str] = []
         wanted = [*dict.fromkeys(map(_normal, paths))]
         for path in wanted[:MAX_ATTACHMENTS]:
-            file = Path(self._workspace, path)
+            file = self._outgoing.workspace / path
             size = sum(attachment.size for attachment in taken)
             try:
                 taken.append(await self._take(file, MAX_ATTACHMENTS_BYTES - size))
@@ -170,8 +171,7 @@ class TurnFiles:
     async def _take(self, file: Path, room: int) -> Attachment:
         if self._store is None:
             raise UnfitFile("files can't be sent from here")
-        inside = (Path(self._workspace), self._files_dir)
-        content = await asyncio.to_thread(read_file, file, inside=inside)
+        content = await asyncio.to_thread(self._outgoing.read, file)
         if len(content) > room:
             most = size_in_words(MAX_ATTACHMENTS_BYTES)
             raise UnfitFile(f"the files of an answer have {most} together at most")

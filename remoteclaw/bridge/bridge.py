@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
@@ -35,6 +36,7 @@ from remoteclaw.errors import (
     RemoteClawError,
     sentence,
 )
+from remoteclaw.home import Home
 from remoteclaw.messages import (
     OWN_SERVER,
     AgentDeliveryResult,
@@ -51,6 +53,7 @@ from remoteclaw.messages import (
     ToolUseEvent,
     Turn,
 )
+from remoteclaw.outgoing import Outgoing
 from remoteclaw.protocols import (
     FORK_OF,
     AgentProcess,
@@ -175,6 +178,7 @@ class ChannelBridge:
         tools: Collection[str] | None = None,
         own_server: str = "",
         secrets: Collection[str] = (),
+        home: Home | None = None,
     ) -> None:
         """`zone` is the agent's IANA time zone; `facts` is what is configured of the channel.
 
@@ -183,7 +187,9 @@ class ChannelBridge:
         are those of RemoteClaw's own that the agent is offered, or None if they can't be given;
         `own_server` is a name of their server that no other can have. `secrets` are values that
         are shown to nobody, besides those of the agent's environment and of its MCP servers.
+        `home` is the state directory, from which the agent sends no files; by default this user's.
         """
+        self._home = home or Home.default()
         self._own_server = own_server
         self._tools = None if tools is None else tuple(sorted(tools))
         self._secrets = secrets
@@ -357,6 +363,7 @@ class ChannelBridge:
             zone=self._zone,
             facts=self._facts,
             has_files=self._attachments is not None,
+            sends_files=self._permissions != "deny",
             tools=tools,
         )
 
@@ -461,7 +468,9 @@ class ChannelBridge:
             self._attachments,
             self._facts,
             files_dir=self._agents.files_dir,
-            workspace=run.workspace,
+            outgoing=Outgoing(
+                self._home, self._permissions, Path(run.workspace), self._agents.files_dir
+            ),
             image_types=self._runtime.image_types,
         )
         run.pace = Pace(heard=lambda: self._agents.heard_at, used_s=run.used_s)

@@ -73,12 +73,14 @@ def build_system_prompt(
     zone: str | None = None,
     facts: ChannelConfig | None = None,
     has_files: bool = True,
+    sends_files: bool = True,
     tools: Collection[str] = (),
 ) -> str:
     """Return the prompt that is fixed when an agent process starts.
 
     `zone` is the agent's time zone; `facts` is what is configured of the session's channel;
-    `has_files` tells whether files can come and go; `tools` are RemoteClaw's own that it may use.
+    `has_files` tells whether files can come and go, `sends_files` whether the agent may send any;
+    `tools` are RemoteClaw's own that it may use.
     """
     facts = facts or ChannelConfig()
     user, channel = as_data(session.user), as_data(session.provider)
@@ -131,7 +133,7 @@ def build_system_prompt(
             ),
         ),
         *_of_tools(tools),
-        *_of_channel(facts, has_files=has_files),
+        *_of_channel(facts, has_files=has_files, sends_files=sends_files),
         _Section(
             "Reply tags",
             (
@@ -180,7 +182,7 @@ def _of_tools(tools: Collection[str]) -> Iterator[_Section]:
         )
 
 
-def _of_channel(facts: ChannelConfig, *, has_files: bool) -> Iterator[_Section]:
+def _of_channel(facts: ChannelConfig, *, has_files: bool, sends_files: bool) -> Iterator[_Section]:
     """Yield the sections about a channel of which something is known."""
     if hints := [clean(hint, longest=LONGEST_HINT) for hint in facts.formatting]:
         yield _Section("Message formatting", tuple(f"- {hint}" for hint in hints))
@@ -203,7 +205,9 @@ def _of_channel(facts: ChannelConfig, *, has_files: bool) -> Iterator[_Section]:
                 "directory what has to last. One without a path did not reach you; say so if it "
                 "matters.",
                 "To send a file, write `[[attach:PATH]]` with its path in your working directory. "
-                f"The tag is taken out, and up to {MAX_ATTACHMENTS} files go with an answer.",
+                f"The tag is taken out, and up to {MAX_ATTACHMENTS} files go with an answer."
+                if sends_files
+                else "You can send no files here.",
             ),
         )
 

@@ -8,10 +8,11 @@ from remoteclaw.bridge.attachments import unwanted
 from remoteclaw.bridge.data import as_data
 from remoteclaw.errors import CallRefused
 from remoteclaw.fetching import fetch
-from remoteclaw.files import UnfitFile, mime_type_of, read_file
+from remoteclaw.files import UnfitFile, mime_type_of
 from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.gateway.dispatch import Call
 from remoteclaw.messages import Attachment, SessionKey, file_name
+from remoteclaw.outgoing import Outgoing
 from remoteclaw.protocols import FILES
 
 __all__ = ["store"]
@@ -40,25 +41,28 @@ async def store(call: Call, provider: str, source: str) -> Attachment:
 
 async def _content(call: Call, source: str) -> tuple[str, bytes]:
     """Return a file's name and content; raises `UnfitFile`."""
+    outgoing = await _outgoing(call, call.caller.session) if call.caller else None
+    if outgoing:
+        outgoing.check_permissions()
     if address := _ADDRESS.match(source):
         if address[1].lower() != "https":
             raise UnfitFile("its address does not begin with https://")
         return await fetch(source)
-    if call.caller is None:
+    if outgoing is None:
         raise UnfitFile("an operator names it by an address that begins with https://")
-    workspace, *more = await _directories(call, call.caller.session)
-    path = workspace / source
-    return path.name, await asyncio.to_thread(read_file, path, inside=(workspace, *more))
+    path = outgoing.workspace / source
+    return path.name, await asyncio.to_thread(outgoing.read, path)
 
 
-async def _directories(call: Call, session: SessionKey) -> list[Path]:
-    """Return where an agent's files may be: its workspace, and what people have sent it."""
+async def _outgoing(call: Call, session: SessionKey) -> Outgoing:
+    """Return the rule for the files that a session's agent sends."""
     agent, settings = call.config.agent(session.agent)
-    directories = [call.home.workspace_path(agent, settings)]
+    workspace = call.home.workspace_path(agent, settings)
+    files_dir = None
     view = await call.fleet.sessions.view(session.sid)
     if view and view.agent_path:
         run_dir = Path(view.agent_path).parent
         # Of another host's agent, nothing is here.
         if run_dir.parent == call.home.runs:
-            directories.append(run_dir / FILES)
-    return directories
+            files_dir = run_dir / FILES
+    return Outgoing(call.home, settings.permissions, workspace, files_dir)

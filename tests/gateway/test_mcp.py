@@ -223,12 +223,13 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 async def test_every_tool_is_called_by_the_official_client(
-    stack: Stack, platform: Platform
+    stack: Stack, platform: Platform, directory: Path
 ) -> None:
     """It refuses results that are not of the form that the tool announces."""
-    agent = {**stack.agent, "sees_sessions": "all", "workspace": str(stack.home.path)}
+    agent = {**stack.agent, "sees_sessions": "all", "workspace": str(directory / "work")}
     stack.configure(agent, channels={"test": {"owners": ["alice"]}})
-    (stack.home.path / "note.txt").write_text("x")
+    (directory / "work").mkdir()
+    (directory / "work" / "note.txt").write_text("x")
     await stack.append("hello", from_="bob", channel_id="c2")
     assert platform.say("chat-1", "bo", "hi") == "m1"
     results: dict[str, Any] = {}
