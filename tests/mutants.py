@@ -652,6 +652,13 @@ MUTANTS = (
         "tests/test_hooks.py::test_what_a_hook_may_change_is_not_shown_before",
     ),
     Mutant(
+        "a table that holds a worker up",
+        "remoteclaw/bridge/chunks.py",
+        r"(?=[ \t:|]*-)[ \t:|-]*",
+        r"[ \t:|-]*-[ \t:|-]*",
+        "tests/test_growth.py::test_a_long_row_of_dashes_is_no_trouble_to_a_table",
+    ),
+    Mutant(
         "a sender without an id",
         "remoteclaw/bridge/prompt.py",
         'message.from_ if entry.origin == "chat" else None',

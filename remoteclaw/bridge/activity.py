@@ -17,6 +17,9 @@ MOST_TOOLS = 5
 #: How long a name and an argument may be, in characters: both fit on a terminal's line.
 MOST_NAME, MOST_ARGUMENT = 60, 80
 
+#: How long a command may be to be split into words, in characters: that takes a second for a MB.
+MOST_SPLIT = 10_000
+
 #: The arguments that say most, in this order, as the CLIs call them.
 _TELLING = ("command", "cmd", "pattern", "query", "url")
 _PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path", "paths", "dir_path")
@@ -106,8 +109,11 @@ def _text(value: Any) -> str:
 
 def _without_shell(command: str) -> str:
     """Return a command without the shell that a CLI has put around it."""
-    if not _SHELLS.match(command):
+    shell = _SHELLS.match(command)
+    if not shell:
         return command
+    if len(command) > MOST_SPLIT:
+        return command[shell.end() :].lstrip("'\"")
     try:
         words = shlex.split(command)
     except ValueError:

@@ -27,13 +27,15 @@ BITE = 16 * 1024
 #: What stands before an answer that begins anew although a part of it was delivered.
 ANEW = "(That broke off. Once more, from the beginning:)\n\n"
 
+#: How many spaces are tried as places to cut: behind each there may be a mark that belongs to it.
+MOST_SPACES = 50
 #: How long a character may be that is not cut, in code points: a family of four has 7.
 LONGEST_CHARACTER = 64
 
 _ENCODINGS = {"utf16": ("utf-16-le", 2), "bytes": ("utf-8", 1)}
 #: A row of a table, and the line under its header.
 _ROW = re.compile(r" {0,3}\|")
-_DELIMITER = re.compile(r" {0,3}\|[ \t:|-]*-[ \t:|-]*")
+_DELIMITER = re.compile(r" {0,3}\|(?=[ \t:|]*-)[ \t:|-]*")
 _FENCE_START = re.compile(r" {0,3}(```|~~~)")
 _FENCE = re.compile(r"^ {0,3}(`{3,11}|~{3,11})(.*)$", re.MULTILINE)
 
@@ -198,13 +200,15 @@ class Chunker:
 
     def _last_space(self, window: str, start: int) -> int:
         """Return the last space behind which a line can be cut; 0 if there is none."""
-        position = window.rfind(" ", start)
-        while position > 0 and (
-            self._would_begin_a_fence(position + 1)
-            or _boundary(self._buffer, position + 1) <= position
-        ):
+        position = len(window)
+        for _ in range(MOST_SPACES):
             position = window.rfind(" ", start, position)
-        return max(position, 0)
+            if position <= 0:
+                break
+            is_whole = _boundary(self._buffer, position + 1) > position
+            if is_whole and not self._would_begin_a_fence(position + 1):
+                return position
+        return 0
 
     def _would_begin_a_fence(self, position: int) -> bool:
         """Whether the middle of a line would look like a fence at the start of a chunk."""

@@ -1,5 +1,6 @@
 """Texts of other people's, as data: on one line, shortened, without what could pretend."""
 
+import itertools
 import unicodedata
 
 import orjson
@@ -22,7 +23,8 @@ def as_data(text: str, *, longest: int = LONGEST_NAME) -> str:
 
 def clean(text: str, *, longest: int = LONGEST_NAME) -> str:
     """Return a text without control and format characters (line ends, bidi marks), shortened."""
-    kept = "".join(c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Zl", "Zp", "Cs"))
+    seen = (c for c in text if unicodedata.category(c) not in ("Cc", "Cf", "Zl", "Zp", "Cs"))
+    kept = "".join(itertools.islice(seen, longest + 1))
     return kept if len(kept) <= longest else kept[: longest - 1] + "…"
 
 

@@ -336,6 +336,8 @@ _READERS = {
     "tail": r"-n\d*|-\d+",
     "wc": r"-[lwc]+",
 }
+#: How long a command may be that only reads, in characters: splitting takes a second for a MB.
+MOST_READ = 10_000
 #: What a shell takes for more than a word.
 _SHELL = frozenset("|&;<>()$`\\\"'*?[]{}~#!=%\n\r")
 
@@ -348,9 +350,11 @@ def only_looks(message: Message, readable: Sequence[Path]) -> bool:
     """
     if message.method != "item/commandExecution/requestApproval" or not readable:
         return False
-    here = readable[0]
+    here, command = readable[0], text(message.params.get("command"))
+    if len(command) > MOST_READ:
+        return False
     try:
-        shell = shlex.split(text(message.params.get("command")))
+        shell = shlex.split(command)
     except ValueError:
         return False
     if text(message.params.get("cwd")) != str(here) or shell[:2] != ["/bin/bash", "-lc"]:

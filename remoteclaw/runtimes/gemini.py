@@ -42,7 +42,7 @@ MOST_DIRECTORIES = 20_000
 #: The settings of all users, as gemini finds them on Linux.
 _SYSTEM = Path("/etc/gemini-cli")
 #: Strings, which are kept, and comments, which aren't.
-_COMMENTS = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_COMMENTS = re.compile(r'("(?:\\.|[^"\\])*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 #: The names that our server has (`Home.server_name`), as they stand in names of tools.
 _OWN_TOOL = re.compile(rf"^mcp_{OWN_SERVER}-[0-9a-f]+_")
 
@@ -81,11 +81,11 @@ class GeminiRuntime(AcpRuntime):
 
     def read_log(self, line: str) -> LogNote | None:
         """Return why gemini asks its model again, and after how long."""
-        stated = re.search(r"Retrying after (\d+)ms", line)
-        attempt = re.search(r"Attempt (\d+) failed(?: with status (\d+))?.*Retrying with", line)
+        stated = re.search(r"Retrying after (\d{1,9})ms", line)
+        attempt = re.search(r"Attempt (\d{1,3}) failed(?: with status (\d{3}))?", line)
         if stated:
             wait_s = int(stated[1]) / 1000
-        elif attempt:
+        elif attempt and "Retrying with" in line[attempt.end() :]:
             wait_s = min(_FIRST_WAIT_S * 2 ** (int(attempt[1]) - 1), _LONGEST_WAIT_S)
         else:
             return None  # how long it waits stands in the next line

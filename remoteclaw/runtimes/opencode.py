@@ -54,7 +54,7 @@ _SETTINGS_BYTES = 1024 * 1024
 #: After which failures it asks its model again. It tells of the others itself.
 _REPEATED = (ErrorCategory.RETRYABLE, ErrorCategory.USAGE_LIMIT, ErrorCategory.UNREACHABLE)
 #: A field of its log.
-_FIELD = re.compile(r'([\w.]+)=("(?:\\.|[^"\\])*"|\S+)')
+_FIELD = re.compile(r'(?<![\w.])([\w.]+)=("(?:\\.|[^"\\])*+"|\S+)')
 
 log = logging.getLogger(__name__)
 

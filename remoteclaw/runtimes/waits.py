@@ -19,7 +19,7 @@ _AT = re.compile(
 #: "retry in 33.5s", "Suggested retry after 60s", "Retrying after 5293ms", "try again in 2 hours".
 _IN = re.compile(
     r"\b(?:retry(?:ing)?|try again) (?:in|after) "
-    r"((?:\d+(?:\.\d+)? ?(?:ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)\b ?)+)",
+    r"((?:\d{1,9}(?:\.\d+)? ?(?:ms|milliseconds?|s|seconds?|m|minutes?|h|hours?|d|days?)\b ?)+)",
     re.IGNORECASE,
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mil|[smhd])")
