@@ -217,7 +217,8 @@ def _unread(unread: Unread) -> str:
     age = f"{hours / 24:.0f} days" if hours >= 48 else f"{hours:.0f} hours"
     return (
         f"no adapter reads {unread.provider}/{unread.account}: {unread.count} wait there, the "
-        f"oldest for {age}. Each is given up after 3 days."
+        f"oldest for {age}. Each is given up after 3 days; `remoteclaw replies` shows and drops "
+        "them."
     )
 
 

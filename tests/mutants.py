@@ -966,6 +966,21 @@ MUTANTS = (
         "tests/test_holder.py::test_the_program_dies_with_a_holder_that_is_killed",
     ),
     Mutant(
+        "dropped replies whose files stay",
+        f"{LUA}/_prelude.lua",
+        "    redis.call('UNLINK', 'rc:blob:{' .. reply.sid .. '}:' .. file.blob)\n",
+        "",
+        "tests/fleet/test_unread.py"
+        "::test_what_an_operator_drops_is_gone_with_its_files_and_its_outcome_says_so",
+    ),
+    Mutant(
+        "a delivered reply that is told as dropped",
+        f"{LUA}/receipt.lua",
+        "if redis.call('HDEL', KEYS[position], 'undelivered') == 1 then",
+        "if false then",
+        "tests/fleet/test_unread.py::test_what_is_dropped_while_it_is_delivered_was_delivered",
+    ),
+    Mutant(
         "an up that does not start on a full Redis",
         "remoteclaw/fleet/embedded.py",
         "if used > self._memory_limit * MOST_USED:",

@@ -848,6 +848,45 @@ async def give_up(stack: Stack, accepted: Accepted) -> None:
     assert (await stack.outcome(accepted)).status == "dead"
 
 
+async def test_what_a_flood_left_on_a_full_redis_is_seen_and_dropped(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.fleet.inbound.append(message("hello"), agent="main")
+    other = await stack.fleet.inbound.append(message("hi", from_="bob"), agent="main")
+    for each in (accepted, other):
+        await stack.fleet.outcomes.wait(each.session.sid, each.entry_id, timeout_s=HANG_S)
+    await stack.fleet.scripts.client.config_set("maxmemory", 1)
+
+    shown = run(stack, "replies").stdout.splitlines()
+    (listed,) = json.loads(run(stack, "replies", "list", "--json").stdout)
+
+    assert shown[1].startswith("test/default  ")
+    assert shown[1].endswith("  by no adapter")
+    assert {line.partition("main/test/")[2] for line in shown[2:]} == {
+        str(each.session).removeprefix("main/test/") for each in (accepted, other)
+    }
+    assert (listed["account"], listed["is_read"]) == ("test/default", False)
+    assert listed["replies"] == sum(each["replies"] for each in listed["sessions"])
+    assert {each["session"] for each in listed["sessions"]} == {
+        str(each.session) for each in (accepted, other)
+    }
+    assert "Say whose" in run(stack, "replies", "drop", "--yes").stderr
+    gone = run(stack, "replies", "drop", "test/default", "--before", "2001-01-01", "--yes")
+    assert gone.stdout == "There is no such reply.\n"
+    asked = run(stack, "replies", "drop", "test/default", stdin=b"n\n")
+    assert asked.returncode == 1
+    assert asked.stdout.startswith(f"Drop {listed['replies']} of the replies, ")
+
+    dropped = run(stack, "replies", "drop", "--session", str(accepted.session), "--yes")
+
+    assert re.fullmatch(r"[1-9] dropped, \d+ bytes\.\n", dropped.stdout)
+    trace = run(stack, "sessions", "trace", str(accepted.session)).stdout
+    assert "undelivered" in trace
+    assert "an operator has dropped it" in trace
+    assert str(accepted.session) not in run(stack, "replies").stdout
+    assert run(stack, "replies", "drop", "test/default", stdin=b"y\n").returncode == 0
+    assert run(stack, "replies").stdout == "No reply waits to be delivered.\n"
+
+
 async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> None:
     accepted = await stack.append("a\x1b]0;title\x07 message that kills")
     await give_up(stack, accepted)

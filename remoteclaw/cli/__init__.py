@@ -14,6 +14,7 @@ from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.gateway import gateway, token
 from remoteclaw.cli.looking import agents, doctor, sessions, status
 from remoteclaw.cli.policy import policy
+from remoteclaw.cli.replies import replies
 from remoteclaw.cli.running import dashboard, mcp, sweep, up, worker
 from remoteclaw.cli.sending import send, stop
 from remoteclaw.cli.usage import usage
@@ -29,7 +30,7 @@ def main() -> None:
 
 for command in (
     *(up, worker, gateway, sweep, dashboard, mcp, send, stop),
-    *(token, status, agents, usage, sessions, deadletters, cron, policy, doctor, config),
+    *(token, status, agents, usage, sessions, replies, deadletters, cron, policy, doctor, config),
 ):
     main.add_command(command)
 for command in (archive, reset):

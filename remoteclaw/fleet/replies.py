@@ -9,6 +9,7 @@ import contextlib
 import functools
 import logging
 import math
+import re
 import uuid
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ __all__ = [
     "Replies",
     "Reply",
     "ReplyReader",
+    "Undelivered",
     "Unread",
     "operation_payload",
     "reply_payload",
@@ -52,6 +54,8 @@ REPLY_VERSION = 1
 #: How long a reply of a newer version is left alone, in seconds: longer than a claim lasts, so that
 #: a newer adapter, which can deliver it, becomes the stream's reader meanwhile.
 NEWER_S = 15.0
+#: How many replies are looked at, or dropped, at once: each may have some MB.
+PAGE = 64
 #: How many damaged replies are kept: they are looked at by people, if at all.
 MOST_DAMAGED = 1000
 
@@ -123,6 +127,24 @@ class Unread:
     """How many replies are on it."""
     age_s: float
     """How long the oldest one has been there, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """A reply that is on its stream."""
+
+    id: str
+    provider: str
+    account: str
+    sid: str
+    """The session whose agent says it; "operator" if none does, empty if that can't be told."""
+    size: int
+    """How many bytes it has, with its files."""
+
+    @property
+    def at_ms(self) -> int:
+        """When it was put there."""
+        return int(self.id.partition("-")[0])
 
 
 class _NewerReply(Exception):
@@ -282,6 +304,44 @@ class Replies:
 
         return list(await self._scripts.call(look, deadline=boottime() + LOOK_S))
 
+    async def undelivered(self) -> AsyncGenerator[Undelivered, None]:
+        """Yield all that is on reply streams, stream by stream, oldest first."""
+        client = self._scripts.client
+
+        async def look() -> list[bytes]:
+            names = client.scan_iter(match=keys.reply_stream("*", "*"), count=1000)
+            return sorted([name async for name in names])
+
+        for stream in await self._scripts.call(look, deadline=boottime() + LOOK_S):
+            provider, _, account = stream.decode().removeprefix("rc:out:").partition(":")
+            last = b"-"
+            while page := await self._scripts.call(
+                functools.partial(client.xrange, stream, min=last, count=PAGE),
+                deadline=boottime() + LOOK_S,
+            ):
+                for entry_id, fields in page:
+                    sid, size = _about(fields)
+                    yield Undelivered(entry_id.decode(), provider, account, sid, size)
+                last = b"(" + page[-1][0]
+
+    async def drop(self, replies: Sequence[Undelivered]) -> int:
+        """Remove replies with their files; the outcomes of what they answer say so.
+
+        Return how many were still there. An adapter that delivers one in that moment is not
+        disturbed, and then the outcome says that it was delivered.
+        """
+        streams: dict[str, list[str]] = {}
+        for reply in replies:
+            stream = keys.reply_stream(reply.provider, reply.account)
+            streams.setdefault(stream, []).append(reply.id)
+        count = 0
+        for stream, ids in streams.items():
+            for start in range(0, len(ids), PAGE):
+                batch = ids[start : start + PAGE]
+                deadline = boottime() + LOOK_S
+                count += await self._scripts.run("discard", [stream], batch, deadline=deadline)
+        return count
+
     async def readers(self) -> Readers:
         """Return for which accounts adapters read."""
         client = self._scripts.client
@@ -304,6 +364,19 @@ class Replies:
             async for text in news:
                 if text is not None:
                     yield orjson.loads(text)
+
+
+def _about(fields: Mapping[bytes, bytes]) -> tuple[str, int]:
+    """Return which session has made a reply, and how large it is; readable or not."""
+    payload = fields.get(b"reply", b"")
+    try:
+        told = orjson.loads(payload)
+        by_call = re.match(r"\{(\w+)\}:", told.get("call") or "")
+        sid = told.get("sid") or (by_call[1] if by_call else "")
+        files = sum(file["size"] for file in told.get("attachments", ()))
+        return str(sid), len(payload) + int(files)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "", len(payload)
 
 
 def reply_payload(

@@ -1,13 +1,19 @@
 """Replies that no adapter reads: they take memory, and are worth little after some days."""
 
+import contextlib
 import re
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import PRELUDE
+from remoteclaw.fleet.embedded import ServerProgram
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
+from tests.support.servers import installed_servers, running_server
 from tests.support.stack import message
 
 DAY_MS = 24 * 3600 * 1000
@@ -148,3 +154,79 @@ async def test_who_looks_is_told_of_them(fleet: Fleet) -> None:
 
     assert await fleet.replies.reader("test", "default").claim()
     assert list(await fleet.replies.unread()) == []
+
+
+# -- what an operator drops -----------------------------------------------------------------------
+
+
+async def test_what_an_operator_drops_is_gone_with_its_files_and_its_outcome_says_so(
+    fleet: Fleet,
+) -> None:
+    file = Attachment(name="x", mime_type="text/plain", size=1000, blob="f" * 32)
+    dropped = await answered(fleet, "one", file)
+    kept = await answered(fleet, "two")
+    client: Any = fleet.scripts.client
+    blob = f"rc:blob:{{{dropped[0]}}}:{file.blob}"
+    await client.set(blob, "x" * 1000)
+    found = [reply async for reply in fleet.replies.undelivered()]
+    assert [(reply.provider, reply.account, reply.sid) for reply in found] == [
+        ("test", "default", dropped[0]),
+        ("test", "default", kept[0]),
+    ]
+    assert found[0].size > 1000 > found[1].size > 0
+
+    assert await fleet.replies.drop(found[:1]) == 1
+    assert await fleet.replies.drop(found[:1]) == 0
+
+    assert await client.xlen(STREAM) == 1
+    assert not await client.exists(blob)
+    outcome = await outcome_of(fleet, dropped)
+    assert (outcome.steps[-1].name, outcome.steps[-1].detail) == (
+        "undelivered",
+        "an operator has dropped it",
+    )
+    assert steps(await outcome_of(fleet, kept))[-1] == "finished"
+
+
+async def test_what_is_dropped_while_it_is_delivered_was_delivered(fleet: Fleet) -> None:
+    entry = await answered(fleet, "one")
+    second = await answered(fleet, "two")
+    reader = fleet.replies.reader("test", "default")
+    async with contextlib.aclosing(reader.replies()) as replies:
+        reply = await anext(replies)
+        found = [reply async for reply in fleet.replies.undelivered()]
+
+        assert await fleet.replies.drop(found[:1]) == 1
+        await reader.receipt(reply)
+
+        assert steps(await outcome_of(fleet, entry))[-1] == "delivered"
+        await reader.receipt(await anext(replies))  # the adapter goes on
+    assert steps(await outcome_of(fleet, second))[-1] == "delivered"
+
+
+async def test_all_that_is_on_a_stream_is_found_readable_or_not(fleet: Fleet) -> None:
+    client: Any = fleet.scripts.client
+    operation = '{"v": 1, "kind": "operation", "call": "{5a}:77"}'
+    for payload in ("{", "[]", '{"attachments": [1]}', operation):
+        await client.xadd(STREAM, {"reply": payload})
+    await client.xadd("rc:out:other:a:b", {"what": "is this"})
+
+    found = [reply async for reply in fleet.replies.undelivered()]
+
+    assert [reply.sid for reply in found] == ["", "", "", "", "5a"]
+    assert (found[0].provider, found[0].account, found[0].size) == ("other", "a:b", 0)
+    assert await fleet.replies.drop(found) == 5
+
+
+@pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
+async def test_a_full_server_drops_them_as_well(program: ServerProgram, directory: Path) -> None:
+    with running_server(program, directory) as server:
+        fleet = Fleet.open(server.url, lease_s=30)
+        entry = await answered(fleet, "one")
+        await fleet.scripts.client.config_set("maxmemory", 1)
+
+        found = [reply async for reply in fleet.replies.undelivered()]
+        assert await fleet.replies.drop(found) == 1
+
+        assert steps(await outcome_of(fleet, entry))[-1] == "undelivered"
+        await fleet.aclose()

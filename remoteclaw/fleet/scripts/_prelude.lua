@@ -127,6 +127,22 @@ local function is_unread(account)
   return not claimed or now_ms() - claimed > AWAY_MS
 end
 
+-- Take a reply from a stream, with its files; the entries that it answers tell why.
+local function give_up(stream, id, payload, why)
+  redis.call('XDEL', stream, id)
+  local is_readable, reply = pcall(cjson.decode, payload)
+  if not is_readable or type(reply) ~= 'table' or type(reply.sid) ~= 'string' then return end
+  for _, file in ipairs(reply.attachments or {}) do
+    redis.call('UNLINK', 'rc:blob:{' .. reply.sid .. '}:' .. file.blob)
+  end
+  for _, entry in ipairs(reply.entries or {}) do
+    local outcome = 'rc:oc:{' .. reply.sid .. '}:' .. entry
+    if redis.call('EXISTS', outcome) == 1 then
+      redis.call('HSETNX', outcome, 'undelivered', now_ms() .. ' ' .. why)
+    end
+  end
+end
+
 -- Take the oldest reply from a stream that no adapter reads, if it is older than that, or one too many;
 -- the entries that it answers tell so. → whether one was taken
 local function give_up_oldest(stream, most)
@@ -134,18 +150,7 @@ local function give_up_oldest(stream, most)
   if not oldest then return false end
   local age = now_ms() - tonumber(string.match(oldest[1], '^%d+'))
   if age <= UNREAD_MS and redis.call('XLEN', stream) <= most then return false end
-  redis.call('XDEL', stream, oldest[1])
-  local is_readable, reply = pcall(cjson.decode, oldest[2][2])
-  if not is_readable or type(reply) ~= 'table' or type(reply.sid) ~= 'string' then return true end
-  for _, file in ipairs(reply.attachments or {}) do
-    redis.call('UNLINK', 'rc:blob:{' .. reply.sid .. '}:' .. file.blob)
-  end
-  for _, id in ipairs(reply.entries or {}) do
-    local outcome = 'rc:oc:{' .. reply.sid .. '}:' .. id
-    if redis.call('EXISTS', outcome) == 1 then
-      redis.call('HSETNX', outcome, 'undelivered', now_ms() .. ' no adapter has read it')
-    end
-  end
+  give_up(stream, oldest[1], oldest[2][2], 'no adapter has read it')
   return true
 end
 

@@ -7,8 +7,15 @@ local token = redis.call('GET', KEYS[1])
 if token and token ~= ARGV[1] then  -- a claim that only ran out was nobody else's
   return redis.error_reply('FENCED another adapter reads this stream')
 end
-if redis.call('XDEL', KEYS[2], ARGV[2]) == 0 then return 0 end
 local now = now_ms()
+if redis.call('XDEL', KEYS[2], ARGV[2]) == 0 then
+  for position = 4, 3 + ARGV[3] do  -- dropped in the moment in which it was delivered
+    if redis.call('HDEL', KEYS[position], 'undelivered') == 1 then
+      redis.call('HSETNX', KEYS[position], 'delivered', now)
+    end
+  end
+  return 0
+end
 for position = 4, #KEYS do
   if position > 3 + ARGV[3] then
     redis.call('UNLINK', KEYS[position])
