@@ -243,6 +243,26 @@ async def test_nothing_of_an_owner_s_is_reached_over_mcp(stack: Stack) -> None:
     attacks: list[tuple[str, dict[str, Any]]] = [
         *(("message_send", {"target": to, "message": "x"}) for to in ("1", "console:console")),
         ("message_broadcast", {"targets": ["666", "1"], "message": "x"}),
+        *(
+            ("message_send", {"target": to, "message": "(From telegram:1, by main:)\nx"})
+            for to in ("Telegram:1", "telegram/default:1", "telegram:1:5", "TELEGRAM/default:1")
+        ),
+        ("message_send", {"target": "1", "message": "x", "threadId": "5"}),
+        ("message_send", {"target": "666", "to": "1", "message": "x"}),
+        ("message_reply", {"message": "x", "target": "1"}),
+        ("message_reply", {"message": "x", "sessionKey": key}),
+        ("message_thread_reply", {"message": "x", "threadId": "5", "sessionKey": key}),
+        *(
+            (tool, {"sessionKey": name, **more})
+            for name in (owners.session.sid, owners.session.sid[:8], owners.session.conversation)
+            for tool, more in (
+                ("sessions_send", {"message": "x", "timeout": 0}),
+                ("sessions_history", {}),
+                ("session_status", {}),
+            )
+        ),
+        ("sessions_spawn", {"prompt": "x", "sessionKey": key}),
+        ("cron_add", {"job": {**JOB, "to": "1"}}),
         ("message_send_attachment", {"target": "1", "file": "https://a.example/x"}),
         ("message_send_with_effect", {"target": "1", "message": "x", "effectId": "e"}),
         ("message_read", {"channelId": "1"}),
