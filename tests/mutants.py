@@ -48,6 +48,7 @@ PRIVATE_DOOR = "tests/gateway/test_private_door.py"
 CONFIGURING = "tests/gateway/test_configuration.py"
 CONFIRMING = "tests/gateway/test_confirming.py"
 RELOAD = "tests/test_reload.py"
+MEMORY = "tests/test_memory.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ MUTANTS = (
     Mutant(
         "a stop that waits behind what it stops",
         f"{LUA}/append.lua",
-        "if ARGV[10] == 'stop' then",
+        "if ARGV[9] == 'stop' then",
         "if false then",
         f"{LIMITS}::test_a_person_stops_a_running_turn",
     ),
@@ -1430,10 +1431,102 @@ MUTANTS = (
     Mutant(
         "no limit to what is accepted",
         f"{LUA}/append.lua",
-        "if memory_used() > tonumber(ARGV[9]) then return {'full', '', ''} end\n",
+        "if is_full_for('messages') then return {'full', '', ''} end\n",
         "",
         "tests/fleet/test_fitness.py"
         "::test_a_full_server_refuses_what_is_new_and_finishes_what_is_not",
+    ),
+    Mutant(
+        "tools that ignore how full Redis is",
+        f"{LUA}/effect.lua",
+        "if is_full_for(ARGV[1] ~= '' and 'tools' or 'messages') then",
+        "if false then",
+        f"{MEMORY}::test_what_agents_ask_for_is_refused_before_messages_are",
+    ),
+    Mutant(
+        "a stranger's agent that fills Redis",
+        f"{LUA}/effect.lua",
+        "if kind ~= 'note' and not (kind == 'job' and ARGV[9] == '') then",
+        "if false then",
+        "tests/gateway/test_flood.py::test_the_owner_is_answered_whatever_a_stranger_s_turns_do",
+    ),
+    Mutant(
+        "tools that take the room of messages",
+        f"{LUA}/_prelude.lua",
+        "tools = 0.7,",
+        "tools = 0.8,",
+        f"{MEMORY}::test_what_agents_ask_for_is_refused_before_messages_are",
+    ),
+    Mutant(
+        "messages that take the room for finishing",
+        f"{LUA}/_prelude.lua",
+        "messages = 0.8}",
+        "messages = 1}",
+        f"{MEMORY}::test_what_was_accepted_is_finished_when_nothing_new_is_taken",
+    ),
+    Mutant(
+        "dead letters that are retried on a full server",
+        f"{LUA}/retry.lua",
+        "if is_full_for('messages') then return {'full'} end\n",
+        "",
+        f"{MEMORY}::test_a_dead_letter_is_retried_when_there_is_room",
+    ),
+    Mutant(
+        "outcomes that are kept for a week on a server that fills",
+        f"{LUA}/finish.lua",
+        "is_full_for('files') and math.min(ARGV[5], HOUR_MS) or ARGV[5]",
+        "ARGV[5]",
+        f"{MEMORY}::test_what_is_kept_to_be_looked_at_goes_first",
+    ),
+    Mutant(
+        "what a turn has sent is counted by attempts",
+        f"{LUA}/begin.lua",
+        "  redis.call('HSETNX', KEYS[1], 'busy_since', now)\n",
+        "  redis.call('HSETNX', KEYS[1], 'busy_since', now)\n"
+        "  redis.call('HDEL', KEYS[1], 'sent_messages', 'sent_bytes')\n",
+        f"{MEMORY}::test_a_turn_sends_a_hundred_messages_however_often_it_begins",
+    ),
+    Mutant(
+        "what a chat has sent is counted by threads",
+        "remoteclaw/fleet/keys.py",
+        "replace(session, thread=None, task=None).sid",
+        "session.sid",
+        f"{MEMORY}::test_a_chat_sends_three_hundred_messages_an_hour",
+    ),
+    Mutant(
+        "any number of bytes sent by a turn",
+        f"{LUA}/_prelude.lua",
+        "messages = 100, bytes = 1024 * 1024}",
+        "messages = 100, bytes = math.huge}",
+        f"{MEMORY}::test_a_turn_sends_a_megabyte",
+    ),
+    Mutant(
+        "one conversation that keeps any number of bytes waiting",
+        f"{LUA}/append.lua",
+        " or bytes_of(KEYS[1]) > MOST_WAITING_BYTES * room",
+        "",
+        f"{MEMORY}::test_one_conversation_keeps_a_bounded_number_of_bytes_waiting",
+    ),
+    Mutant(
+        "one conversation that stores any number of files",
+        f"{LUA}/store.lua",
+        "> tonumber(ARGV[5]) then",
+        "> math.huge then",
+        f"{MEMORY}::test_one_conversation_stores_a_bounded_number_of_files",
+    ),
+    Mutant(
+        "files that are looked at with their first piece alone",
+        f"{LUA}/store.lua",
+        "if is_full_for('files') then",
+        "if ARGV[2] == '0' and is_full_for('files') then",
+        f"{MEMORY}::test_a_file_for_which_there_is_no_room_leaves_none_of_it",
+    ),
+    Mutant(
+        "any number of bytes that no adapter reads",
+        f"{LUA}/_prelude.lua",
+        " and bytes_of(stream) <= MOST_UNREAD_BYTES then",
+        " then",
+        "tests/fleet/test_unread.py::test_streams_have_a_bound_in_bytes",
     ),
     Mutant(
         "an agent at work makes room",
@@ -1593,7 +1686,7 @@ MUTANTS = (
     Mutant(
         "replies given up while an adapter is started again",
         f"{LUA}/_prelude.lua",
-        "local AWAY_MS = 3600 * 1000",
+        "local AWAY_MS = HOUR_MS",
         "local AWAY_MS = -100000",
         "tests/fleet/test_unread.py"
         "::test_an_adapter_that_is_started_again_has_still_all_to_deliver",

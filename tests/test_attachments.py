@@ -606,8 +606,11 @@ def turn_files(store: SessionFiles, keeper: AgentKeeper, *kinds: str) -> TurnFil
     )
 
 
-async def test_a_directory_of_files_does_not_grow_for_ever(stack: Stack) -> None:
+async def test_a_directory_of_files_does_not_grow_for_ever(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And what a turn has brought is there as long as the turn is."""
+    monkeypatch.setattr("remoteclaw.fleet.blobs.MOST_OF_HOUR", 10 * MOST_KEPT)
     most = MOST_KEPT // MAX_ATTACHMENT_BYTES
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))  # now there is an agent
@@ -864,7 +867,8 @@ async def test_a_piece_that_is_sent_again_late_does_not_shorten_its_life(stack: 
     await stack.append("look", attachments=(file,))
     key = keys.blob(ALICE.sid, file.blob)
 
-    await stack.fleet.scripts.run("store", [key], [b"x", 0, 1000, 1.0], deadline=boottime() + 5)
+    names = [key, keys.stored(ALICE.sid)]
+    await stack.fleet.scripts.run("store", names, [b"x", 0, 1000, 1, 100], deadline=boottime() + 5)
 
     assert await stack.fleet.scripts.client.ttl(key) == -1
 

@@ -23,12 +23,19 @@ __all__ = ["Blobs", "SessionFiles"]
 PIECE_BYTES = 1024 * 1024
 #: How long a blob waits for the message that names it, in milliseconds.
 UPLOAD_MS = 3600 * 1000
-#: The part of Redis' memory beyond which no files are taken; words still are.
-FULL_AT = 0.6
+#: How many bytes of files one session may store within an hour: half of what files may take of
+#: 512 MB, so that one chat leaves room for the others.
+MOST_OF_HOUR = 150 * 1024 * 1024
+TOO_MUCH = (
+    "The file is not taken: with it, this conversation would have more than 150 MB of files within "
+    "an hour. Send it in an hour."
+)
 FULL = (
     "Redis has filled more than half of its memory, so no files are taken now, only words. "
     "Raise its maxmemory, or wait: what is answered and delivered makes room."
 )
+#: What the script answers of a piece.
+STORED, NO_ROOM = 1, 0
 #: How long an agent's file is kept for its adapter and for whoever asked, in milliseconds: as long
 #: as outcomes are, and a day.
 REPLY_MS = 8 * 24 * 3600 * 1000
@@ -61,22 +68,33 @@ class Blobs:
                 f"The message was refused: a file has {len(content):,} bytes; "
                 f"the limit is {MAX_ATTACHMENT_BYTES:,}."
             )
-        blob = uuid.uuid4().hex
-        names, fence = [keys.blob(sid, blob)], []
+        name = file_name(name)
+        attachment = Attachment(
+            name=name,
+            mime_type=mime_type_of(name, content),
+            size=len(content),
+            blob=uuid.uuid4().hex,
+        )
+        names, fence = [keys.blob(sid, attachment.blob), keys.stored(sid)], []
         if lease:
             names, fence = [*names, keys.state(sid)], [lease.epoch]
         deadline = lease.fence if lease else boottime() + APPEND_S
         for offset in range(0, len(content) or 1, PIECE_BYTES):
             piece = content[offset : offset + PIECE_BYTES]
-            if not await self._scripts.run(
-                "store", names, [piece, offset, keep_ms, FULL_AT, *fence], deadline=deadline
-            ):
-                raise RedisRefused(FULL)
+            arguments: list[bytes | int | str] = [
+                piece,
+                offset,
+                keep_ms,
+                len(content),
+                MOST_OF_HOUR,
+                *fence,
+            ]
+            status = await self._scripts.run("store", names, arguments, deadline=deadline)
+            if status != STORED:
+                await self.drop(sid, [attachment])
+                raise RedisRefused(FULL if status == NO_ROOM else TOO_MUCH)
             deadline = lease.fence if lease else boottime() + APPEND_S
-        name = file_name(name)
-        return Attachment(
-            name=name, mime_type=mime_type_of(name, content), size=len(content), blob=blob
-        )
+        return attachment
 
     async def drop(self, sid: str, attachments: Sequence[Attachment]) -> None:
         """Remove the contents of files that no message has named."""

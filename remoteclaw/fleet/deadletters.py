@@ -12,7 +12,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import GRACE_MS, Accepted
+from remoteclaw.fleet.inbound import FULL, GRACE_MS, Accepted
 from remoteclaw.fleet.lease import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Attachment, SessionKey
@@ -84,7 +84,8 @@ class DeadLetters:
     async def retry(self, letter_id: str) -> Accepted:
         """Put a message back on its session's stream, as a new entry at the end.
 
-        Raises `UnknownDeadLetter` if it is not there any more.
+        Raises `UnknownDeadLetter` if it is not there any more, and `RedisRefused` while Redis has
+        no room for messages.
         """
         letter = await self.read(letter_id)
         sid = letter.session.sid
@@ -102,6 +103,8 @@ class DeadLetters:
         )
         if not reply:
             raise UnknownDeadLetter(_unknown(letter_id))
+        if reply == [b"full"]:
+            raise RedisRefused(FULL)
         entry_id, queue = (part.decode() for part in reply)
         if queue:
             with contextlib.suppress(RedisUnavailable, RedisRefused):  # the sweeper's hint comes

@@ -19,7 +19,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.cron import Run
-from remoteclaw.fleet.inbound import GRACE_MS, NewerEntry, decode_entry, encode_entry
+from remoteclaw.fleet.inbound import FULL, GRACE_MS, NewerEntry, decode_entry, encode_entry
 from remoteclaw.fleet.job import Job
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry, depth_of
@@ -36,6 +36,10 @@ CALL_S = 5.0
 CALL_MS = 24 * 3600 * 1000
 #: How many cron jobs there may be, and how many changes that wait to be confirmed.
 MOST_JOBS, MOST_PENDING = 1000, 100
+NO_ROOM = (
+    "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
+    "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,7 @@ class _Asked:
     turn: str
     call: str
     effects: str
+    hour: str
 
 
 class Effects:
@@ -409,7 +414,7 @@ class Effects:
         try:
             status, made = await self._scripts.run(
                 "effect",
-                [asked.state, asked.call, asked.effects, *names],
+                [asked.state, asked.call, asked.effects, *names, asked.hour],
                 [asked.epoch, asked.turn, CALL_MS, line, OUTCOME_MS, *arguments],
                 deadline=boottime() + CALL_S,
             )
@@ -420,7 +425,20 @@ class Effects:
                 "UNAVAILABLE",
                 f"{error} Whether it was done is unknown: look before you repeat it.",
             ) from None
+        if status == b"no room":
+            raise CallRefused("UNAVAILABLE", NO_ROOM if caller else FULL)
+        if status == b"too much":
+            raise CallRefused("UNAVAILABLE", _too_much(*made.decode().split("\n")))
         return status.decode(), made.decode().split("\n")
+
+
+def _too_much(scope: str, what: str, number: str, most: str) -> str:
+    whose = "the tools of this turn" if scope == "turn" else "the turns of this chat within an hour"
+    return (
+        f"Nothing was done: with this call, {whose} would have sent {int(number):,} {what}, and "
+        f"{int(most):,} are the most. Each chat counts, and each part of a long text. Don't repeat "
+        "it: put what matters into your answer."
+    )
 
 
 def _entry(
@@ -442,11 +460,12 @@ def call_name(caller: Caller | None, call: str) -> str:
 def _asked(caller: Caller | None, call: str) -> _Asked:
     name = keys.call(call_name(caller, call))
     if caller is None:
-        return _Asked(keys.NOBODY, "", "", name, keys.NOBODY)
+        return _Asked(keys.NOBODY, "", "", name, keys.NOBODY, keys.NOBODY)
     if caller.turn is None:
         raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
     sid = caller.session.sid
-    return _Asked(keys.state(sid), caller.turn.epoch, caller.turn.id, name, keys.effects(sid))
+    hour = keys.sent(caller.session)
+    return _Asked(keys.state(sid), caller.turn.epoch, caller.turn.id, name, keys.effects(sid), hour)
 
 
 def _grant(text: bytes) -> Grant | None:

@@ -29,12 +29,14 @@ APPEND_S = 10.0
 #: How long an operator waits for the end of a conversation, in seconds: an agent that is stopped
 #: has five, and then a second until it is killed.
 RESET_S = 15.0
-#: The part of Redis' memory beyond which nothing is accepted: the rest is for finishing what was.
-FULL_AT = 0.8
 FULL = (
     "Redis has filled four fifths of its memory, so nothing new is accepted. Raise its maxmemory, "
     "or wait: what is answered and delivered makes room. `remoteclaw sessions forget` "
     "and `deadletters drop` make more."
+)
+CROWDED = (
+    "The message was refused: too many messages of this conversation wait for an answer. Send it "
+    "again when some are answered, or /stop."
 )
 INCOMPLETE = (
     "The message was refused: one of its attachments is not stored any more; store them again "
@@ -102,13 +104,14 @@ class Inbound:
                 str(session),
                 lane,
                 keys.bell(sid),
-                FULL_AT,
                 at_once(message),
             ],
             deadline=boottime() + APPEND_S,
         )
         if status == b"full":
             raise RedisRefused(FULL)
+        if status == b"crowded":
+            raise MessageRefused(CROWDED)
         if status == b"incomplete":
             raise MessageRefused(INCOMPLETE)
         if queue:

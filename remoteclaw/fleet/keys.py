@@ -7,6 +7,7 @@ belongs to the sessions that a session has started.
 """
 
 import hashlib
+from dataclasses import replace
 from typing import Literal
 
 from remoteclaw.clock import boot_id
@@ -168,6 +169,19 @@ def blob(sid: str, name: str) -> str:
 def blob_prefix(sid: str) -> str:
     """With a blob's name behind it, its key."""
     return f"rc:blob:{{{sid}}}:"
+
+
+def stored(sid: str) -> str:
+    """String: how many bytes of files the session has stored within the hour."""
+    return f"rc:stored:{{{sid}}}"
+
+
+def sent(session: SessionKey) -> str:
+    """Hash: what the tools of a person's turns in a chat have sent within the hour.
+
+    Threads and tasks count together: each could begin any number of them.
+    """
+    return f"rc:sent:{{{replace(session, thread=None, task=None).sid}}}"
 
 
 def retried(letter_id: str) -> str:

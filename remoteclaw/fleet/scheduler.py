@@ -18,7 +18,7 @@ from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, Sc
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.cron import BOUNDS, READ_S, Cron, Run
-from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, FULL_AT, GRACE_MS, encode_entry
+from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, GRACE_MS, encode_entry
 from remoteclaw.fleet.job import Job, NewerJob
 from remoteclaw.fleet.settling import Settler
 from remoteclaw.fleet.wake import Waker
@@ -184,7 +184,6 @@ class Scheduler:
             entry = encode_entry(message, "channel", "cron", people=job.maker.people)
             arguments = [run_name, begun.encode(sid=sid), entry, sid, GRACE_MS, DEDUPE_MS]
             arguments += [keys.outcome_prefix(sid), str(session), "background", ""]
-            arguments.append(FULL_AT)
         after_ms = after.next_ms
         return await self._write(
             job.id, due_ms, job.stored, after.encode(), after_ms, line, names, arguments

@@ -14,7 +14,7 @@ from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
 from tests.support.servers import installed_servers, running_server
-from tests.support.stack import message
+from tests.support.stack import Stack, message
 
 DAY_MS = 24 * 3600 * 1000
 STREAM = "rc:out:test:default"
@@ -117,6 +117,18 @@ async def test_streams_have_a_bound(fleet: Fleet) -> None:
     assert await fleet.scripts.client.xlen(STREAM) == 3
     told = [steps(await outcome_of(fleet, entry))[-1] for entry in entries]
     assert told == ["undelivered", "undelivered", "finished", "finished", "finished"]
+
+
+async def test_streams_have_a_bound_in_bytes(stack: Stack) -> None:
+    fleet = stack.fleet
+    prelude = fleet.scripts._prelude
+    fleet.scripts._prelude = prelude.replace("32 * 1024 * 1024", "20 * 1024")
+
+    entries = [await answered(fleet, "x" * 8000) for _ in range(5)]
+
+    assert await fleet.scripts.client.xlen(STREAM) == 2
+    told = [steps(await outcome_of(fleet, entry))[-1] for entry in entries]
+    assert told == ["undelivered", "undelivered", "undelivered", "finished", "finished"]
 
 
 async def test_an_adapter_that_is_started_again_has_still_all_to_deliver(fleet: Fleet) -> None:

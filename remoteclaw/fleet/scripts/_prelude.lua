@@ -41,6 +41,45 @@ local function memory_used()
   return limit > 0 and used / limit or 0
 end
 
+-- The parts of the server's memory beyond which nothing more is taken in: files first, then what agents
+-- ask for with tools, then messages. The rest is for what was accepted, and for RQ's own keys: a turn's
+-- answer has a million characters at most and stands on the stream and in one outcome, with 64 KB of it in
+-- up to 40 others, so it puts out 5 MB. A fifth of 512 MB is enough for twenty such turns at once; usual
+-- ones put out some KB.
+local MOST_USED = {files = 0.6, tools = 0.7, messages = 0.8}
+local function is_full_for(what) return memory_used() > MOST_USED[what] end
+
+local HOUR_MS = 3600 * 1000
+
+-- What the tools of one turn, and of a chat's turns within an hour, may send.
+local MOST_OF_TURN = {messages = 100, bytes = 1024 * 1024}
+local MOST_OF_HOUR = {messages = 300, bytes = 4 * 1024 * 1024}
+
+-- Count what a call sends, unless that is more than its turn may have sent, or its chat within the hour.
+-- → nothing, or what it would be: turn|hour, messages|bytes, how many, and how many are the most
+local function count_sent(state, hour, messages, bytes)
+  local added = {messages = messages, bytes = bytes}
+  for _, counted in ipairs({{'turn', state, MOST_OF_TURN}, {'hour', hour, MOST_OF_HOUR}}) do
+    local scope, key, most = unpack(counted)
+    for what, number in pairs(added) do
+      local sent = number + (tonumber(redis.call('HGET', key, 'sent_' .. what)) or 0)
+      if sent > most[what] then return table.concat({scope, what, sent, most[what]}, '\n') end
+    end
+  end
+  for what, number in pairs(added) do
+    redis.call('HINCRBY', state, 'sent_' .. what, number)
+    redis.call('HINCRBY', hour, 'sent_' .. what, number)
+  end
+  if redis.call('PTTL', hour) < 0 then redis.call('PEXPIRE', hour, HOUR_MS) end
+  return nil
+end
+
+-- How many bytes a stream takes; 0 where the server doesn't say.
+local function bytes_of(stream)
+  local bytes = redis.pcall('MEMORY', 'USAGE', stream, 'SAMPLES', 0)
+  return type(bytes) == 'number' and bytes or 0
+end
+
 -- Stream ids compare as two numbers, not as text.
 local function id_at_most(id, limit)
   if not limit then return false end
@@ -77,7 +116,8 @@ end
 -- No turn is recorded any more.
 local function forget_turn(state)
   redis.call('HDEL', state, 'turn', 'batch', 'attempt', 'phase', 'begun', 'before', 'published',
-    'forgiven', 'mentioned', 'steered', 'postponed', 'resumed', 'tries', 'told', 'later')
+    'forgiven', 'mentioned', 'steered', 'postponed', 'resumed', 'tries', 'told', 'later',
+    'sent_messages', 'sent_bytes')
 end
 
 -- The RQ queue for a session's hints: that of the host which has its agent, while a worker of that
@@ -115,11 +155,12 @@ local function wake(sid, state)
   if redis.call('HDEL', state, 'not_before') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
 end
 
--- What no adapter reads is kept for three days, and 10,000 replies of it: a platform that is connected
--- later gets no answers to what was asked weeks ago, and the rest of the server keeps its memory.
+-- What no adapter reads is kept for three days, and 10,000 replies or 32 MB of it: a platform that is
+-- connected later gets no answers to what was asked weeks ago, and the rest of the server keeps its memory.
 -- An adapter that was there within the hour is only being started again: nothing of its is given up.
 local UNREAD_MS, MOST_UNREAD = 3 * 24 * 3600 * 1000, 10000
-local AWAY_MS = 3600 * 1000
+local MOST_UNREAD_BYTES = 32 * 1024 * 1024
+local AWAY_MS = HOUR_MS
 
 -- Whether no adapter has read for an account, named as in the set of readers, for an hour.
 local function is_unread(account)
@@ -149,7 +190,9 @@ local function give_up_oldest(stream, most)
   local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
   if not oldest then return false end
   local age = now_ms() - tonumber(string.match(oldest[1], '^%d+'))
-  if age <= UNREAD_MS and redis.call('XLEN', stream) <= most then return false end
+  if age <= UNREAD_MS and redis.call('XLEN', stream) <= most and bytes_of(stream) <= MOST_UNREAD_BYTES then
+    return false
+  end
   give_up(stream, oldest[1], oldest[2][2], 'no adapter has read it')
   return true
 end

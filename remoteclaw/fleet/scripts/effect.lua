@@ -7,6 +7,7 @@
 --   change:   times of the last changes, changes that wait to be confirmed
 --   run:      jobs, open runs, their looks, inbound, state, active, sessions
 --   note:     nothing: only the record says something
+--   and behind those: what the chat's turns have sent within the hour
 -- ARGV epoch (nothing: no turn asks), turn, how long a call is remembered ms, what the turn's record
 --      says of it (JSON, or nothing), how long that is kept ms, kind, the rest by kind
 --   messages: number of messages, how long blobs are kept ms, payload …
@@ -20,6 +21,7 @@
 --             wait), the change as it waits, how long ms, how many may wait
 --   run:      job's id, job as it was, job, the run's name, the run (JSON), then as for an entry
 -- → done|again, what came of it: ids, one a line
+--   no room: the server is too full for it; too much: what would have been sent (`count_sent`)
 --   spawn also: full, how many are unfinished; labelled: another session has the label
 --   others also: incomplete|changed|full|taken, nothing; limited, after how long ms one may be made
 if ARGV[1] ~= '' then
@@ -37,12 +39,22 @@ end
 local seen = redis.call('GET', KEYS[2])
 if seen then return {'again', seen} end
 local kind, made = ARGV[6], {}
+-- What removes something, or only says what came of a call, makes room or takes none.
+if kind ~= 'note' and not (kind == 'job' and ARGV[9] == '') then
+  if is_full_for(ARGV[1] ~= '' and 'tools' or 'messages') then return {'no room', ''} end
+  if ARGV[1] ~= '' then
+    local bytes = #ARGV[4]
+    for position = 7, #ARGV do bytes = bytes + #ARGV[position] end
+    local beyond = count_sent(KEYS[1], KEYS[#KEYS], kind == 'messages' and ARGV[7] or 1, bytes)
+    if beyond then return {'too much', beyond} end
+  end
+end
 if kind == 'messages' then
   local count = tonumber(ARGV[7])
-  for position = 4 + count, #KEYS do
+  for position = 4 + count, #KEYS - 1 do
     if redis.call('EXISTS', KEYS[position]) == 0 then return {'incomplete', ''} end
   end
-  for position = 4 + count, #KEYS do redis.call('PEXPIRE', KEYS[position], ARGV[8]) end
+  for position = 4 + count, #KEYS - 1 do redis.call('PEXPIRE', KEYS[position], ARGV[8]) end
   for number = 1, count do
     -- Two streams give the same id in one script, so an id alone names nothing.
     local id = put_reply(KEYS[3 + number], ARGV[8 + number])

@@ -10,12 +10,19 @@
 --      a day are kept ms, payload …
 -- → entries left, hints that wait, the time, the session's own queue settings, queue if a hint is due
 --   for the session that gets the result, else nothing
+
+-- How many bytes of a reply stand in the outcome of each entry: a longer one stands in that of the first
+-- alone, which every other one names as its turn.
+local MOST_REPEATED = 64 * 1024
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
 local running = redis.call('HMGET', KEYS[1], 'turn', 'batch', 'published', 'finished', 'mentioned',
   'steered', 'lane', 'queue')
 local turn, batch, published, finished, mentioned, steered, lane, queue = unpack(running)
 local waiting, now = 0, now_ms()
+-- What is kept for those who look at it later goes sooner, or is not kept, where there is little room.
+local keep_ms = is_full_for('files') and math.min(ARGV[5], HOUR_MS) or ARGV[5]
+if is_full_for('messages') then ARGV[15] = '' end
 for position = 14, #KEYS do waiting = waiting + redis.call('LLEN', KEYS[position]) end
 if turn ~= ARGV[2] then
   if finished == ARGV[2] then  -- said before
@@ -53,10 +60,12 @@ for _, id in ipairs(ending) do
   end
   redis.call('XDEL', KEYS[2], id)
   redis.call('HSET', outcome, 'status', status[id], 'finished', now, 'attempts', ARGV[3])
-  if ARGV[8] ~= '' then redis.call('HSET', outcome, 'reply', ARGV[8]) end
+  if ARGV[8] ~= '' and (id == turn or #ARGV[8] <= MOST_REPEATED) then
+    redis.call('HSET', outcome, 'reply', ARGV[8])
+  end
   if ARGV[9] ~= '' and not answered[id] then redis.call('HSET', outcome, 'error', ARGV[9]) end
   if ARGV[26] ~= '' then redis.call('HSET', outcome, 'usage', ARGV[26]) end
-  redis.call('PEXPIRE', outcome, ARGV[5])
+  redis.call('PEXPIRE', outcome, keep_ms)
   redis.call('PUBLISH', ARGV[7], id)
 end
 -- What a task comes to is known once nothing is left that it has started, or that came back to it.

@@ -5,8 +5,7 @@
 -- ARGV id, job as it was, when it was due ms, job, when it is due next ms (nothing: never),
 --      how many runs of a job are kept, of all, for how long ms,
 --      a due time without a run (JSON, or nothing), then to run: the run's name, the run (JSON),
---      entry, sid, grace ms, dedupe ms, outcome prefix, session key, lane, bell,
---      the part of the server's memory beyond which nothing is accepted
+--      entry, sid, grace ms, dedupe ms, outcome prefix, session key, lane, bell
 -- → done|changed|full|seen, entry id, queue if a hint is due, else nothing
 local job, due = redis.call('HGET', KEYS[1], ARGV[1]), redis.call('ZSCORE', KEYS[2], ARGV[1])
 local is_current = job == ARGV[2] and tonumber(due) == tonumber(ARGV[3])
@@ -15,7 +14,7 @@ local id, queue = '', ''
 if #KEYS > 4 then
   -- A clock that was set back makes a due time come again; its message doesn't.
   if redis.call('EXISTS', KEYS[11]) == 1 then return {'seen', '', ''} end
-  if memory_used() > tonumber(ARGV[20]) then return {'full', '', ''} end
+  if is_full_for('messages') then return {'full', '', ''} end
   local keys = {inbound = KEYS[7], state = KEYS[8], active = KEYS[9], sessions = KEYS[10]}
   id, queue = accept(keys, ARGV[12], ARGV[13], ARGV[14], ARGV[16], ARGV[17], ARGV[18], ARGV[19])
   redis.call('SET', KEYS[11], id, 'PX', ARGV[15])

@@ -3,6 +3,9 @@
 -- KEYS reader, reply stream, answers of the call, outcome …, blob …
 -- ARGV token, reply id, number of outcomes, answer (JSON, or nothing: nobody asked), how long it is
 --      kept ms
+
+-- Where there is little room, an answer is kept for the call that waits for it, and not for its repetition.
+local MINUTE_MS = 60 * 1000
 local token = redis.call('GET', KEYS[1])
 if token and token ~= ARGV[1] then  -- a claim that only ran out was nobody else's
   return redis.error_reply('FENCED another adapter reads this stream')
@@ -25,6 +28,6 @@ for position = 4, #KEYS do
 end
 if ARGV[4] ~= '' then
   redis.call('XADD', KEYS[3], '*', 'id', KEYS[2] .. ' ' .. ARGV[2], 'answer', ARGV[4])
-  redis.call('PEXPIRE', KEYS[3], ARGV[5])
+  redis.call('PEXPIRE', KEYS[3], is_full_for('tools') and MINUTE_MS or ARGV[5])
 end
 return 1

@@ -1,12 +1,13 @@
 -- Put a dead letter back on its session's stream: once, however often this is asked.
 -- KEYS dead letters, inbound, state, active, sessions, what it became
 -- ARGV dead letter, sid, grace ms, outcome prefix, session key, bell, how long that is known ms
--- → entry id, queue if a hint is due, else nothing; or nothing, when it is gone
+-- → entry id, queue if a hint is due, else nothing; or nothing, when it is gone; or full
 local letter = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])[1]
 if not letter then
   local became = redis.call('GET', KEYS[6])  -- the reply was lost, and it is asked again
   return became and {became, ''} or {}
 end
+if is_full_for('messages') then return {'full'} end
 local fields = {}
 for position = 1, #letter[2], 2 do fields[letter[2][position]] = letter[2][position + 1] end
 local keys = {inbound = KEYS[2], state = KEYS[3], active = KEYS[4], sessions = KEYS[5]}

@@ -1,12 +1,18 @@
--- Keep a piece of a file's content for a while; 0 if the server is too full for the file.
--- KEYS blob, state if only the lease's owner may
--- ARGV piece, where it begins, how long ms, the part of the server's memory beyond which it is
---      refused, epoch
-if #KEYS > 1 then
-  local fence = fenced(KEYS[2], ARGV[5])
+-- Keep a piece of a file's content for a while.
+-- KEYS blob, what the session has stored within the hour, state if only the lease's owner may
+-- ARGV piece, where it begins, how long ms, size of the file, how many bytes a session may store within
+--      an hour, epoch
+-- → 1, or 0 if the server is too full for files, or -1 if the session has stored too much
+if #KEYS > 2 then
+  local fence = fenced(KEYS[3], ARGV[6])
   if fence then return fence end
 end
-if ARGV[2] == '0' and memory_used() > tonumber(ARGV[4]) then return 0 end
+if is_full_for('files') then return 0 end
+if ARGV[2] == '0' then
+  if (tonumber(redis.call('GET', KEYS[2])) or 0) + ARGV[4] > tonumber(ARGV[5]) then return -1 end
+  redis.call('INCRBY', KEYS[2], ARGV[4])
+  if redis.call('PTTL', KEYS[2]) < 0 then redis.call('PEXPIRE', KEYS[2], HOUR_MS) end
+end
 local left = redis.call('PTTL', KEYS[1])
 if ARGV[1] == '' then
   redis.call('SET', KEYS[1], '', 'KEEPTTL')
