@@ -1,14 +1,10 @@
 """The real claude, in a stock `rq worker`, with a scripted model behind it."""
 
-import asyncio
-import hashlib
-import itertools
 import json
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,10 +25,6 @@ async def agent(stack: Stack, claude: AgentCli) -> Stack:
 
 def pid_of(detail: str) -> int:
     return int(detail.rpartition(" ")[2])
-
-
-async def test_it_answers(agent: Stack) -> None:
-    assert await agent.ask("SAY:hello from the model") == "hello from the model"
 
 
 async def test_it_remembers_over_turns_and_processes(agent: Stack) -> None:
@@ -75,33 +67,6 @@ async def test_a_follow_up_is_answered_by_the_same_process_through_another_worke
     assert await agent.reached(second, "spawned") == f"warm claude, pid {pid}"
 
 
-async def test_its_text_is_shown_while_it_comes(agent: Stack) -> None:
-    accepted = await agent.append("DRIP:40:50", provider="console")
-    seen: list[str] = []
-
-    async for live in agent.fleet.replies.live(accepted.session.sid):
-        seen.append(live["text"])
-        if "w20" in live["text"]:
-            break
-
-    assert len(seen) > 5
-    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(seen))
-    assert said(await agent.outcome(accepted)).endswith("w40")
-
-
-async def test_a_long_answer_comes_in_messages(agent: Stack) -> None:
-    outcome = await agent.outcome(await agent.append("LONG:20000"))
-
-    assert len(outcome.reply) > 4
-    assert all(len(str(part["text"])) <= 4000 for part in outcome.reply)
-    assert str(outcome.reply[-1]["text"]).endswith("END-OF-LONG")
-    assert all(str(part["text"]).count("```") % 2 == 0 for part in outcome.reply)
-
-
-async def test_its_reasoning_is_not_part_of_the_answer(agent: Stack) -> None:
-    assert await agent.ask("THINK:secretly\nSAY:openly") == "openly"
-
-
 async def test_it_is_told_who_and_where(agent: Stack) -> None:
     workspace = agent.home.path / "workspaces" / "main"
 
@@ -112,33 +77,26 @@ async def test_it_is_told_who_and_where(agent: Stack) -> None:
     )
 
 
-@pytest.mark.parametrize("text", ["-p ECHO", "--help ECHO", "/help ECHO", "!ls ECHO", "@x ECHO"])
-async def test_a_message_is_never_an_option_or_a_command(agent: Stack, text: str) -> None:
-    assert (await agent.ask(text)).endswith(text)
+async def test_a_message_is_never_an_option_or_a_command(agent: Stack) -> None:
+    for text in ("-p ECHO", "--help ECHO", "/help ECHO", "!ls ECHO", "@x ECHO"):
+        assert (await agent.ask(text)).endswith(text)
 
 
-@pytest.mark.parametrize("mention", ["@{}", '@"{}"', "look\u3002@{}", "@{}#L1-2"])
-async def test_a_message_reads_no_file(stack: Stack, claude: AgentCli, mention: str) -> None:
+async def test_a_message_reads_no_file(stack: Stack, claude: AgentCli) -> None:
     """Claude puts a file in the place of what somebody typed with an @, whoever may read it."""
     secret = stack.home.path / "secret.txt"
     secret.write_text("TOP-SECRET-4711")
     stack.configure(claude.config(permissions="deny"))
     await stack.start_worker()
-    text = f"RECALL {mention.format(secret)} please"
+    for mention in ("@{}", '@"{}"', "look\u3002@{}", "@{}#L1-2"):
+        text = f"RECALL {mention.format(secret)} please"
 
-    await stack.ask(text, user_name=f"@{secret}")
+        await stack.ask(text, user_name=f"@{secret}")
 
-    asked = claude.model.bodies()
-    assert (
-        json.dumps(text, ensure_ascii=False)[1:-1] in asked
-    )  # the words themselves arrive as they are
-    assert "TOP-SECRET" not in asked
-
-
-async def test_a_prompt_of_200_kb(agent: Stack) -> None:
-    reply = await agent.ask("x" * 200_000 + " LEN")
-
-    assert int(reply.removeprefix("LEN ")) > 200_000
+        asked = claude.model.bodies()
+        # The words themselves arrive as they are.
+        assert json.dumps(text, ensure_ascii=False)[1:-1] in asked
+        assert "TOP-SECRET" not in asked
 
 
 async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: AgentCli) -> None:
@@ -176,27 +134,6 @@ async def test_text_around_a_tool_is_two_paragraphs(stack: Stack, claude: AgentC
     assert "DONE done-it" in reply
 
 
-async def test_without_permission_nothing_is_done_and_the_agent_is_told(agent: Stack) -> None:
-    target = agent.home.path / "touched"
-    call = json.dumps({"command": f"touch {target}", "description": "x"})
-
-    reply = await agent.ask(f"TOOL:Bash:{call}")
-
-    assert "nobody can be asked" in reply
-    assert not target.exists()
-
-
-async def test_with_permission_it_is_done(stack: Stack, claude: AgentCli) -> None:
-    stack.configure(claude.config(permissions="auto"))
-    await stack.start_worker()
-    target = stack.home.path / "touched"
-    call = json.dumps({"command": f"touch {target}", "description": "x"})
-
-    await stack.ask(f"TOOL:Bash:{call}")
-
-    assert target.exists()
-
-
 async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: AgentCli) -> None:
     workspace = stack.home.path / "mine"
     hook = {"type": "command", "command": f"touch {stack.home.path / 'project-ran'}"}
@@ -214,10 +151,7 @@ async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: 
     assert "PROJECT-MEMORY" in claude.model.bodies().splitlines()[-1]
 
 
-@pytest.mark.parametrize("permissions", ["deny", "auto"])
-async def test_a_workspace_says_nothing_about_its_agent(
-    stack: Stack, claude: AgentCli, permissions: str
-) -> None:
+async def test_a_workspace_says_nothing_about_its_agent(stack: Stack, claude: AgentCli) -> None:
     """Who can write a file there could otherwise run what they like, whatever the agent may do."""
     workspace, user = stack.home.path / "theirs", Path(os.environ["HOME"])
 
@@ -237,7 +171,7 @@ async def test_a_workspace_says_nothing_about_its_agent(
     for file, content in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
-    stack.configure(claude.config(permissions=permissions, workspace=str(workspace)))
+    stack.configure(claude.config(permissions="deny", workspace=str(workspace)))
     await stack.start_worker()
 
     await stack.ask("SAY:hi")
@@ -311,62 +245,49 @@ async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude:
 # -- failures -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("directive", "words", "category"),
-    [
+async def test_a_failure_is_a_sentence_and_the_agent_stays_usable(agent: Stack) -> None:
+    for directive, words, category in (
         ("HTTP:401", "isn't signed in", "auth"),
-        ("HTTP:400:context", "is too long for", "context_overflow"),
         ("HTTP:400:credit", "no credit or quota left", "billing"),
         ("HTTP:404:model", "`model` under [agents.", "unknown_model"),
         ("DROP", "can't reach its model", "unreachable"),
-    ],
-)
-async def test_a_failure_is_a_sentence_and_the_agent_stays_usable(
-    agent: Stack, directive: str, words: str, category: str
-) -> None:
-    failed = await agent.append(f"{directive} please")
-    outcome = await agent.outcome(failed)
-    after = await agent.append("SAY:fine again")
+        ("HTTP:400:context", "is too long for", "context_overflow"),
+    ):
+        failed = await agent.append(f"{directive} please")
+        outcome = await agent.outcome(failed)
+        after = await agent.append("SAY:fine again")
 
-    assert outcome.status == "failed"
-    assert (outcome.error or {})["category"] == category
-    assert words in str(outcome.reply[-1]["text"])
-    assert "API Error" not in said(outcome)
-    assert said(await agent.outcome(after)) == "fine again"
-    how = "new" if category == "context_overflow" else "warm"
-    assert (await agent.reached(after, "spawned")).startswith(how)
+        assert outcome.status == "failed"
+        assert (outcome.error or {})["category"] == category
+        assert words in str(outcome.reply[-1]["text"])
+        assert "API Error" not in said(outcome)
+        assert said(await agent.outcome(after)) == "fine again"
+        how = "new" if category == "context_overflow" else "warm"
+        assert (await agent.reached(after, "spawned")).startswith(how)
 
 
-@pytest.mark.parametrize("directive", ["HTTP:429", "HTTP:529", "OVERLOADED"])
-async def test_a_busy_model_is_asked_again_until_the_person_stops_it(
-    agent: Stack, directive: str
-) -> None:
-    accepted = await agent.append(f"{directive} please")
+async def test_a_busy_model_is_asked_again_until_the_person_stops_it(agent: Stack) -> None:
+    for directive in ("HTTP:429", "HTTP:529", "OVERLOADED"):
+        accepted = await agent.append(f"{directive} please")
 
-    async def is_postponed() -> bool:
-        view = await agent.fleet.sessions.view(accepted.session.sid)
-        return view is not None and view.postponed == "retryable"
+        async def is_postponed(sid: str = accepted.session.sid) -> bool:
+            view = await agent.fleet.sessions.view(sid)
+            return view is not None and view.postponed == "retryable"
 
-    await eventually(is_postponed)
-    await agent.append("/stop")
+        await eventually(is_postponed)
+        await agent.append("/stop")
 
-    assert (await agent.outcome(accepted)).status == "stopped"
-    after = await agent.append("SAY:fine again")
-    assert said(await agent.outcome(after)) == "fine again"
+        assert (await agent.outcome(accepted)).status == "stopped"
+        after = await agent.append("SAY:fine again")
+        assert said(await agent.outcome(after)) == "fine again"
 
 
-@pytest.mark.parametrize("directive", ["HTTP:429*1", "HTTP:529*1"])
-async def test_a_failure_that_passes_is_not_seen(agent: Stack, directive: str) -> None:
-    assert await agent.ask(f"{directive} now\nSAY:got it") == "got it"
-
-
-async def test_a_stream_that_breaks_once_is_not_said_twice(agent: Stack) -> None:
+async def test_a_failure_that_passes_is_not_seen_and_nothing_is_said_twice(agent: Stack) -> None:
+    for directive in ("HTTP:429*1", "HTTP:529*1"):
+        assert await agent.ask(f"{directive} now\nSAY:got it") == "got it"
     text = "this sentence is long enough to be cut in the middle of it, and it is said once"
-
     assert await agent.ask(f"DROP*1 now\nSAY:{text}") == text
 
-
-async def test_a_stream_that_breaks_behind_a_message_repeats_nothing(agent: Stack) -> None:
     outcome = await agent.outcome(await agent.append("DROP*1 LONG:9000"))
 
     text = "".join(str(part["text"]) for part in outcome.reply)
@@ -406,22 +327,6 @@ async def test_a_turn_is_stopped_and_the_next_one_knows_it(agent: Stack) -> None
     after = await agent.append("RECALL")
     assert "DRIP:300:50" in said(await agent.outcome(after))
     assert (await agent.reached(after, "spawned")).startswith("warm")
-
-
-async def test_a_tool_that_is_stopped_writes_nothing_later(stack: Stack, claude: AgentCli) -> None:
-    stack.configure(claude.config(permissions="auto"))
-    await stack.start_worker()
-    target = stack.home.path / "touched"
-    call = json.dumps({"command": f"sleep 3; touch {target}", "description": "x"})
-    running = await stack.append(f"TOOL:Bash:{call}")
-    await stack.reached(running, "tool")
-    await eventually(lambda: runs(stack, b"sleep\x003"))
-
-    await stack.fleet.sessions.stop(running.session.sid)
-
-    assert (await stack.outcome(running)).status == "stopped"
-    await eventually(lambda: not runs(stack, b"sleep\x003"))
-    assert not target.exists()
 
 
 def runs(stack: Stack, command: bytes) -> bool:
@@ -470,32 +375,6 @@ async def test_a_conversation_that_it_does_not_know_starts_anew_and_says_so(
     assert answer == "two"
 
 
-async def test_nothing_of_the_users_is_edited(agent: Stack) -> None:
-    user = Path(os.environ["HOME"])
-    workspace = agent.home.path / "workspaces" / "main"
-    workspace.mkdir(parents=True)
-    theirs = {
-        user / ".claude" / "settings.json": {"env": {"THEIRS": "1"}},
-        user / ".claude" / "CLAUDE.md": "be brief",
-        workspace / ".claude" / "settings.json": {"permissions": {"deny": ["WebFetch"]}},
-        workspace / ".mcp.json": {"mcpServers": {}},
-    }
-    for file, content in theirs.items():
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(content if isinstance(content, str) else json.dumps(content))
-    before = digests(theirs)
-
-    await agent.ask("SAY:one")
-    await agent.ask("TOOL:Bash:" + json.dumps({"command": "true", "description": "x"}))
-
-    assert digests(theirs) == before
-    assert not (workspace / ".claude" / "settings.local.json").exists()
-
-
-def digests(files: dict[Path, Any]) -> dict[str, str]:
-    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-
-
 async def test_it_gets_no_secret_that_it_does_not_need(
     stack: Stack, claude: AgentCli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -518,16 +397,6 @@ async def test_it_gets_no_secret_that_it_does_not_need(
     assert not names & {"OPENAI_API_KEY", "GEMINI_API_KEY", "TELEGRAM_TOKEN", "CLAUDECODE"}
     assert {name for name in names if name.startswith("REMOTECLAW")} == {"REMOTECLAW_HOLDER"}
     assert "nobody's key" not in Path(f"/proc/{pid}/cmdline").read_text()
-
-
-async def test_two_people_talk_to_it_at_once(agent: Stack) -> None:
-    await agent.start_worker()
-
-    alice, bob = await asyncio.gather(
-        agent.ask("SAY:for alice"), agent.ask("SAY:for bob", from_="bob")
-    )
-
-    assert (alice, bob) == ("for alice", "for bob")
 
 
 # -- messages that join a running turn ------------------------------------------------------------

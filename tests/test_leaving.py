@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from remoteclaw.drain import MOST_ATTEMPTS
 from remoteclaw.home import Home
 from tests.support.bridges import script
@@ -38,8 +36,7 @@ def test_a_message_outlives_any_number_of_polite_ends(home: Home) -> None:
             up.wait(HANG_S)
 
 
-@pytest.mark.parametrize("_time", range(3))
-def test_a_kill_is_not_taken_for_the_agents_own_end(home: Home, _time: int) -> None:
+def test_a_kill_is_not_taken_for_the_agents_own_end(home: Home) -> None:
     """Everything ends at once then; whoever sees the agent end first must not say that it died."""
     with running(home) as up:
         reference = begin_something_long(home)

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from remoteclaw.config import Config, load_config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.embedded import EmbeddedRedis
@@ -59,6 +57,9 @@ def running(
                 up.wait(HANG_S)
 
 
+BOLD = re.compile(rb"\x1b\[[0-9;]*\b1m")
+
+
 def everything(up_pid: int) -> list[int]:
     """Return `up` and all processes below it."""
     found, queue = [], [up_pid]
@@ -94,12 +95,14 @@ def test_a_person_types_and_is_answered(home: Home) -> None:
         assert "you> hello" in shown
         assert "main> This is RemoteClaw's demo agent." in shown
         assert shown.count("This is RemoteClaw's demo agent") == 1
+        assert BOLD.search(terminal.raw)
         terminal.type("\x04")
         assert terminal.leave() == 0
+        assert terminal.shown().endswith("\nLeaving.")  # nothing is unfinished
 
 
 def test_an_answer_is_shown_while_it_comes_and_ctrl_c_stops_it(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+    with Terminal.running(REMOTECLAW, "up", env=env(home, NO_COLOR="1")) as terminal:
         terminal.see("you>")
         terminal.type("slow\r")
         terminal.see("main> 1 2 3 4")
@@ -109,18 +112,9 @@ def test_an_answer_is_shown_while_it_comes_and_ctrl_c_stops_it(home: Home) -> No
         terminal.see("Stopped.")
         terminal.type("hello\r")
         terminal.see("This is RemoteClaw's demo agent.")
-
-
-def test_a_chat_outlives_its_redis(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
-        terminal.type("hello\r")
-        terminal.see("what happens when an agent dies.")
-
-        os.kill(redis_of(terminal.pid), signal.SIGKILL)
-        terminal.type("memory\r")
-
-        terminal.see("You said before:")
+        assert not BOLD.search(terminal.raw)
+        terminal.type("\x1b[200~" + "x" * 530_000 + "\x1b[201~\r")
+        terminal.see("Not sent: The message was refused: text has 530,000 bytes")
 
 
 def test_a_second_ctrl_c_leaves_and_nothing_is_left(home: Home) -> None:
@@ -146,6 +140,9 @@ def test_leaving_in_mid_turn_loses_nothing(home: Home) -> None:
         terminal.see("main> 1 2 3")
         terminal.type("\x04")
         assert terminal.leave() == 0
+        shown = terminal.shown()
+        assert "main> 1 2 3" in shown
+        assert "Leaving; what isn't finished goes on at the next start." in shown
 
     with Terminal.running(
         REMOTECLAW, "up", env=env(home, REMOTECLAW__FLEET__LEASE_S="2")
@@ -196,10 +193,7 @@ def test_ctrl_c_clears_what_is_typed_and_does_not_count(home: Home) -> None:
         terminal.see("what happens when an agent dies.")
         assert "rubbish" not in terminal.shown()
 
-
-def test_half_an_answer_does_not_stay_when_a_line_is_sent(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
+        # Half an answer does not stay when a line is sent.
         terminal.type("slow\r")
         terminal.see("main> 1 2 3")
 
@@ -212,32 +206,6 @@ def test_half_an_answer_does_not_stay_when_a_line_is_sent(home: Home) -> None:
         assert shown.index("you> second") < shown.index("main> 1 2 3")
         terminal.type("\x03")
         terminal.see("Stopped.")
-
-
-def test_half_an_answer_stays_when_the_person_leaves(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
-        terminal.type("slow\r")
-        terminal.see("main> 1 2 3")
-        terminal.type("\x04")
-        assert terminal.leave() == 0
-
-        shown = terminal.shown()
-
-        assert "main> 1 2 3" in shown
-        assert "Leaving; what isn't finished goes on at the next start." in shown
-
-
-def test_nothing_unfinished_is_announced_when_there_is_nothing(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
-        terminal.type("hello\r")
-        terminal.see("what happens when an agent dies.")
-
-        terminal.type("\x04")
-
-        assert terminal.leave() == 0
-        assert terminal.shown().endswith("\nLeaving.")
 
 
 def test_that_redis_is_away_is_said_once_and_the_prompt_stays(home: Home) -> None:
@@ -259,6 +227,11 @@ def test_that_redis_is_away_is_said_once_and_the_prompt_stays(home: Home) -> Non
         shown = terminal.see("what happens when an agent dies.")
         assert shown.count("(Redis is away") == 1
 
+        os.kill(redis, signal.SIGKILL)
+        terminal.type("memory\r")
+
+        terminal.see("You said before:")
+
 
 def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
@@ -273,14 +246,6 @@ def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
         assert not (home.logs / "crash.log").exists()
         assert "Traceback" not in (home.logs / "up.log").read_text()
         all_gone(processes, home)
-
-
-@pytest.mark.parametrize(("no_color", "is_bold"), [("", True), ("1", False)])
-def test_no_color_means_plain_text(home: Home, no_color: str, is_bold: bool) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home, NO_COLOR=no_color)) as terminal:
-        terminal.see("you>")
-
-        assert (re.search(rb"\x1b\[[0-9;]*\b1m", terminal.raw) is not None) == is_bold
 
 
 def test_a_dumb_terminal_has_a_prompt_and_gets_no_escapes(home: Home) -> None:
@@ -299,18 +264,10 @@ def test_a_dumb_terminal_has_a_prompt_and_gets_no_escapes(home: Home) -> None:
         assert b"\x1b" not in terminal.raw
 
 
-def test_what_is_refused_is_said_in_place(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
-        terminal.type("\x1b[200~" + "x" * 530_000 + "\x1b[201~\r")
-
-        terminal.see("Not sent: The message was refused: text has 530,000 bytes")
-
-
 # -- what it looks after --------------------------------------------------------------------------
 
 
-def test_without_a_terminal_it_only_runs(home: Home) -> None:
+def test_without_a_terminal_it_only_runs_and_once_in_a_home(home: Home) -> None:
     with running(home) as up:
         processes = everything(up.pid)
 
@@ -318,12 +275,21 @@ def test_without_a_terminal_it_only_runs(home: Home) -> None:
 
         assert sent.returncode == 0
         assert "RemoteClaw's demo agent" in sent.stdout
+
+        second = remoteclaw(home, "up")
+
+        assert second.returncode == 1
+        assert second.stderr == (
+            f"remoteclaw: RemoteClaw already runs in {home.path} (process {up.pid}): "
+            "use that one, or end it first.\n"
+        )
+        assert remoteclaw(home, "send", "hello").returncode == 0
         up.terminate()
         assert up.wait(HANG_S) == 0
         all_gone(processes, home)
 
 
-def test_a_worker_that_is_killed_is_replaced(home: Home) -> None:
+def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(home: Home) -> None:
     with running(home, REMOTECLAW__FLEET__WORKERS="2") as up:
         workers = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
         assert len(workers) == 2
@@ -331,11 +297,6 @@ def test_a_worker_that_is_killed_is_replaced(home: Home) -> None:
         for pid in workers:
             os.kill(pid, signal.SIGKILL)
 
-        assert remoteclaw(home, "send", "hello").returncode == 0
-
-
-def test_redis_that_is_killed_is_started_again_with_all_it_had(home: Home) -> None:
-    with running(home) as up:
         assert remoteclaw(home, "send", "hello").returncode == 0
         redis = redis_of(up.pid)
 
@@ -438,18 +399,6 @@ def test_after_a_kill_it_starts_again_and_goes_on(home: Home) -> None:
         assert "- hello" in remoteclaw(home, "send", "memory").stdout
 
 
-def test_two_in_one_home_do_not_fight(home: Home) -> None:
-    with running(home) as up:
-        second = remoteclaw(home, "up")
-
-        assert second.returncode == 1
-        assert second.stderr == (
-            f"remoteclaw: RemoteClaw already runs in {home.path} (process {up.pid}): "
-            "use that one, or end it first.\n"
-        )
-        assert remoteclaw(home, "send", "hello").returncode == 0
-
-
 def test_a_hook_that_is_not_there_is_named_before_anything_starts(home: Home) -> None:
     (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['nowhere:f']")
 
@@ -524,9 +473,9 @@ def test_an_agent_that_cannot_work_is_named_before_the_chat(home: Home) -> None:
 # -- where it runs --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["home", "a #b%20c?d"])
-def test_any_path_will_do(directory: Path, path: str) -> None:
-    """A relative one, and one with what has a meaning in the URL of a socket."""
+def test_any_path_will_do(directory: Path) -> None:
+    """A relative one, with what has a meaning in the URL of a socket."""
+    path = "a #b%20c?d"
     with contextlib.chdir(directory):
         home = Home(Path(path))
         with running(home):

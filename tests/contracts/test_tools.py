@@ -79,13 +79,8 @@ async def world(
         yield World(stack, platform, workspace, bob.session, process)
 
 
-@pytest.mark.parametrize("transport", ["http", "stdio"])
-@pytest.mark.parametrize("name", ["claude", "codex"])
-async def test_every_tool(
-    name: str, transport: str, stack: Stack, directory: Path, model_server: ModelServerProcess
-) -> None:
-    cli = required(name, model_server)
-    async with world(stack, cli, directory, mcp_transport=transport) as here:
+async def test_every_tool(stack: Stack, directory: Path, claude: AgentCli) -> None:
+    async with world(stack, claude, directory, mcp_transport="http") as here:
         await sessions(here)
         await messages(here)
         await operations(here)
@@ -95,12 +90,15 @@ async def test_every_tool(
     assert here.used == set(TOOLS)
 
 
-@pytest.mark.parametrize("name", ["gemini", "opencode"])
+@pytest.mark.parametrize(
+    ("name", "transport"),
+    [("claude", "stdio"), ("codex", "http"), ("gemini", "http"), ("opencode", "http")],
+)
 async def test_some_tools(
-    name: str, stack: Stack, directory: Path, model_server: ModelServerProcess
+    name: str, transport: str, stack: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     cli = required(name, model_server)
-    async with world(stack, cli, directory) as here:
+    async with world(stack, cli, directory, mcp_transport=transport) as here:
         assert str(here.bob) in await here.use("sessions_list")
         await here.use("message_send", target="chat-2", message=f"from {name}")
         post = here.platform.say("chat-1", "bo", "hi")
@@ -110,21 +108,20 @@ async def test_some_tools(
     assert {one.id: one.reaction for one in here.platform.chat("chat-1")}[post] == "🎉"
 
 
-@pytest.mark.parametrize("place", ["workspace", "."])
 async def test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then(
-    place: str, stack: Stack, directory: Path, model_server: ModelServerProcess
+    stack: Stack, directory: Path, model_server: ModelServerProcess
 ) -> None:
     gemini = required("gemini", model_server)
     evil = {"command": "/bin/touch", "args": [str(directory / "server-ran")]}
     hook = {"type": "command", "command": f"touch {directory / 'hook-ran'}"}
     hostile = {"mcpServers": {"evil": evil}, "hooks": {"SessionStart": [{"hooks": [hook]}]}}
     async with world(stack, gemini, directory) as here:
-        settings = here.workspace.parent / place / ".gemini" / "settings.json"
+        settings = here.workspace / ".gemini" / "settings.json"
         settings.parent.mkdir()
         settings.write_text(json.dumps(hostile))
-        tools = await stack.ask(f"TOOLS\nfrom {directory.name} {place}", from_="carol")
+        tools = await stack.ask(f"TOOLS\nfrom {directory.name}", from_="carol")
         asked = gemini.model.bodies().splitlines()
-        (prompt,) = [body for body in asked if f"from {directory.name} {place}" in body]
+        (prompt,) = [body for body in asked if f"from {directory.name}" in body]
         _, agent = load_config(stack.home.config_file).agent("main")
 
     assert "mcp_" not in tools
@@ -249,27 +246,21 @@ async def configuration(here: World) -> None:
 # -- when something is not there ------------------------------------------------------------------
 
 
-async def test_without_a_gateway_the_turn_goes_on(
-    stack: Stack, directory: Path, claude: AgentCli
+async def test_tools_come_with_the_gateway_and_no_turn_needs_it(
+    stack: Stack, claude: AgentCli
 ) -> None:
-    async with world(stack, claude, directory) as here:
-        assert "mcp__remoteclaw__session_status" in await here.stack.ask("TOOLS")
-    # The gateway has ended, and the agent is warm.
-    said = await stack.ask("TOOL:session_status:{}")
-
-    assert "DONE" in said
-    assert "running" not in said
-
-
-async def test_tools_come_with_the_gateway(stack: Stack, directory: Path, claude: AgentCli) -> None:
     stack.configure(claude.config())
     await stack.start_worker()
     before = await stack.ask("TOOLS")
     async with gateway_process(stack):
         after = await stack.ask("TOOLS")
+    # The gateway has ended, and the agent is warm.
+    called = await stack.ask("TOOL:session_status:{}")
 
     assert "mcp__remoteclaw" not in before
     assert "mcp__remoteclaw__session_status" in after
+    assert "DONE" in called
+    assert "running" not in called
 
 
 async def test_the_tools_that_are_offered_go_by_the_chat(stack: Stack, claude: AgentCli) -> None:
