@@ -24,6 +24,8 @@ from tests.support.stack import Stack
 #: Set by CI: what is missing there is a failure, not a reason to skip.
 REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
 
+PROGRAMS = installed_servers()
+
 # Between a script and Redis' clock, so that a test can let a lease's time pass at once.
 SHIFTED_PRELUDE = PRELUDE.replace(
     "return time[1] * 1000",
@@ -68,18 +70,26 @@ def home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return Home.default().create()
 
 
-@pytest.fixture(scope="session", params=installed_servers(), ids=lambda program: program.name)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests of leases, queues and scripts on each server, and those of cron jobs on one."""
+    programs: list[ServerProgram | None] = [*PROGRAMS]
+    if metafunc.module.__name__.rpartition(".")[2].startswith("test_cron"):
+        del programs[1:]
+    elif "any_client" in metafunc.fixturenames:
+        programs.append(None)
+    for name in {"any_server", "any_client"} & set(metafunc.fixturenames):
+        ids = [program.name if program else "fakeredis" for program in programs]
+        metafunc.parametrize(name, programs, ids=ids, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def any_server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """Each of the servers that are installed, in turn."""
     with _running(request.param) as server:
         yield server
 
 
-@pytest.fixture(
-    scope="session",
-    params=[*installed_servers(), None],
-    ids=lambda program: program.name if program else "fakeredis",
-)
+@pytest.fixture(scope="session")
 def any_client(request: pytest.FixtureRequest) -> Iterator[Callable[[], Redis]]:
     """A function that opens a client: of each installed server in turn, and of fakeredis.
 

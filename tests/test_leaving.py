@@ -28,7 +28,7 @@ def test_a_message_outlives_any_number_of_polite_ends(home: Home) -> None:
         up.terminate()
         up.wait(HANG_S)
 
-    for again in range(2, MOST_ATTEMPTS + 3):
+    for again in range(2, MOST_ATTEMPTS + 2):
         with running(home) as up:
             attempt = f"output     attempt {again}"
             eventually_sync(lambda: attempt in trace(home, reference))  # noqa: B023 - used at once
