@@ -108,6 +108,7 @@ async def opened(cli: AgentCli, home: Home) -> AsyncIterator[Open]:
         runtime = create_cli_runtime(cli.name)
         env = {**runtime.environment(os.environ), **cli.env}
         given = {"command": cli.command, "env": env, "model": cli.model_name, **options}
+        given["attachments"] = OneFile(b"")  # as in the fleet: there may be files at any time
         async with agent_bridge(home, cli.name, **given) as (bridge, keeper, session_map):
             yield Agent(cli, bridge, keeper, session_map, home.path / "work")
 
