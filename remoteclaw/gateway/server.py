@@ -68,7 +68,9 @@ async def serve(
     raise_descriptors()
     for file in token_files(home.path):
         file.create()
-    sockets = sockets or (listen(config.gateway), listen_privately(home))
+    sockets = list(sockets) or [listen(config.gateway)]
+    if len(sockets) == 1:  # an older `up` passes on one
+        sockets.append(listen_privately(home))
     private = path_of(sockets[1], home)
     url = home.redis_url(config)
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)

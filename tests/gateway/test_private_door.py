@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from remoteclaw.config import GatewayConfig
 from remoteclaw.contract import TOOLS
-from remoteclaw.gateway.address import DEAD_S
+from remoteclaw.gateway.address import DEAD_S, listen
 from remoteclaw.gateway.auth import MOST_FAILURES
 from remoteclaw.home import Home
 from tests.gateway.test_process import gateway_of
@@ -23,6 +24,7 @@ from tests.gateway.test_restart import own_token, restart, starts
 from tests.support.connector import Pipes, free_port
 from tests.support.doors import gateway_process
 from tests.support.stack import Stack
+from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import eventually
 from tests.test_up import running
 
@@ -36,6 +38,8 @@ async def connected(home: Home, **env: str) -> AsyncIterator[Pipes]:
 
 
 async def works(home: Home) -> bool:
+    if not (home.path / "connector-token").exists():
+        return False
     async with connected(home) as agent:
         return is_done(await agent.call("agents_list"))
 
@@ -188,6 +192,17 @@ async def test_under_up_it_stays_when_a_gateway_is_killed_and_goes_with_up(home:
         assert await works(home)
         assert os.listdir(home.gateways) == [socket_of_up]
     assert os.listdir(home.gateways) == []
+
+
+async def test_an_older_up_passes_one_socket_on(stack: Stack) -> None:
+    with listen(GatewayConfig(port=0)) as listening:
+        argv = [REMOTECLAW, "gateway", "--socket", str(listening.fileno())]
+        process = subprocess.Popen(argv, env=stack.env(), pass_fds=[listening.fileno()])
+    try:
+        await eventually(lambda: works(stack.home))
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def test_the_path_of_the_state_directory_may_be_long(stack: Stack, directory: Path) -> None:
