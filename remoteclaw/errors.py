@@ -22,6 +22,7 @@ __all__ = [
     "MessageRefused",
     "NotRunning",
     "Overdue",
+    "PerhapsSent",
     "PlatformRefused",
     "RedisRefused",
     "RedisUnavailable",
@@ -75,6 +76,13 @@ class NotRunning(RemoteClawError):
 
 class RedisUnavailable(RemoteClawError):
     """Raised when Redis can't be reached before the caller's deadline."""
+
+    may_have_run = False
+    """Whether a command went out and no answer came: Redis may still run it."""
+
+
+class PerhapsSent(RedisUnavailable):
+    """Raised when Redis may still accept a message; with the same id it counts once."""
 
 
 class RedisUnfit(RemoteClawError):

@@ -21,6 +21,7 @@ LUA = "remoteclaw/fleet/scripts"
 FENCED = "begin mark publish finish live remember reset close release renew postpone"
 FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
+UNANSWERED = "tests/fleet/test_unanswered.py"
 FAILPOINT = "tests/test_failpoints.py"
 DOORS = "tests/gateway"
 SESSIONS = "tests/gateway/test_sessions.py"
@@ -888,6 +889,27 @@ MUTANTS = (
         "math.max(tonumber(epoch or 0) + 1, now)",
         "tonumber(epoch or 0) + 1",
         f"{LEASE}::test_an_epoch_is_never_below_the_clock",
+    ),
+    Mutant(
+        "a message without an answer that is called not sent",
+        "remoteclaw/fleet/inbound.py",
+        "            if error.may_have_run:\n",
+        "            if False:\n",
+        f"{UNANSWERED}::test_a_message_without_an_answer_is_perhaps_sent",
+    ),
+    Mutant(
+        "a message without a server that is called perhaps sent",
+        "remoteclaw/fleet/connection.py",
+        "may_have_run or _may_have_run(error)",
+        "True",
+        f"{UNANSWERED}::test_a_message_that_found_no_server_is_not_sent",
+    ),
+    Mutant(
+        "a console that gives a message up",
+        "remoteclaw/channels/console.py",
+        "                pass  # the person was told",
+        "                raise  # the person was told",
+        f"{UNANSWERED}::test_the_console_sends_until_redis_answers",
     ),
     Mutant(
         "sweeper off",

@@ -28,6 +28,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RedisUnavailable
 from remoteclaw.files import about_file, save_file
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.inbound import PERHAPS_SENT, Accepted
 from remoteclaw.messages import Attachment, ChannelMessage, SessionKey, stream_order
 from remoteclaw.protocols import Deliverable, Receipt
 from remoteclaw.terminal import login_name, printable
@@ -217,12 +218,23 @@ class Console:
                 account=self._account,
                 timestamp=int(time.time() * 1000),
             )
-            accepted = await self._fleet.inbound.append(message, agent=self._agent)
-        except (MessageRefused, RedisRefused, RedisUnavailable) as error:
+            accepted = await self._accepted(message)
+        except (MessageRefused, RedisRefused) as error:
             await self._say(f"Not sent: {error}")
         else:
             self._unanswered |= {accepted.entry_id} - self._answered
             await self._draw()
+
+    async def _accepted(self, message: ChannelMessage) -> Accepted:
+        """Send a message until Redis is there to accept it, or the person leaves."""
+        while True:
+            try:
+                return await self._fleet.inbound.append(message, agent=self._agent)
+            except RedisUnavailable:
+                pass  # the person was told, and with its id it counts once
+            except asyncio.CancelledError:
+                self._lines.append(PERHAPS_SENT.format(sid=self._session.sid[:8]))
+                raise
 
     def _interrupt(self) -> None:
         """Take a Ctrl-C: it stops the answer, and a second one leaves."""

@@ -8,6 +8,7 @@ import sys
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from remoteclaw.cli.access import addressed, load, on_fleet, session_key
 from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.cli.files import ReplyFile, complain_of, note_on, save_files, save_option, upload
 from remoteclaw.cli.looking import sessions
-from remoteclaw.errors import RemoteClawError, UnknownSession
+from remoteclaw.clock import boottime
+from remoteclaw.errors import PerhapsSent, RemoteClawError, UnknownSession
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -109,7 +111,16 @@ def send(
         session = session_key(address)
         files = await upload(fleet, session.sid, attach)
         message = _message(session, text, message_id, files)
-        return await _send(fleet, message, session.agent, lane, wait_s, as_json=as_json, save=save)
+        return await _send(
+            fleet,
+            message,
+            session.agent,
+            lane,
+            wait_s,
+            has_new_id=message_id is None,
+            as_json=as_json,
+            save=save,
+        )
 
     sys.exit(on_fleet(run))
 
@@ -139,10 +150,13 @@ async def _send(
     lane: "Lane",
     wait_s: float,
     *,
+    has_new_id: bool,
     as_json: bool,
     save: Path | None,
 ) -> int:
-    accepted = await fleet.inbound.append(message, agent=agent, deliver="caller", lane=lane)
+    accepted = await _accepted(fleet, message, agent, lane, wait_s)
+    if has_new_id:  # else it was sent twice by this command, and counts once
+        accepted = replace(accepted, is_duplicate=False)
     if accepted.is_duplicate:
         complain("A message with this id was accepted before: this text was not used.")
     if wait_s == 0:
@@ -150,6 +164,23 @@ async def _send(
         echo_text(_json(accepted, None) if as_json else reference_of(accepted))
         return EXIT_REPLY
     return await print_reply(fleet, accepted, wait_s, as_json=as_json, save=save)
+
+
+async def _accepted(
+    fleet: "Fleet", message: "ChannelMessage", agent: str, lane: "Lane", wait_s: float
+) -> "Accepted":
+    """Send a message, as long as its reply is waited for if Redis may have it already."""
+    until, has_told = boottime() + wait_s, False
+    while True:
+        try:
+            return await fleet.inbound.append(message, agent=agent, deliver="caller", lane=lane)
+        except PerhapsSent as error:
+            again = f"With `--message-id {message.id}` it counts once."
+            if boottime() > until:
+                raise PerhapsSent(f"{error} {again}") from None
+            if not has_told:
+                complain(f"Redis does not answer; I keep trying. If you end this: {again}")
+            has_told = True
 
 
 async def print_reply(

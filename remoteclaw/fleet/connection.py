@@ -7,10 +7,12 @@ deadline; that is safe because every script is idempotent. Listeners connect ane
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import resource
-from collections.abc import AsyncGenerator, Callable, Sequence
+import socket
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,14 @@ _TRANSIENT = (
     exceptions.TryAgainError,
     OSError,
 )
+#: Failures after which Redis can't have got the command: its answers, and those to a connection.
+_NOT_RUN = (
+    exceptions.BusyLoadingError,
+    exceptions.ReadOnlyError,
+    exceptions.TryAgainError,
+    socket.gaierror,
+)
+_NO_CONNECTION = (errno.ECONNREFUSED, errno.ENOENT, errno.EHOSTUNREACH, errno.ENETUNREACH)
 #: How long a caller who wants something stored waits for a server that can't write, in seconds: a
 #: full disk lasts longer than a person waits without a word.
 UNWRITABLE_S = 3.0
@@ -233,7 +243,7 @@ class Scripts:
 
         `is_new` tells that it stores something new.
         """
-        repeats = 0
+        repeats, may_have_run = 0, False
         while True:
             try:
                 async with asyncio.timeout(max(0.0, min(COMMAND_S, deadline - boottime()))):
@@ -241,9 +251,11 @@ class Scripts:
             except _TRANSIENT as error:
                 if _LOGIN.search(str(error)):
                     raise RedisRefused(_refusal(error)) from None
-                failure: RemoteClawError = RedisUnavailable(
+                away = RedisUnavailable(
                     f"Redis can't be reached ({_reason(error)}): nothing goes on until it is back."
                 )
+                away.may_have_run = may_have_run = may_have_run or _may_have_run(error)
+                failure: RemoteClawError = away
             except exceptions.ResponseError as error:
                 if str(error).startswith("FENCED"):
                     raise LeaseLost(str(error)) from None
@@ -422,15 +434,30 @@ def _unfit(name: str, url: str, error: Exception) -> RemoteClawError:
     )
 
 
-def _reason(error: Exception) -> str:
-    """Return why something failed, without the address that redis-py and asyncio repeat."""
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and what has led to it."""
     cause: BaseException | None = error
     while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _may_have_run(error: Exception) -> bool:
+    """Whether Redis may run a command that failed so: it went out, and no answer came."""
+    return not any(
+        isinstance(cause, _NOT_RUN)
+        or (isinstance(cause, OSError) and cause.errno in _NO_CONNECTION)
+        for cause in _causes(error)
+    )
+
+
+def _reason(error: Exception) -> str:
+    """Return why something failed, without the address that redis-py and asyncio repeat."""
+    for cause in _causes(error):
         if isinstance(cause, OSError) and (number := re.search(r"\[Errno (\d+)\]", str(cause))):
             return os.strerror(int(number[1]))
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.rstrip(".")
-        cause = cause.__cause__ or cause.__context__
     if isinstance(error, (TimeoutError, exceptions.TimeoutError)):
         return "it does not answer"
     return str(error).rstrip(".") or type(error).__name__

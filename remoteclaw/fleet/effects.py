@@ -421,9 +421,9 @@ class Effects:
         except LeaseLost:
             raise CallRefused("TURN_OVER", "The turn of this call is over.") from None
         except RedisUnavailable as error:
+            told = " Whether it was done is unknown: look before you repeat it."
             raise CallRefused(
-                "UNAVAILABLE",
-                f"{error} Whether it was done is unknown: look before you repeat it.",
+                "UNAVAILABLE", f"{error}{told if error.may_have_run else ''}"
             ) from None
         if status == b"no room":
             raise CallRefused("UNAVAILABLE", NO_ROOM if caller else FULL)

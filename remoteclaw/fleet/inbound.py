@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from remoteclaw.clock import boottime
 from remoteclaw.conversation.commands import at_once
-from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable
+from remoteclaw.errors import MessageRefused, PerhapsSent, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
@@ -44,6 +44,10 @@ INCOMPLETE = (
 )
 #: The newest form in which entries are written. Readers refuse a higher number than they know.
 ENTRY_VERSION = 3
+PERHAPS_SENT = (
+    "Perhaps not sent: Redis stopped answering while the message was on its way, and may still "
+    "accept it. Look with `remoteclaw sessions show {sid}` before you send it again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +85,33 @@ class Inbound:
         In the lane `background` it waits behind what people send. A command to stop takes effect
         here, in the same step.
         Its attachments were stored before (`Blobs.put`), and are kept until its turn is over.
-        Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted.
+        Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted, and
+        `PerhapsSent` when that isn't known.
         """
         session = SessionKey.of(message, agent=agent)
+        sid = session.sid
+        try:
+            status, entry_id, queue = await self._append(session, message, deliver, lane)
+        except RedisUnavailable as error:
+            if error.may_have_run:
+                raise PerhapsSent(PERHAPS_SENT.format(sid=sid[:8])) from None
+            raise
+        if status == b"full":
+            raise RedisRefused(FULL)
+        if status == b"crowded":
+            raise MessageRefused(CROWDED)
+        if status == b"incomplete":
+            raise MessageRefused(INCOMPLETE)
+        if queue:
+            # The message is safe by now: without this hint, the sweeper's comes.
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._waker.hint(sid, str(session), queue=queue.decode())
+        return Accepted(session, entry_id.decode(), status == b"duplicate")
+
+    async def _append(
+        self, session: SessionKey, message: ChannelMessage, deliver: Deliver, lane: Lane
+    ) -> tuple[bytes, bytes, bytes]:
+        """Run the script; return what became of the message, its entry, and a queue to hint."""
         sid = session.sid
         status, entry_id, queue = await self._scripts.run(
             "append",
@@ -108,17 +136,7 @@ class Inbound:
             ],
             deadline=boottime() + APPEND_S,
         )
-        if status == b"full":
-            raise RedisRefused(FULL)
-        if status == b"crowded":
-            raise MessageRefused(CROWDED)
-        if status == b"incomplete":
-            raise MessageRefused(INCOMPLETE)
-        if queue:
-            # The message is safe by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, str(session), queue=queue.decode())
-        return Accepted(session, entry_id.decode(), status == b"duplicate")
+        return status, entry_id, queue
 
     async def end_conversation(
         self, session: SessionKey, reason: Literal["new", "reset"], *, call: str

@@ -1,0 +1,114 @@
+"""Redis takes a message and does not answer: it counts once, and is not called "not sent"."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.channels.console import Console
+from remoteclaw.channels.editor import PlainEditor
+from remoteclaw.cli.sending import _accepted
+from remoteclaw.errors import PerhapsSent, RedisUnavailable
+from remoteclaw.fleet import Fleet
+from tests.support.servers import Server, installed_servers, running_server
+from tests.support.stack import message
+from tests.support.waiting import HANG_S
+
+#: Much longer than `append()` takes to give up here, in seconds.
+LONG_S = 1.0
+
+
+@pytest.fixture
+def server(directory: Path) -> Iterator[Server]:
+    with running_server(installed_servers()[0], directory) as server:
+        yield server
+
+
+@pytest.fixture
+async def fleet(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Fleet]:
+    """A fleet that gives up soon, with a connection, on a server that knows the scripts."""
+    monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
+    monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.2)
+    fleet = Fleet.open(server.url, lease_s=30)
+    await fleet.inbound.append(message("before"), agent="main")
+    await fleet.scripts.client.flushall()
+    yield fleet
+    await fleet.aclose()
+
+
+async def accepted(fleet: Fleet) -> int:
+    """Return how many messages are accepted."""
+    (stream,) = await fleet.scripts.client.keys("rc:in:*")
+    return int(await fleet.scripts.client.xlen(stream))
+
+
+async def test_a_message_without_an_answer_is_perhaps_sent(server: Server, fleet: Fleet) -> None:
+    hello = message("hello")
+
+    with server.frozen(), pytest.raises(PerhapsSent, match="`remoteclaw sessions show "):
+        await fleet.inbound.append(hello, agent="main")
+
+    assert (await fleet.inbound.append(hello, agent="main")).is_duplicate
+    assert await accepted(fleet) == 1
+
+
+async def test_a_message_that_found_no_server_is_not_sent(server: Server, fleet: Fleet) -> None:
+    server.kill()
+    await fleet.scripts.client.connection_pool.disconnect()
+
+    with pytest.raises(RedisUnavailable) as error:
+        await fleet.inbound.append(message("hello"), agent="main")
+
+    assert not isinstance(error.value, PerhapsSent)
+
+
+@pytest.fixture
+def console(fleet: Fleet, directory: Path) -> Console:
+    console = Console(fleet, agent="main", account="here", hooks=Hooks(), downloads=directory)
+    console._editor = PlainEditor()
+    return console
+
+
+async def test_the_console_sends_until_redis_answers(
+    server: Server, fleet: Fleet, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with server.frozen():
+        sending = asyncio.create_task(console._send("hello"))
+        await asyncio.wait((sending,), timeout=LONG_S)
+        assert not sending.done()
+
+    await sending
+    assert await accepted(fleet) == 1
+    assert "ot sent" not in capsys.readouterr().out
+
+
+async def test_who_leaves_the_console_meanwhile_is_told(server: Server, console: Console) -> None:
+    with server.frozen():
+        sending = asyncio.create_task(console._send("hello"))
+        await asyncio.wait((sending,), timeout=LONG_S)
+        sending.cancel()
+        await asyncio.wait((sending,))
+
+    assert console._lines[-1].startswith("Perhaps not sent: ")
+
+
+async def test_the_command_to_send_repeats_while_it_waits_for_the_reply(
+    server: Server, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with server.frozen():
+        sending = asyncio.create_task(
+            _accepted(fleet, message("hello", id="m1"), "main", "agents", HANG_S)
+        )
+        await asyncio.wait((sending,), timeout=LONG_S)
+        assert not sending.done()
+
+    await sending
+    assert await accepted(fleet) == 1
+    assert capsys.readouterr().err.count("With `--message-id m1` it counts once.") == 1
+
+
+async def test_without_waiting_it_says_how_to_repeat_it(server: Server, fleet: Fleet) -> None:
+    with server.frozen(), pytest.raises(PerhapsSent, match="With `--message-id m1` it counts"):
+        await _accepted(fleet, message("hello", id="m1"), "main", "agents", 0)
