@@ -213,7 +213,7 @@ class _SessionDrain:
         try:
             async with asyncio.TaskGroup() as tasks:
                 keep = tasks.create_task(self._lease.keep(self._renewed))
-                watch = tasks.create_task(self._lease.watch(self._told))
+                watch = tasks.create_task(self._lease.watch(self._renewed))
                 try:
                     await self._serve()
                 finally:

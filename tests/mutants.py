@@ -21,6 +21,7 @@ LUA = "remoteclaw/fleet/scripts"
 FENCED = "begin mark publish finish live remember reset close release renew postpone"
 FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
+CLOCK = "tests/fleet/test_clock.py"
 UNANSWERED = "tests/fleet/test_unanswered.py"
 FAILPOINT = "tests/test_failpoints.py"
 DOORS = "tests/gateway"
@@ -886,9 +887,30 @@ MUTANTS = (
     Mutant(
         "an epoch that counts from one",
         f"{LUA}/acquire.lua",
-        "math.max(tonumber(epoch or 0) + 1, now)",
-        "tonumber(epoch or 0) + 1",
+        "now > epoch and now or epoch + step",
+        "epoch + 1",
         f"{LEASE}::test_an_epoch_is_never_below_the_clock",
+    ),
+    Mutant(
+        "an epoch that a clock which is behind gives out twice",
+        f"{LUA}/acquire.lua",
+        "or epoch + step)",
+        "or epoch + 1)",
+        f"{CLOCK}::test_an_epoch_that_was_lost_is_not_given_out_again",
+    ),
+    Mutant(
+        "a lost lease that is noticed late",
+        "remoteclaw/fleet/lease.py",
+        "told(*await self._renew())",
+        "continue",
+        "tests/test_crashes.py::test_redis_that_has_lost_who_took_the_session",
+    ),
+    Mutant(
+        "a lost lease of which the next attempt does not hear",
+        f"{LUA}/_prelude.lua",
+        "further(before[2] or '', 'spawned')",
+        "before[2] or ''",
+        f"{CLOCK}::test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it",
     ),
     Mutant(
         "a message without an answer that is called not sent",

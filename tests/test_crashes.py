@@ -165,6 +165,39 @@ async def test_redis_for_longer_than_the_lease(agent: Stack) -> None:
     await one_outcome(agent, accepted)
 
 
+async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory: Path) -> None:
+    """Its worker ends its agent as soon as it is connected again: another worker may be quick."""
+    proxy = await stack.proxied()
+    command = list(script(directory, CLINGING.format(times=10_000)))
+    stack.configure({"runtime": "demo", "command": command}, redis_url=proxy.url)
+    await stack.start_worker()
+    taken = proxy.arm("acquire", "before")
+    accepted = await stack.append("hello")
+    await taken.wait()
+    size = stack.redis.written()
+    taken.release()
+    await stack.reached(accepted, "output")
+
+    stack.redis.kill()
+    stack.redis.lose(size)
+    await asyncio.to_thread(stack.redis.start)
+    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+    await stack.start_worker()
+
+    outcome = await stack.outcome(accepted)
+    assert said(outcome) == f"{SECOND_TRY}\n\nhere"
+    log = stack.home.path / "workspaces" / "main" / "log"
+    first, second = dict.fromkeys(log.read_text().split())
+    await gone([int(first)])
+    pids = log.read_text().split()
+    beside = pids[pids.index(second) :].count(first) * CLINGING_STEP_S
+    assert beside < 3, "hardly longer than an agent may take to end"
+    await stack.until_idle(accepted)
+    entries: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
+    assert len([entry for _, entry in entries if b'"entries":["' in entry[b"reply"]]) == 1
+    sweeping.cancel()
+
+
 async def test_the_agent(agent: Stack) -> None:
     await agent.start_worker()
     accepted, processes = await hanging(agent)
@@ -256,18 +289,19 @@ prompt = turn()['prompt']
 is_first = not os.path.exists('log')
 with open('log', 'a') as log:
     say(type='text', text='here')
-    for _ in range(1000 if is_first else 1):
+    for _ in range({times} if is_first else 1):
         print(os.getpid(), file=log, flush=True)
         time.sleep(0.005)
 say(type='done')
 """
+CLINGING_STEP_S = 0.005
 
 
 async def test_two_agents_of_a_session_are_never_at_work_at_once(
     agent: Stack, directory: Path
 ) -> None:
     """Also when its lease is known to be over before the first one has ended."""
-    command = list(script(directory, CLINGING))
+    command = list(script(directory, CLINGING.format(times=1000)))
     agent.configure({"runtime": "demo", "command": command}, lease_s=30)
     worker = await agent.start_worker()
     accepted = await agent.append("hello")

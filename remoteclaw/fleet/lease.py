@@ -514,38 +514,39 @@ class Lease:
         """
         while True:
             await asyncio.sleep(self.lease_s * RENEW_AT)
-            if boottime() > self.fence:
-                raise LeaseLost("the lease was not renewed in time: this process was frozen")
-            sent_at = boottime()
-            lease_ms = int(self.lease_s * 1000)
-            try:
-                stop, newest = await self._run(
-                    "renew",
-                    [keys.state(self.sid), keys.ACTIVE],
-                    [self.sid, lease_ms, GRACE_MS],
-                )
-            except RedisUnavailable as error:
-                raise LeaseLost(f"the lease could not be renewed: {error}") from None
-            self.renewed_at = sent_at
-            renewed(stop.decode(), newest.decode())
+            renewed(*await self._renew())
 
     async def watch(self, told: Callable[[str, str], None]) -> None:
         """Call `told` with stop mark and newest entry when either changes, until cancelled.
 
-        Announcements get lost; `keep()` learns of all, a little later.
+        Renews as soon as it is connected again, because a server that comes back may have lost the
+        lease with its last second, and then each second, because announcements get lost. Raises
+        `LeaseLost` as `keep()` does.
         """
         await asyncio.sleep(QUIET_S)
-        client = self._scripts.client
-        news = announcements(client, keys.bell(self.sid))
+        news = announcements(self._scripts.client, keys.bell(self.sid))
         async with contextlib.aclosing(news):
             async for text in news:
                 if text is None:
-                    with contextlib.suppress(RedisError, OSError):
-                        found: Any = await client.hmget(keys.state(self.sid), "stop", "said")
-                        told(*((value or b"").decode() for value in found))
+                    told(*await self._renew())
                 else:
                     what, _, entry_id = text.decode().partition(" ")
                     told(entry_id if what == "stop" else "", entry_id if what == "entry" else "")
+
+    async def _renew(self) -> tuple[str, str]:
+        """Hold the lease for its whole time again; return stop mark and newest entry."""
+        if boottime() > self.fence:
+            raise LeaseLost("the lease was not renewed in time: this process was frozen")
+        sent_at = boottime()
+        lease_ms = int(self.lease_s * 1000)
+        try:
+            stop, newest = await self._run(
+                "renew", [keys.state(self.sid), keys.ACTIVE], [self.sid, lease_ms, GRACE_MS]
+            )
+        except RedisUnavailable as error:
+            raise LeaseLost(f"the lease could not be renewed: {error}") from None
+        self.renewed_at = max(self.renewed_at, sent_at)
+        return stop.decode(), newest.decode()
 
     async def quiet(self, seconds: float) -> bool:
         """Wait whether the session gets another entry than those that were read; True if not."""

@@ -65,6 +65,19 @@ class Server:
         finally:
             self._process.send_signal(signal.SIGCONT)
 
+    def written(self) -> int:
+        """Return how long its append-only file is."""
+        return self._aof.stat().st_size
+
+    def lose(self, size: int) -> None:
+        """Have it lose, after its end, what stands in that file behind a size."""
+        os.truncate(self._aof, size)
+
+    @property
+    def _aof(self) -> Path:
+        parts = self.directory.glob("appendonlydir/*.incr.aof")
+        return next(parts, self.directory / "appendonly.aof")
+
     @contextlib.contextmanager
     def no_space(self) -> Iterator[None]:
         """Have none of its files grow meanwhile."""

@@ -11,12 +11,24 @@ local function by_now(state)
   return math.max(now_ms(), last and tonumber(string.match(last, '^%d+')) or 0)
 end
 
+-- How far an attempt has come. What an earlier attempt did is done, however far a later one came.
+local progress = {[''] = 0, accepted = 1, postponed = 1, spawned = 2, output = 3, tool = 4, dropped = 5}
+local function further(one, other)
+  return progress[other] > progress[one] and other or one
+end
+
 -- Fencing (Kleppmann 2016): every write of a lease's owner carries the epoch it was given, and
 -- none is obeyed once a newer one was given out. Expiry plays no part here: only acquire looks at
 -- it, so an owner that is late but alone still finishes.
 local function fenced(state, epoch)
   local current = redis.call('HGET', state, 'epoch')
   if current == epoch then return nil end
+  -- An epoch that is newer than the last one: the server has lost the lease, and with it what the turn has
+  -- come to. The next attempt has to know that an agent may have been asked.
+  local before = redis.call('HMGET', state, 'state', 'before')
+  if before[1] == 'scheduled' and tonumber(current or 0) < tonumber(epoch) then
+    redis.call('HSET', state, 'before', further(before[2] or '', 'spawned'))
+  end
   return redis.error_reply('FENCED epoch ' .. epoch .. ' is not ' .. (current or 'known'))
 end
 
@@ -87,12 +99,6 @@ local function id_at_most(id, limit)
   local limit_ms, limit_seq = string.match(limit, '(%d+)-(%d+)')
   ms, seq, limit_ms, limit_seq = tonumber(ms), tonumber(seq), tonumber(limit_ms), tonumber(limit_seq)
   return ms < limit_ms or (ms == limit_ms and seq <= limit_seq)
-end
-
--- How far an attempt has come. What an earlier attempt did is done, however far a later one came.
-local progress = {[''] = 0, accepted = 1, postponed = 1, spawned = 2, output = 3, tool = 4, dropped = 5}
-local function further(one, other)
-  return progress[other] > progress[one] and other or one
 end
 
 local function split(text)

@@ -15,8 +15,11 @@ local queue = queue_of(KEYS[1])
 local host = string.match(queue, '@(.*)')
 if state == 'scheduled' and host and host ~= ARGV[8] then return {'busy'} end
 if state ~= 'running' or nonce ~= ARGV[2] then
-  -- At least the clock, so that a replica which lost the last epochs can't give one out again.
-  epoch = string.format('%d', math.max(tonumber(epoch or 0) + 1, now))
+  -- The clock, so that a server which lost the last epochs can't give one out again. Where the clock is
+  -- behind, because it was set back, two callers take different steps.
+  local step = 1 + tonumber(string.sub(ARGV[2], 1, 5), 16)
+  epoch = tonumber(epoch or 0)
+  epoch = string.format('%.0f', now > epoch and now or epoch + step)
 end
 redis.call('HSET', KEYS[1], 'state', 'running', 'epoch', epoch, 'nonce', ARGV[2],
   'expires', now + ARGV[3], 'worker', ARGV[5])

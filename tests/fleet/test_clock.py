@@ -1,0 +1,69 @@
+"""Redis' clock is set, or Redis loses its last second: leases, the sweeper and claims."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.errors import LeaseLost
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.lease import Lease
+from tests.support.stack import message
+
+HOUR_MS = 3_600_000
+
+
+async def append(fleet: Fleet, **fields: object) -> Accepted:
+    return await fleet.inbound.append(message("hello", **fields), agent="main")
+
+
+async def acquire(fleet: Fleet, accepted: Accepted) -> Lease:
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
+    assert lease is not None
+    return lease
+
+
+async def let_pass(fleet: Fleet, milliseconds: int) -> None:
+    """Move the clock that the scripts see."""
+    await fleet.scripts.client.incrby("test:shift", milliseconds)
+
+
+async def lose_all_since(fleet: Fleet, sid: str, state: Any) -> None:
+    """Have a session's state be as it was, as after a restart without the last writes."""
+    await fleet.scripts.client.delete(keys.state(sid))
+    await fleet.scripts.client.hset(keys.state(sid), mapping=state)
+
+
+# -- a lost second --------------------------------------------------------------------------------
+
+
+async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    state = await fleet.scripts.client.hgetall(keys.state(accepted.session.sid))
+    lost = await acquire(fleet, accepted)
+    await lost.begin([accepted.entry_id])
+    await lose_all_since(fleet, lost.sid, state)
+
+    with pytest.raises(LeaseLost):
+        await lost._renew()
+
+    lease = await acquire(fleet, accepted)
+    batch = await lease.begin([accepted.entry_id])
+    assert batch is not None
+    assert (batch.attempt, batch.before) == (1, "spawned")
+
+
+async def test_an_epoch_that_was_lost_is_not_given_out_again(fleet: Fleet) -> None:
+    """Not even by a clock that is behind, which has no newer number to give."""
+    accepted = await append(fleet)
+    await (await acquire(fleet, accepted)).release()
+    await let_pass(fleet, -HOUR_MS)
+    state = await fleet.scripts.client.hgetall(keys.state(accepted.session.sid))
+    lost = await acquire(fleet, accepted)
+    await lose_all_since(fleet, lost.sid, state)
+
+    lease = await acquire(fleet, accepted)
+
+    assert int(lease.epoch) > int(state[b"epoch"])
+    with pytest.raises(LeaseLost):
+        await lost._renew()
