@@ -913,6 +913,27 @@ MUTANTS = (
         f"{CLOCK}::test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it",
     ),
     Mutant(
+        "a lease that is as much longer as the clock was set back",
+        f"{LUA}/sweep.lua",
+        "if not looked or tonumber(looked) > now then",
+        "if false then",
+        f"{CLOCK}::test_a_clock_that_is_set_back_makes_no_lease_longer",
+    ),
+    Mutant(
+        "a clock that is set back and wakes what is postponed",
+        f"{LUA}/sweep.lua",
+        "    if not not_before then redis.call('ZADD'",
+        "    if true then redis.call('ZADD'",
+        f"{CLOCK}::test_it_leaves_alone_what_is_postponed",
+    ),
+    Mutant(
+        "a claim that is as much longer as the clock was set back",
+        f"{LUA}/read.lua",
+        "redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2])",
+        "false",
+        f"{CLOCK}::test_it_makes_no_claim_of_an_adapter_longer",
+    ),
+    Mutant(
         "a message without an answer that is called not sent",
         "remoteclaw/fleet/inbound.py",
         "            if error.may_have_run:\n",

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 from remoteclaw import process
-from remoteclaw.drain import SECOND_TRY
+from remoteclaw.bridge import Hooks
+from remoteclaw.config import load_config
+from remoteclaw.drain import SECOND_TRY, Drain
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted
+from tests.conftest import SHIFTED_PRELUDE
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes, parent
 from tests.support.stack import Stack, said
@@ -196,6 +201,27 @@ async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory:
     entries: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
     assert len([entry for _, entry in entries if b'"entries":["' in entry[b"reply"]]) == 1
     sweeping.cancel()
+
+
+async def test_a_clock_that_is_set_forward(stack: Stack, directory: Path) -> None:
+    """A turn that runs loses its lease and is asked again: once, and the person is told."""
+    stack.configure({"runtime": "demo", "command": list(script(directory, STUBBORN))})
+    await stack.fleet.aclose()
+    scripts = Scripts(open_redis(stack.redis.url), prelude=SHIFTED_PRELUDE)
+    stack.fleet = Fleet.open(stack.redis.url, lease_s=stack.lease_s, scripts=scripts)
+    drain = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
+    accepted = await stack.append("hello")
+    first = asyncio.create_task(drain.run(accepted.session.sid))
+    await stack.reached(accepted, "output")
+
+    await scripts.client.incrby("test:shift", 3_600_000)
+    assert await stack.fleet.sweeper.sweep() == 1
+    await drain.run(accepted.session.sid)
+
+    await one_outcome(stack, accepted)
+    await first
+    await scripts.client.incrby("test:shift", 3_600_000)
+    assert await stack.fleet.sweeper.sweep() == 0
 
 
 async def test_the_agent(agent: Stack) -> None:

@@ -61,6 +61,7 @@ class Sweeper:
             [
                 *(keys.STATE_PREFIX, GRACE_MS, AT_MOST, LONGEST_WAIT_MS),
                 *(PATIENT_LOOKS, int(may_expire), STATE_MS, THERE_MS),
+                int(self._lease_s * 1000),
             ],
             deadline=boottime() + INTERVAL_S,
         )

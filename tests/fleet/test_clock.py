@@ -6,8 +6,8 @@ import pytest
 
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.inbound import GRACE_MS, Accepted
+from remoteclaw.fleet.lease import Lease, Postponement
 from tests.support.stack import message
 
 HOUR_MS = 3_600_000
@@ -67,3 +67,51 @@ async def test_an_epoch_that_was_lost_is_not_given_out_again(fleet: Fleet) -> No
     assert int(lease.epoch) > int(state[b"epoch"])
     with pytest.raises(LeaseLost):
         await lost._renew()
+
+
+# -- a clock that is set back ---------------------------------------------------------------------
+
+
+async def test_a_clock_that_is_set_back_makes_no_lease_longer(fleet: Fleet) -> None:
+    dead, alive = await append(fleet), await append(fleet, from_="bob")
+    await acquire(fleet, dead)
+    living = await acquire(fleet, alive)
+    await fleet.sweeper.sweep()
+    await let_pass(fleet, -HOUR_MS)
+
+    assert await fleet.sweeper.sweep() == 0
+    await let_pass(fleet, 20_000)
+    await living._renew()
+    assert await fleet.leases.acquire(dead.session.sid, worker="next", host="here") is None
+    await let_pass(fleet, 10_000 + GRACE_MS)
+
+    assert await fleet.sweeper.sweep() == 1
+    await acquire(fleet, dead)
+    assert await fleet.leases.acquire(living.sid, worker="next", host="here") is None
+
+
+async def test_it_leaves_alone_what_is_postponed(fleet: Fleet) -> None:
+    """A plan's limit ends by the clock on the wall."""
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    seconds, _ = await fleet.scripts.client.time()
+    until_ms = seconds * 1000 + 2 * HOUR_MS
+    what = Postponement(until_ms, why="usage_limit", tries=1, told="", detail="")
+    await lease.postpone(what, newest=accepted.entry_id, login="")
+    await let_pass(fleet, -HOUR_MS)
+
+    assert await fleet.sweeper.sweep() == 0
+
+    assert await fleet.scripts.client.zscore(keys.ACTIVE, lease.sid) == until_ms
+
+
+async def test_it_makes_no_claim_of_an_adapter_longer(fleet: Fleet) -> None:
+    first, second = (fleet.replies.reader("test", "default") for _ in range(2))
+    claim = keys.reader("test", "default")
+    assert await first.claim()
+    await fleet.scripts.client.pexpire(claim, HOUR_MS)
+
+    assert not await second.claim()
+
+    assert await fleet.scripts.client.pttl(claim) <= 10_000

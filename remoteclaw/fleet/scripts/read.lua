@@ -3,7 +3,11 @@
 -- KEYS reader, readers, reply stream; ARGV token, lease ms, the account's name, how long it is known ms
 -- → 1 if it is ours
 local token = redis.call('GET', KEYS[1])
-if token and token ~= ARGV[1] then return 0 end
+if token and token ~= ARGV[1] then
+  -- It lasts for longer only if the clock was set back, and then its owner may be dead.
+  if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+  return 0
+end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 if is_unread(ARGV[3]) then
   while give_up_oldest(KEYS[3], math.huge) do end

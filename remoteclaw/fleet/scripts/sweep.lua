@@ -2,10 +2,20 @@
 -- KEYS active, sessions, sweeper
 -- ARGV state prefix, retry ms, at most, longest wait ms, looks after which a long queue gets
 --      another hint, 1 if leases may be taken for expired, how long sessions are listed ms,
---      how long this sweeper counts as there ms
+--      how long this sweeper counts as there ms, lease ms
 -- → sid, expired|moved|scheduled, session key, queue, …
-local now = now_ms()
-redis.call('SET', KEYS[3], 1, 'PX', ARGV[8])
+local now, looked = now_ms(), redis.call('GET', KEYS[3])
+redis.call('SET', KEYS[3], now, 'PX', ARGV[8])
+if not looked or tonumber(looked) > now then
+  -- The clock was set back, perhaps: nothing but a postponed session is due later than after a lease.
+  local longest = now + ARGV[9]
+  for _, sid in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], longest + ARGV[2] + 1, '+inf')) do
+    local key = ARGV[1] .. '{' .. sid .. '}'
+    local expires, not_before = unpack(redis.call('HMGET', key, 'expires', 'not_before'))
+    if expires and tonumber(expires) > longest then redis.call('HSET', key, 'expires', longest) end
+    if not not_before then redis.call('ZADD', KEYS[1], now, sid) end
+  end
+end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[7])
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[3])
 local found = {}
