@@ -13,7 +13,7 @@ from remoteclaw import process
 from remoteclaw.bridge import Hooks
 from remoteclaw.config import load_config
 from remoteclaw.drain import SECOND_TRY, Drain
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted
 from tests.conftest import SHIFTED_PRELUDE
@@ -173,15 +173,18 @@ async def test_redis_for_longer_than_the_lease(agent: Stack) -> None:
 async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory: Path) -> None:
     """Its worker ends its agent as soon as it is connected again: another worker may be quick."""
     proxy = await stack.proxied()
-    command = list(script(directory, CLINGING.format(times=10_000)))
-    stack.configure({"runtime": "demo", "command": command}, redis_url=proxy.url)
+    command = list(script(directory, CLINGING.format(times=100_000)))
+    stack.configure({"runtime": "demo", "command": command}, redis_url=proxy.url, lease_s=600)
+    await stack.fleet.aclose()
+    stack.reopen()
     await stack.start_worker()
     taken = proxy.arm("acquire", "before")
     accepted = await stack.append("hello")
     await taken.wait()
     size = stack.redis.written()
     taken.release()
-    await stack.reached(accepted, "output")
+    live, client = keys.live(accepted.session.sid), stack.fleet.scripts.client
+    await eventually(lambda: client.exists(live))  # from now on it writes nothing by itself
 
     stack.redis.kill()
     stack.redis.lose(size)
@@ -198,7 +201,7 @@ async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory:
     beside = pids[pids.index(second) :].count(first) * CLINGING_STEP_S
     assert beside < 3, "hardly longer than an agent may take to end"
     await stack.until_idle(accepted)
-    entries: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
+    entries: Any = await client.xrange("rc:out:test:default")
     assert len([entry for _, entry in entries if b'"entries":["' in entry[b"reply"]]) == 1
     sweeping.cancel()
 
