@@ -23,9 +23,9 @@ from remoteclaw.messages import MAX_ATTACHMENT_BYTES
 
 __all__ = ["fetch", "is_public"]
 
-#: How long a file may take, with all redirects, in seconds. Agents' CLIs give a call up after 60,
-#: and the receipt of what is sent may take 10 of them.
-FETCH_S = 40.0
+#: How long a file may take, with all redirects, in seconds. Agents' CLIs give a call up after 60;
+#: its turn to fetch and the receipt of what is sent may take 10 of them each.
+FETCH_S = 30.0
 #: How long a connection may take, in seconds: then another address of the server's is tried.
 CONNECT_S = 10.0
 #: How often another address may be named.

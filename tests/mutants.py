@@ -39,6 +39,7 @@ STEERING = "tests/test_steering.py"
 FILES = "tests/test_attachments.py"
 FETCHING = "tests/test_fetching.py"
 OUTGOING = "tests/test_outgoing.py"
+TRANSFERS = "tests/gateway/test_transfers.py"
 PACE = "tests/bridge/test_pace.py"
 RUNTIMES = "tests/contracts/test_runtimes.py"
 CHATS = "tests/gateway/test_chats.py"
@@ -442,6 +443,20 @@ MUTANTS = (
         "asyncio.to_thread(outgoing.read, path)",
         "asyncio.to_thread(path.read_bytes)",
         f"{OUTGOING}::test_what_no_tool_sends",
+    ),
+    Mutant(
+        "files that a gateway holds all at once",
+        "remoteclaw/gateway/media.py",
+        "async with call.transfers.one(call.principal, is_fetched=is_fetched):",
+        "if True:",
+        f"{TRANSFERS}::test_a_call_waits_for_its_turn_to_hold_a_file",
+    ),
+    Mutant(
+        "one agent that takes the places of all",
+        "remoteclaw/gateway/transfers.py",
+        "await held.enter_async_context(own)",
+        "pass",
+        f"{TRANSFERS}::test_one_agent_does_not_take_the_places_of_all",
     ),
     Mutant(
         "an answer's file from anywhere",

@@ -33,6 +33,7 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.effects import Caller, RunningTurn
 from remoteclaw.gateway.principals import Agent, Operator, Principal
+from remoteclaw.gateway.transfers import Transfers
 from remoteclaw.home import Home
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.telemetry import frames_of
@@ -93,6 +94,8 @@ class Call:
     home: Home
     effects: list[dict[str, Any]]
     """What the call did besides answering, as it was noted with its turn."""
+    transfers: Transfers
+    """Where it waits to hold a file."""
     subscriber: Subscriber | None = None
     """The connection that the call came over, if events can be sent over it."""
     restart: Restart | None = None
@@ -169,6 +172,7 @@ class Dispatcher:
         self._handlers = handlers
         self._methods = methods
         self._restart = restart
+        self._transfers = Transfers()
 
     async def agent(self, sid: str, digest: str) -> Agent | None:
         """Return the agent that a token is for, if it is the session's one of now."""
@@ -217,6 +221,7 @@ class Dispatcher:
             fleet=self._fleet,
             home=self._home,
             effects=[],
+            transfers=self._transfers,
             subscriber=subscriber,
             restart=self._restart,
         )

@@ -27,16 +27,18 @@ async def store(call: Call, provider: str, source: str) -> Attachment:
 
     Raises `CallRefused` with the reason if it can't be sent there.
     """
+    sid = call.caller.session.sid if call.caller else OPERATOR
+    is_fetched = _ADDRESS.match(source) is not None
     try:
-        name, content = await _content(call, source)
-        channel = call.config.channel(provider)
-        if problem := unwanted(channel, mime_type_of(name, content), len(content)):
-            raise UnfitFile(problem)
+        async with call.transfers.one(call.principal, is_fetched=is_fetched):
+            name, content = await _content(call, source)
+            channel = call.config.channel(provider)
+            if problem := unwanted(channel, mime_type_of(name, content), len(content)):
+                raise UnfitFile(problem)
+            return await call.fleet.blobs.put(sid, name, content)
     except UnfitFile as problem:
         told = as_data(file_name(source), longest=NAME)
         raise CallRefused("INVALID_REQUEST", f"The file {told} can't be sent: {problem}.") from None
-    sid = call.caller.session.sid if call.caller else OPERATOR
-    return await call.fleet.blobs.put(sid, name, content)
 
 
 async def _content(call: Call, source: str) -> tuple[str, bytes]:

@@ -1,0 +1,49 @@
+"""Bounds how much of files a gateway holds in memory at once."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from weakref import WeakValueDictionary
+
+from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.principals import Agent, Principal
+
+__all__ = ["Transfers"]
+
+#: How many files are held at once, each of 20 MB at most: those that agents send of their
+#: workspaces, which takes a moment, those that are fetched for them, and those that are fetched
+#: for operators.
+READ, FETCHED, FETCHED_FOR_OPERATORS = 2, 3, 1
+#: How long a call waits for its turn, in seconds.
+WAIT_S = 10.0
+BUSY = "Too many files are being sent at once: send it again in a moment."
+
+
+class Transfers:
+    """Has calls that send files wait for each other.
+
+    One caller has one file at a time, so that none takes the places of all with a slow server.
+    """
+
+    def __init__(self) -> None:
+        self._read = asyncio.Semaphore(READ)
+        self._fetched = asyncio.Semaphore(FETCHED)
+        self._for_operators = asyncio.Semaphore(FETCHED_FOR_OPERATORS)
+        self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @contextlib.asynccontextmanager
+    async def one(self, principal: Principal, *, is_fetched: bool) -> AsyncIterator[None]:
+        """Hold one file; raises `CallRefused` if others are held for too long."""
+        if isinstance(principal, Agent):
+            places, who = self._fetched if is_fetched else self._read, principal.sid
+        else:
+            places, who = self._for_operators, principal.credential
+        own = self._callers.setdefault(who, asyncio.Lock())
+        async with contextlib.AsyncExitStack() as held:
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    await held.enter_async_context(own)
+                    await held.enter_async_context(places)
+            except TimeoutError:
+                raise CallRefused("UNAVAILABLE", BUSY) from None
+            yield
