@@ -650,9 +650,9 @@ MUTANTS = (
     ),
     Mutant(
         "a list that a name commands",
-        "remoteclaw/cli/edge.py",
-        "click.echo(in_a_line(line), err=err)",
-        "click.echo(line, err=err)",
+        "remoteclaw/terminal.py",
+        "return _IN_A_LINE.sub(_escape, text)",
+        "return text",
         "tests/test_printed.py::test_no_command_passes_on_what_a_terminal_obeys",
     ),
     Mutant(
