@@ -320,13 +320,13 @@ async def test_whoever_holds_the_lock_for_long_is_named(
         pass
 
 
-#: Kills itself before the system call with this number, counted from the first that writes.
+#: For each number that it reads, a child that kills itself before the system call with that
+#: number, counted from the first that writes; prints how the child ended.
 KILLED = """
 import asyncio, os, signal, sys
 from pathlib import Path
 from remoteclaw.config_file import ConfigFile
 
-left = int(sys.argv[2])
 def counted(name):
     real = getattr(os, name)
     def call(*arguments, **more):
@@ -344,31 +344,42 @@ async def main():
         for name in ("open", "write", "fsync", "fchmod", "rename", "unlink", "close"):
             counted(name)
         await file.write(plan)
-    print(left, flush=True)
 
-asyncio.run(main())
+for line in sys.stdin:
+    left = int(line)
+    child = os.fork()
+    if not child:
+        asyncio.run(main())
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
 
 
 def test_killed_at_any_step_there_is_the_old_file_or_the_new_one(file: ConfigFile) -> None:
     old, new = COMMENTED, COMMENTED.replace('"collect"', '"steer"')
     found = []
-    for step in range(1, 60):
-        file.file.write_text(old)
-        file.last_good.write_text("# an earlier one\n")
-        argv = [sys.executable, "-c", KILLED, str(file.file), str(step)]
-        result = subprocess.run(argv, capture_output=True, text=True, check=False)
-        text = file.file.read_text()
-        assert text in (old, new), f"killed at step {step}"
-        assert file.last_good.read_text() in ("# an earlier one\n", old)
-        if text == new:
-            assert file.last_good.read_text() == old
-        found.append(text)
-        if result.returncode == 0:
-            break
-        assert result.returncode == -signal.SIGKILL, result.stderr
-    else:
-        pytest.fail("it never came to its end")
+    argv = [sys.executable, "-c", KILLED, str(file.file)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as killing:
+        assert killing.stdin is not None
+        assert killing.stdout is not None
+        for step in range(1, 60):
+            file.file.write_text(old)
+            file.last_good.write_text("# an earlier one\n")
+            killing.stdin.write(f"{step}\n")
+            killing.stdin.flush()
+            code = int(killing.stdout.readline())
+            text = file.file.read_text()
+            assert text in (old, new), f"killed at step {step}"
+            assert file.last_good.read_text() in ("# an earlier one\n", old)
+            if text == new:
+                assert file.last_good.read_text() == old
+            found.append(text)
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+        else:
+            pytest.fail("it never came to its end")
 
     assert len(found) > 14  # two files, each of seven steps at least
     assert (found[0], found[-1]) == (old, new)

@@ -96,26 +96,21 @@ async def test_forged_jobs_do_nothing_but_leave_a_line(stack: Stack, directory: 
     assert "Traceback" not in log
 
 
-@pytest.mark.parametrize("moment", ["on_success", "on_failure", "on_stopped"])
-async def test_a_hint_with_a_callback_is_refused(
-    stack: Stack, directory: Path, moment: str
+async def test_a_hint_with_a_callback_or_a_webhook_is_refused(
+    stack: Stack, directory: Path
 ) -> None:
     await stack.start_worker()
     forger = Forger(stack, directory)
-
-    forger.enqueue(**{moment: Callback("os.abort")})
-
-    await eventually(lambda: "was refused: it has" in stack.worker_logs())
-    assert "demo agent" in await stack.ask("hello")
-
-
-async def test_a_hint_with_a_webhook_is_refused(stack: Stack, directory: Path) -> None:
-    await stack.start_worker()
-    forger = Forger(stack, directory)
+    for number, moment in enumerate(("on_success", "on_failure", "on_stopped"), start=1):
+        forger.enqueue(**{moment: Callback("os.abort")})
+        await eventually(
+            lambda: stack.worker_logs().count("was refused: it has") == number  # noqa: B023
+        )
 
     forger.enqueue(webhooks=[Webhook("http://127.0.0.1:9/", "finished")])
 
     await eventually(lambda: "it has webhooks" in stack.worker_logs())
+    assert "demo agent" in await stack.ask("hello")
 
 
 async def test_what_is_no_job_id_ends_no_worker(stack: Stack) -> None:

@@ -500,7 +500,7 @@ async def test_a_failure_has_its_category_and_the_next_turn_works(
     }
     if cli.product == "opencode":  # makes the conversation shorter by itself and goes on
         del categories["HTTP:400:context"]
-    async with opened() as agent, asyncio.timeout(2 * HANG_S):
+    async with opened() as agent, asyncio.timeout(HANG_S * 2):
         for directive, category in categories.items():
             failed = await agent.ask(f"{directive} please")
             after = await agent.say("SAY:fine again")
