@@ -31,8 +31,8 @@ APPEND_S = 10.0
 RESET_S = 15.0
 FULL = (
     "Redis has filled four fifths of its memory, so nothing new is accepted. Raise its maxmemory, "
-    "or wait: what is answered and delivered makes room. `remoteclaw sessions forget` "
-    "and `deadletters drop` make more."
+    "or wait: what is answered and delivered makes room. `remoteclaw replies drop`, "
+    "`sessions forget` and `deadletters drop` make more."
 )
 CROWDED = (
     "The message was refused: too many messages of this conversation wait for an answer. Send it "

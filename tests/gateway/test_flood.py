@@ -1,14 +1,17 @@
 """A stranger's agent that does all it can to fill Redis, and what the others notice of it."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.messages import MAX_TEXT_BYTES
+from tests.support.command import run_command
 from tests.support.doors import Calling, Door, calling, gateway_process
 from tests.support.stack import Stack
+from tests.support.waiting import eventually
 
 STRANGER: dict[str, Any] = {"provider": "telegram", "from_": "666", "channel_id": "666"}
 CHATS = [f"telegram:{number}" for number in range(20)]
@@ -38,6 +41,13 @@ async def use_every_tool(door: Door, agent: Calling) -> set[str]:
     return refusals
 
 
+async def end(agent: Calling) -> None:
+    """End an agent's turn, and let a worker take what waits behind it."""
+    await agent.finish()
+    if not await agent.lease.close():
+        await agent.lease.release()
+
+
 async def write(stack: Stack) -> None:
     """Have the stranger write until no message is taken."""
     while True:
@@ -54,6 +64,17 @@ async def send_files(stack: Stack, sid: str) -> None:
             await stack.fleet.blobs.put(sid, "large", bytes(5 * 1024 * 1024))
         except RedisRefused:
             return
+
+
+async def is_idle(stack: Stack) -> bool:
+    return await stack.fleet.sessions.busy(limit=1) == (0, [])
+
+
+async def command(stack: Stack, *arguments: str) -> str:
+    """Run a command of the owner's."""
+    done = await asyncio.to_thread(run_command, *arguments, env=stack.env())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 async def test_the_owner_is_answered_whatever_a_stranger_s_turns_do(
@@ -80,12 +101,12 @@ async def test_the_owner_is_answered_whatever_a_stranger_s_turns_do(
         for number in range(4):
             async with calling(stack, **STRANGER, thread_id=f"t{number}") as agent:
                 refusals.append(await use_every_tool(door, agent))
-                await agent.lease.publish(0, {"text": "x" * 4000})
-                await agent.finish()
+                await end(agent)
         await send_files(stack, agent.lease.sid)
         async with calling(stack, **STRANGER) as agent:
             await write(stack)
             await use_every_tool(door, agent)
+            await end(agent)
         return refusals
 
     async with gateway_process(stack) as (door, _):
@@ -103,4 +124,13 @@ async def test_the_owner_is_answered_whatever_a_stranger_s_turns_do(
     assert info["used_memory"] < 0.8 * MEMORY
     assert any("the tools of this turn would have sent" in why for why in told[0])
     assert any("the turns of this chat within an hour" in why for why in told[3])
-    assert await client.exists(keys.reply_stream("telegram", "default"))
+
+    await eventually(lambda: is_idle(stack))
+    listed = await command(stack, "replies", "list")
+    dropped = await command(stack, "replies", "drop", "telegram/default", "--yes")
+
+    assert re.search(r"telegram/default +\d+ +\S+ MB .* by no adapter\n", listed)
+    assert listed.count("main/telegram/default/666:666:") == 4
+    assert int(dropped.partition(" ")[0]) > 250
+    assert not await client.exists(keys.reply_stream("telegram", "default"))
+    assert (await client.info("memory"))["used_memory"] < info["used_memory"] - 4 * 1024 * 1024
