@@ -34,7 +34,7 @@ FULL: dict[str, Any] = {
     "fleet": {"lease_s": 20, "workers": 2, "linger_s": 1, "max_agents": 3, "reserve_mb": 1},
     "agents": {
         "main": {
-            **{"runtime": "demo", "command": ["canary", "canary"], "workspace": "/tmp"},
+            **{"runtime": "demo", "command": ["canary", "canary"], "workspace": "/srv"},
             **{"model": "large", "env": {"KEY": "canary"}, "timezone": "UTC", "warm_s": 60},
             "mcp_servers": {
                 "files": {"command": "mcp-files", "args": ["canary"], "env": {"T": "canary"}},
@@ -72,6 +72,7 @@ NAMES = {
 SAMPLES: dict[str, Any] = {
     "agents.*.sends_to": ["telegram:*"],
     "redis.url": "redis://localhost:2",
+    "redis.maxmemory": "2gb",
     "gateway.host": "::1",
     "gateway.hosts": ["other.example"],
     "gateway.origins": ["https://other.example"],
@@ -80,7 +81,7 @@ SAMPLES: dict[str, Any] = {
     "agents.*.runtime": "claude",
     "agents.*.mcp_servers": {"fresh": {"command": "x"}},
     "agents.*.timezone": "Europe/Berlin",
-    "agents.*.workspace": "/",
+    "agents.*.workspace": "/srv/other",
     "agents.*.mcp_servers.*.url": "https://other.example",
     "channels.*.attachment_mb": 5,
     "channels.*.attachment_types": ["image/*"],
