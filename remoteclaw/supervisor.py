@@ -104,6 +104,8 @@ class Ready:
     workers: int
     gateway: str
     seconds: float
+    repaired: str | None
+    """What Redis' file has lost at this start, if anything."""
 
 
 class Supervisor:
@@ -144,7 +146,8 @@ class Supervisor:
                         await self._ready(address)
                         workers = self._config.fleet.workers
                         seconds = boottime() - started
-                        yield Ready(redis_name, workers, address, seconds)
+                        repaired = self._redis.repaired if self._redis else None
+                        yield Ready(redis_name, workers, address, seconds, repaired)
                     finally:
                         for duty in duties:
                             duty.cancel()

@@ -346,6 +346,21 @@ async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is
     await fleet.aclose()
 
 
+def test_a_power_failure_is_repaired_and_said(home: Home) -> None:
+    with running(home):
+        assert remoteclaw(home, "send", "hello").returncode == 0
+    (file,) = [*home.redis_data.glob("appendonly.aof"), *home.redis_data.glob("*/*.incr.aof")]
+    with file.open("ab") as opened:
+        opened.write(b"*3\r\n" + b"\0" * 4096)
+
+    shown: list[str] = []
+    with running(home, shown):
+        told = "".join(shown)
+        assert f"  problem  Redis starts with less than there was: {file} was damaged" in told
+        assert "4 bytes that were no whole command and 4,096 zeros were removed" in told
+        assert "- hello" in remoteclaw(home, "send", "memory").stdout
+
+
 def test_a_log_that_has_become_too_large_is_moved_aside(home: Home) -> None:
     log, older = home.logs / "redis.log", home.logs / "redis.log.1"
     log.touch(mode=0o600)

@@ -66,6 +66,8 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
                 echo(f"  problem  {name} can't work: {problem}")
             elif problem := tools_problem(home, name, each):
                 echo(f"  problem  {name} has no tools: {problem}")
+        if ready.repaired:
+            echo(f"  problem  {ready.repaired}")
         if problem := (await supervisor.fleet.scripts.memory()).problem:
             echo(f"  problem  {problem}")
         echo(f"Ready in {ready.seconds:.1f} s.")

@@ -6,6 +6,7 @@ The program is `redis-server` or `valkey-server` from PATH, else the one in the 
 import asyncio
 import fcntl
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
+from remoteclaw.fleet.aof import find_damage
 from remoteclaw.fleet.connection import OLDEST, open_redis
 from remoteclaw.home import Home
 from remoteclaw.process import read_output, spawn, stop
@@ -44,6 +46,8 @@ LOCK_S = 10.0
 STOP_S = 10.0
 #: How often a starting server is asked whether it answers, in seconds: it takes 5 to 11 ms.
 ASK_S = 0.005
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +126,10 @@ def server_command(
         "save": "",
         "maxmemory": str(memory_limit),
         "maxmemory-policy": "noeviction",
+        # What a power failure leaves is repaired by us, with a copy kept (`fleet.aof`): that needs
+        # a file of commands, which before 7.0 would begin with a snapshot.
+        "aof-load-truncated": "no",
+        "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
         # Short streams in nodes of 4 KB would cost 4.3 KB per session, so: 0.7 KB.
         "stream-node-max-bytes": "512",
     }
@@ -141,6 +149,8 @@ class EmbeddedRedis:
         self._memory_limit = memory_limit or MAX_MEMORY
         self._process: asyncio.subprocess.Process | None = None
         self.program = find_server(home.redis_data)
+        self.repaired: str | None = None
+        """What a start had to remove from the append-only file, for people."""
 
     @property
     def log(self) -> Path:
@@ -148,10 +158,51 @@ class EmbeddedRedis:
         return self._home.logs / "redis.log"
 
     async def start(self) -> None:
-        """Start the server and wait until it answers.
+        """Start the server and wait until it answers; repair the end of its file if it must be.
 
         Raises `RedisUnavailable`, with the place of its log, if it doesn't.
         """
+        if await self._starts() or (await asyncio.to_thread(self._repair) and await self._starts()):
+            return
+        raise RedisUnavailable(
+            f"{self.program.name} did not start: the reason is at the end of {self.log}."
+        )
+
+    def _repair(self) -> bool:
+        """Remove what is no whole command from the end of the file; return whether there was any.
+
+        Raises `RedisUnavailable` for a file that can't be repaired.
+        """
+        assert self._process is not None, "it was started"
+        damage = (
+            find_damage(self._home.redis_data) if self._process.returncode is not None else None
+        )
+        if damage is None:
+            return False
+        if damage.bad_at is not None:
+            raise RedisUnavailable(
+                f"Redis' file {damage.file} is damaged at byte {damage.bad_at:,} of "
+                f"{damage.file.stat().st_size:,}: put a backup of {self._home.redis_data} in its "
+                "place, or `redis-check-aof --fix` (Debian: redis-tools) on a copy, which loses "
+                "what stands behind."
+            )
+        try:
+            copy = damage.repair()
+        except OSError as error:
+            raise RedisUnavailable(
+                f"Redis' file {damage.file} is damaged at its end, and no copy can be kept "
+                f"({error.strerror}): make room and start again."
+            ) from None
+        self.repaired = (
+            f"Redis starts with less than there was: {damage.file} was damaged at its end, as "
+            f"after a power failure. {damage.lost:,} bytes that were no whole command and "
+            f"{damage.zeros:,} zeros were removed; the damaged file is kept as {copy.name}."
+        )
+        log.warning("%s", self.repaired)
+        return True
+
+    async def _starts(self) -> bool:
+        """Start the server; return whether it answers."""
         data, socket = self._home.redis_data, self._home.redis_socket
         lock = await self._lock(data)
         try:
@@ -172,7 +223,7 @@ class EmbeddedRedis:
             )
         finally:
             os.close(lock)  # the server keeps it: the data is locked for exactly as long as it runs
-        await self._answering()
+        return await self._answers()
 
     async def wait(self) -> int:
         """Wait until the server ends, which it shouldn't; return its exit status."""
@@ -200,7 +251,7 @@ class EmbeddedRedis:
                     ) from None
                 await asyncio.sleep(0.05)
 
-    async def _answering(self) -> None:
+    async def _answers(self) -> bool:
         assert self._process is not None, "start() comes first"
         client = open_redis(f"unix://{self._home.redis_socket}")
         until = boottime() + READY_S
@@ -211,13 +262,11 @@ class EmbeddedRedis:
                     used = (await client.info("memory"))["used_memory"]
                     if used > self._memory_limit * MOST_USED:
                         await client.config_set("maxmemory", int(used / MOST_USED))
-                    return
+                    return True
                 except BusyLoadingError:
                     await asyncio.sleep(0.05)
                 except (RedisError, OSError):
                     await asyncio.sleep(ASK_S)
         finally:
             await client.aclose()
-        raise RedisUnavailable(
-            f"{self.program.name} did not start: the reason is at the end of {self.log}."
-        )
+        return False
