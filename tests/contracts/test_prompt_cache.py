@@ -4,6 +4,7 @@ The provider reads the rest from its cache; a conversation of 100,000 tokens is 
 """
 
 import asyncio
+import itertools
 import json
 import subprocess
 import uuid
@@ -53,18 +54,22 @@ def roles(messages: list[dict[str, Any]]) -> list[str]:
     return [str(message["role"]) for message in messages]
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "opencode"])
+@pytest.mark.parametrize(
+    ("name", "times", "copies"),
+    [("claude", 3, True), ("codex", 3, False), ("opencode", 2, True)],
+    ids=["claude", "codex", "opencode"],
+)
 async def test_after_an_idle_time_only_the_new_message_is_new(
-    name: str, served: Stack, model_server: ModelServerProcess
+    name: str, times: int, copies: bool, served: Stack, model_server: ModelServerProcess
 ) -> None:
-    """Also where the workspace has changed, and once more after that."""
+    """Also where the workspace has changed, once more after that, and in a copy of the session."""
     stack = served
     stack.configure(required(name, model_server).config(warm_s=1), channels=OWNERS)
     await stack.start_worker()
     workspace = stack.home.path / "workspaces" / "main"
     workspace.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", workspace], check=True)
-    texts = [word("said") for _ in range(3)]
+    texts = [word("said") for _ in range(times)]
 
     for text in texts:
         (workspace / f"{text}.txt").touch()
@@ -72,31 +77,16 @@ async def test_after_an_idle_time_only_the_new_message_is_new(
         await stack.outcome(accepted)
         assert (await stack.reached(accepted, "spawned")).startswith("new")
         await ended(stack, accepted)
+    if copies:
+        view = await stack.fleet.sessions.view(accepted.session.sid)
+        assert view is not None
+        copy = replace(accepted.session, thread="copy")
+        await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
+        texts.append(word("forked"))
+        await stack.ask(f"SAY:{texts[-1]}", thread_id="copy")
 
-    first, second, third = (asked(model_server, text) for text in texts)
-    assert roles(added(first, second)) == roles(added(second, third)) == ["assistant", "user"]
-
-
-@pytest.mark.parametrize("name", ["claude", "opencode"])
-async def test_a_copy_of_a_session_asks_what_the_session_did(
-    name: str, served: Stack, model_server: ModelServerProcess
-) -> None:
-    stack = served
-    stack.configure(required(name, model_server).config(), channels=OWNERS)
-    await stack.start_worker()
-    first, forked = word("first"), word("forked")
-    accepted = await stack.append(f"SAY:{first}")
-    await stack.outcome(accepted)
-    await stack.until_idle(accepted)
-    view = await stack.fleet.sessions.view(accepted.session.sid)
-    assert view is not None
-    copy = replace(accepted.session, thread="copy")
-    await stack.fleet.sessions.fork(view, copy, [*view.session_ids])
-
-    await stack.ask(f"SAY:{forked}", thread_id="copy")
-
-    messages = added(asked(model_server, first), asked(model_server, forked))
-    assert roles(messages) == ["assistant", "user"]
+    for before, after in itertools.pairwise(asked(model_server, text) for text in texts):
+        assert roles(added(before, after)) == ["assistant", "user"]
 
 
 # -- one process, whoever writes -----------------------------------------------------------------
