@@ -456,7 +456,8 @@ class FleetMachine(RuleBasedStateMachine):
         for job in await client.lrange("rq:queue:agents", 0, -1):
             data = await client.hget(f"rq:job:{job.decode()}", "description")
             found.add(data.decode())
-        return {s.sid for s in self.sessions.values() if s.key in found}
+        shown = {description.rpartition("/")[2] for description in found}
+        return {s.sid for s in self.sessions.values() if s.sid[:8] in shown}
 
     # -- what must hold ----------------------------------------------------------------------------
 
