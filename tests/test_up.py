@@ -228,7 +228,7 @@ def test_that_redis_is_away_is_said_once_and_the_prompt_stays(home: Home) -> Non
         assert shown.count("(Redis is away") == 1
 
         os.kill(redis, signal.SIGKILL)
-        terminal.type("memory\r")
+        terminal.type("\x15memory\r")  # instead of what stands there
 
         terminal.see("You said before:")
 
