@@ -22,8 +22,8 @@ from pydantic import (
     model_validator,
 )
 
+from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.errors import ErrorCategory, MessageRefused
-from remoteclaw.setting import BY_PEOPLE
 
 __all__ = [
     "OWN_SERVER",

@@ -5,7 +5,7 @@
 Workers, work-horses, agents and Redis are killed, work-horses are frozen past their lease, hints
 are taken away, and platforms send messages twice.
 In the end nothing may be lost, doubled or out of order, and nothing may be left running.
-It is a smoke test: what must hold at each step is proven in `tests/test_failpoints.py`.
+It is a smoke test: what must hold at each step is proven in `tests/session/test_failpoints.py`.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import QueueMode, QueueOverride
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import QueueMode, QueueOverride
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.holder.client import listens
-from remoteclaw.home import Home
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import Stack

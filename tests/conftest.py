@@ -13,10 +13,10 @@ import pytest
 from hypothesis import settings
 from redis.asyncio import Redis
 
+from remoteclaw.config.home import Home
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import PRELUDE, Scripts, open_redis
-from remoteclaw.fleet.embedded import ServerProgram
-from remoteclaw.home import Home
+from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack

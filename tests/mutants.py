@@ -23,35 +23,35 @@ FENCE = "if fence then return fence end\n"
 LEASE = "tests/fleet/test_lease.py"
 CLOCK = "tests/fleet/test_clock.py"
 UNANSWERED = "tests/fleet/test_unanswered.py"
-FAILPOINT = "tests/test_failpoints.py"
+FAILPOINT = "tests/session/test_failpoints.py"
 DOORS = "tests/gateway"
 SESSIONS = "tests/gateway/test_sessions.py"
 SUBAGENTS = "tests/gateway/test_subagents.py"
-ENDINGS = "tests/test_endings.py"
+ENDINGS = "tests/session/test_endings.py"
 TOGETHER = "tests/gateway/test_together.py"
-CRON = "tests/fleet/test_cron.py"
-RESET = "tests/test_reset.py"
-FRESHNESS = "tests/test_freshness.py"
-LIMITS = "tests/test_limits.py"
-ARCHIVE = "tests/test_archive.py"
-CRON_RUNS = "tests/fleet/test_cron_runs.py"
-STEERING = "tests/test_steering.py"
-FILES = "tests/test_attachments.py"
-FETCHING = "tests/test_fetching.py"
-OUTGOING = "tests/test_outgoing.py"
+CRON = "tests/cron/test_cron.py"
+RESET = "tests/session/test_reset.py"
+FRESHNESS = "tests/session/test_freshness.py"
+LIMITS = "tests/session/test_limits.py"
+ARCHIVE = "tests/session/test_archive.py"
+CRON_RUNS = "tests/cron/test_runs.py"
+STEERING = "tests/session/test_steering.py"
+FILES = "tests/bridge/test_attachments.py"
+FETCHING = "tests/host/test_fetch.py"
+OUTGOING = "tests/bridge/test_outgoing.py"
 TRANSFERS = "tests/gateway/test_transfers.py"
 PACE = "tests/bridge/test_pace.py"
 RUNTIMES = "tests/contracts/test_runtimes.py"
 CHATS = "tests/gateway/test_chats.py"
 CHAT_MEDIA = "tests/gateway/test_chat_media.py"
 CHAT_OPERATIONS = "tests/gateway/test_chat_operations.py"
-CONFIG_FILE = "tests/test_config_file.py"
+CONFIG_FILE = "tests/config/test_edit.py"
 RESTART = "tests/gateway/test_restart.py"
 PRIVATE_DOOR = "tests/gateway/test_private_door.py"
 CONFIGURING = "tests/gateway/test_configuration.py"
-CONFIRMING = "tests/gateway/test_confirming.py"
-RELOAD = "tests/test_reload.py"
-MEMORY = "tests/test_memory.py"
+CONFIRMING = "tests/gateway/test_approvals.py"
+RELOAD = "tests/config/test_reload.py"
+MEMORY = "tests/fleet/test_memory.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,42 +143,42 @@ MUTANTS = (
     ),
     Mutant(
         "a message that ends at a limit",
-        "remoteclaw/conversation/retries.py",
+        "remoteclaw/session/retries.py",
         "frozenset((ErrorCategory.USAGE_LIMIT, ",
         "frozenset((",
         f"{LIMITS}::test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then",
     ),
     Mutant(
         "a limit that is told with each try",
-        "remoteclaw/patience.py",
+        "remoteclaw/session/patience.py",
         "if retries.is_told(self._told, category, at_ms):",
         "if False:",
         f"{LIMITS}::test_a_limit_that_goes_on_is_told_once_and_a_new_one_again",
     ),
     Mutant(
         "a limit that each session finds out by itself",
-        "remoteclaw/patience.py",
+        "remoteclaw/session/patience.py",
         "if self._limited_until_ms is None or not self._keeps_at_limit:",
         "if True:",
         f"{LIMITS}::test_other_sessions_of_the_login_wait_without_an_agent",
     ),
     Mutant(
         "one login for all",
-        "remoteclaw/session_bridge.py",
+        "remoteclaw/session/bridge_of_session.py",
         "    parts += [",
         "    _ = [",
         f"{LIMITS}::test_another_login_does_not_wait",
     ),
     Mutant(
         "one login for all whose login a hook chooses",
-        "remoteclaw/session_bridge.py",
+        "remoteclaw/session/bridge_of_session.py",
         'login += f"-{lease.sid}"',
         "pass",
         f"{LIMITS}::test_sessions_whose_login_a_hook_may_choose_do_not_wait_for_each_other",
     ),
     Mutant(
         "a limit that uses up the tries of what comes behind it",
-        "remoteclaw/patience.py",
+        "remoteclaw/session/patience.py",
         "            self._tries = 1  #",
         "            pass  #",
         f"{LIMITS}::test_a_busy_model_behind_a_limit_is_asked_again",
@@ -192,14 +192,14 @@ MUTANTS = (
     ),
     Mutant(
         "a stop of tasks that is not answered",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         "any(entry.stopped or entry.stopped_below for",
         "any(entry.stopped for",
         f"{LIMITS}::test_a_stop_of_nothing_but_tasks_is_answered",
     ),
     Mutant(
         "an answer that is begun a second time",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         'return not self._reached_phases & {"output", "tool"}',
         "return True",
         f"{LIMITS}::test_what_has_begun_is_not_asked_again",
@@ -257,14 +257,14 @@ MUTANTS = (
     ),
     Mutant(
         "an attempt that ends the conversation of the one before",
-        "remoteclaw/resetting.py",
+        "remoteclaw/session/reset.py",
         "return  # what there is by now is of the new conversation",
         "pass",
         f"{RESET}::test_another_attempt_does_not_end_the_conversation_that_the_first_one_began",
     ),
     Mutant(
         "an agent that outlives its conversation",
-        "remoteclaw/resetting.py",
+        "remoteclaw/session/reset.py",
         "        await self._discard_agent()\n",
         "",
         f"{RESET}::test_the_agent_of_the_old_conversation_ends",
@@ -285,35 +285,35 @@ MUTANTS = (
     ),
     Mutant(
         "a command that another session's agent gives",
-        "remoteclaw/conversation/commands.py",
+        "remoteclaw/fleet/commands.py",
         'if entry.origin != "chat":',
         "if False:",
         f"{RESET}::test_only_people_give_commands",
     ),
     Mutant(
         "a command that joins a running turn",
-        "remoteclaw/steering.py",
+        "remoteclaw/session/steering.py",
         'if entry.deliver != "channel" or self._command_of(entry):',
         'if entry.deliver != "channel":',
         f"{RESET}::test_it_never_joins_a_running_turn_and_nothing_overtakes_it",
     ),
     Mutant(
         "a command that is answered with what came before it",
-        "remoteclaw/conversation/batching.py",
+        "remoteclaw/session/queue.py",
         "itertools.takewhile(lambda entry: entry.id not in commands, from_chat)",
         "from_chat[:]",
         f"{RESET}::test_order_is_kept[collect]",
     ),
     Mutant(
         "a command that is dropped",
-        "remoteclaw/conversation/batching.py",
+        "remoteclaw/session/queue.py",
         "for entry in beyond if entry.id not in commands",
         "for entry in beyond",
         f"{RESET}::test_with_drop_new_no_message_behind_a_command_is_dropped",
     ),
     Mutant(
         "a thread's past that outlives its conversation",
-        "remoteclaw/resetting.py",
+        "remoteclaw/session/reset.py",
         "_with(entry, thread_context=None)",
         "entry",
         f"{RESET}::test_what_was_said_in_the_thread_before_is_not_told_any_more",
@@ -334,14 +334,14 @@ MUTANTS = (
     ),
     Mutant(
         "a person who speaks as an operator",
-        "remoteclaw/conversation/commands.py",
+        "remoteclaw/fleet/commands.py",
         'if entry.origin == "operator":',
         'if entry.message.text.startswith("operator"):',
         f"{ARCHIVE}::test_an_operator_s_words_are_no_command_of_a_chat",
     ),
     Mutant(
         "an operator's end of a conversation that a stop prevents",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         'if batch.is_stopped and turn.entries[0].origin != "operator":',
         "if batch.is_stopped:",
         f"{ARCHIVE}::test_a_stop_or_another_end_does_not_keep_it_from_ending",
@@ -355,21 +355,21 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation that is kept by what nobody said",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         'has_heard=was_asked and any(e.origin == "chat" for e in entries),',
         "has_heard=was_asked,",
         f"{FRESHNESS}::test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it",
     ),
     Mutant(
         "a conversation that is ended by what nobody said",
-        "remoteclaw/resetting.py",
+        "remoteclaw/session/reset.py",
         'next((entry for entry in entries if entry.origin == "chat"), None)',
         "entries[0]",
         f"{FRESHNESS}::test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it",
     ),
     Mutant(
         "a conversation that is kept by what nobody heard",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         "has_heard=was_asked and any(",
         "has_heard=any(",
         f"{FRESHNESS}::test_what_nobody_heard_does_not_keep_a_conversation",
@@ -383,14 +383,14 @@ MUTANTS = (
     ),
     Mutant(
         "a day that ends twice when the clocks go back",
-        "remoteclaw/conversation/freshness.py",
+        "remoteclaw/bridge/freshness.py",
         "datetime.combine(day, wanted, tzinfo=zone)",
         "datetime.combine(day, wanted.replace(fold=1), tzinfo=zone)",
         f"{FRESHNESS}::test_a_day_ends_at_its_time",
     ),
     Mutant(
         "a session that ends what it has not begun",
-        "remoteclaw/resetting.py",
+        "remoteclaw/session/reset.py",
         "return why if has_past else None",
         "return why",
         f"{FRESHNESS}::test_a_session_that_begins_has_nothing_to_end",
@@ -404,7 +404,7 @@ MUTANTS = (
     ),
     Mutant(
         "an end that is said by the first attempt alone",
-        "remoteclaw/resetting.py",
+        "remoteclaw/session/reset.py",
         '            return self._lease.state["reset_why"]\n',
         "            return None\n",
         f"{FRESHNESS}::test_another_attempt_ends_nothing_more",
@@ -467,28 +467,28 @@ MUTANTS = (
     ),
     Mutant(
         "the state directory in a workspace as a part of it",
-        "remoteclaw/outgoing.py",
+        "remoteclaw/bridge/outgoing.py",
         'if _is_any(path, self.home.path, self.home.sockets, Path("/proc")):',
         "if False:",
         f"{OUTGOING}::test_what_no_tool_sends",
     ),
     Mutant(
         "a key store in a workspace as a part of it",
-        "remoteclaw/outgoing.py",
+        "remoteclaw/bridge/outgoing.py",
         "if name := _key_store(path):",
         "if name := '':",
         f"{OUTGOING}::test_what_no_tool_sends",
     ),
     Mutant(
         "files of an agent that may do nothing",
-        "remoteclaw/outgoing.py",
+        "remoteclaw/bridge/outgoing.py",
         'if self.permissions == "deny":',
         "if False:",
         f"{OUTGOING}::test_an_agent_that_may_do_nothing_sends_no_files",
     ),
     Mutant(
         "a workspace with the state directory in it",
-        "remoteclaw/config.py",
+        "remoteclaw/config/model.py",
         "if value is not None and state.resolve().is_relative_to(",
         "if False and state.resolve().is_relative_to(",
         f"{OUTGOING}::test_a_workspace_with_the_state_directory_in_it_is_refused",
@@ -509,7 +509,7 @@ MUTANTS = (
     ),
     Mutant(
         "an agent that hears of a message before it is recorded",
-        "remoteclaw/steering.py",
+        "remoteclaw/session/steering.py",
         "if entries and await self._lease.steer([entry.id for entry in entries]):",
         "if entries:",
         f"{STEERING}::test_a_worker_that_is_killed_in_a_steered_turn",
@@ -562,112 +562,112 @@ MUTANTS = (
         "remoteclaw/bridge/activity.py",
         "scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)",
         "_telling(event.input, workspace)",
-        "tests/test_activity.py::test_a_secret_reaches_neither_redis_nor_a_viewer",
+        "tests/session/test_activity.py::test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
         "a secret in the record of a tool",
         "remoteclaw/bridge/delivery.py",
         "self._scrub(arguments, MOST_SHOWN)",
         "arguments[:MOST_SHOWN]",
-        "tests/test_activity.py::test_a_secret_reaches_neither_redis_nor_a_viewer",
+        "tests/session/test_activity.py::test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
         "a secret in what a tool returned",
         "remoteclaw/bridge/delivery.py",
         "self._scrub(output, MOST_SHOWN)",
         "output[:MOST_SHOWN]",
-        "tests/test_activity.py::test_a_secret_reaches_neither_redis_nor_a_viewer",
+        "tests/session/test_activity.py::test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
         "an argument of a tool before a group",
         "remoteclaw/bridge/activity.py",
         'if shown == "names":',
         "if False:",
-        "tests/test_activity.py::test_what_is_shown_is_the_chat_s",
+        "tests/session/test_activity.py::test_what_is_shown_is_the_chat_s",
     ),
     Mutant(
         "activity that nobody wants",
         "remoteclaw/bridge/bridge.py",
         "callbacks = replace(callbacks, on_activity=None)",
         "pass",
-        "tests/test_activity.py::test_what_is_shown_is_the_chat_s",
+        "tests/session/test_activity.py::test_what_is_shown_is_the_chat_s",
     ),
     Mutant(
         "activity that gets past a hook",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         "on_activity=answer.show_activity if self._shows_live else None",
         "on_activity=answer.show_activity",
-        "tests/test_hooks.py::test_what_a_hook_may_change_is_not_shown_before",
+        "tests/bridge/test_hooks.py::test_what_a_hook_may_change_is_not_shown_before",
     ),
     Mutant(
         "live text that outlives its turn",
         "remoteclaw/fleet/scripts/finish.lua",
         "KEYS[6], KEYS[13]",
         "KEYS[6]",
-        "tests/test_activity.py::test_a_tool_is_shown_while_it_runs",
+        "tests/session/test_activity.py::test_a_tool_is_shown_while_it_runs",
     ),
     Mutant(
         "activity that comes back after its turn",
         "remoteclaw/channels/activity.py",
         "if turn > self._ended:",
         "if True:",
-        "tests/test_console.py::test_what_comes_late_of_a_turn_that_is_over_is_not_shown",
+        "tests/channels/test_console.py::test_what_comes_late_of_a_turn_that_is_over_is_not_shown",
     ),
     Mutant(
         "seconds that stand still",
         "remoteclaw/channels/console.py",
         "            self._editor.redraw()\n            if not",
         "            if not",
-        "tests/test_console.py::test_a_running_tool_is_shown_with_its_seconds",
+        "tests/channels/test_console.py::test_a_running_tool_is_shown_with_its_seconds",
     ),
     Mutant(
         "a control within a secret",
-        "remoteclaw/scrubber.py",
+        "remoteclaw/bridge/scrubber.py",
         "text = _seen(text[:MOST_READ])",
         "text = text[:MOST_READ]",
-        "tests/test_scrubber.py::test_a_mark_within_a_secret_does_not_save_it",
+        "tests/bridge/test_scrubber.py::test_a_mark_within_a_secret_does_not_save_it",
     ),
     Mutant(
         "a secret that is cut before it is hidden",
-        "remoteclaw/scrubber.py",
+        "remoteclaw/bridge/scrubber.py",
         "line(self, text: str, most: int) -> str:\n",
         "line(self, text: str, most: int) -> str:\n        text = text[:most]\n",
-        "tests/test_scrubber.py::test_a_secret_is_hidden_before_the_line_is_cut",
+        "tests/bridge/test_scrubber.py::test_a_secret_is_hidden_before_the_line_is_cut",
     ),
     Mutant(
         "a message without a sign that it is waited for",
         "remoteclaw/channels/console.py",
         "} - self._answered\n            await self._draw()",
         "} - self._answered",
-        "tests/test_console.py::test_each_message_has_a_sign_until_it_is_answered",
+        "tests/channels/test_console.py::test_each_message_has_a_sign_until_it_is_answered",
     ),
     Mutant(
         "marks of direction on a terminal",
-        "remoteclaw/terminal.py",
+        "remoteclaw/host/terminal.py",
         r"\u200f\u2028-\u202e\u2060-\u206f",
         r"\u200f\u2028\u2029",
-        "tests/test_console.py::test_an_agent_cannot_turn_the_order_of_what_is_read",
+        "tests/channels/test_console.py::test_an_agent_cannot_turn_the_order_of_what_is_read",
     ),
     Mutant(
         "a list that a name commands",
-        "remoteclaw/terminal.py",
+        "remoteclaw/host/terminal.py",
         "return _IN_A_LINE.sub(_escape, text)",
         "return text",
-        "tests/test_printed.py::test_no_command_passes_on_what_a_terminal_obeys",
+        "tests/cli/test_printed.py::test_no_command_passes_on_what_a_terminal_obeys",
     ),
     Mutant(
         "a line of a log that a text has written",
-        "remoteclaw/telemetry.py",
+        "remoteclaw/host/logs.py",
         "return in_a_line(super().formatMessage(record))",
         "return super().formatMessage(record)",
-        "tests/test_printed.py::test_no_log_has_a_line_that_a_text_has_written",
+        "tests/cli/test_printed.py::test_no_log_has_a_line_that_a_text_has_written",
     ),
     Mutant(
         "live text that gets past a hook",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         'shows_live=not self._hooks.has("message_sending")',
         "shows_live=True",
-        "tests/test_hooks.py::test_what_a_hook_may_change_is_not_shown_before",
+        "tests/bridge/test_hooks.py::test_what_a_hook_may_change_is_not_shown_before",
     ),
     Mutant(
         "a table that holds a worker up",
@@ -709,11 +709,11 @@ MUTANTS = (
         "remoteclaw/fleet/replies.py",
         "                await self.claim()\n\n        keeping",
         "                pass\n\n        keeping",
-        "tests/test_hooks.py::test_a_slow_delivery_keeps_its_stream",
+        "tests/bridge/test_hooks.py::test_a_slow_delivery_keeps_its_stream",
     ),
     Mutant(
         "a message that overtakes one that waits",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         'is_next = all(entry.origin != "chat" for entry in self._behind)',
         "is_next = True",
         f"{STEERING}::test_nothing_overtakes_what_waits",
@@ -734,14 +734,14 @@ MUTANTS = (
     ),
     Mutant(
         "a setting that is not set and not told",
-        "remoteclaw/contract/base.py",
+        "remoteclaw/tools/base.py",
         "if field.is_required():",
         "if False:",
         "tests/gateway/test_mcp.py::test_a_setting_that_is_not_set_is_null",
     ),
     Mutant(
         "a parameter that clients see as a reference",
-        "remoteclaw/contract/schema.py",
+        "remoteclaw/tools/schema.py",
         'if "$ref" in schema:',
         "if False:",
         "tests/gateway/test_mcp.py::test_the_list_is_small_and_says_what_a_model_needs",
@@ -783,7 +783,7 @@ MUTANTS = (
     ),
     Mutant(
         "a tool that does nothing there and is listed",
-        "remoteclaw/policy.py",
+        "remoteclaw/tools/policy.py",
         "if tool.name not in lacks)",
         "if tool.name)",
         "tests/gateway/test_mcp.py::test_tools_that_do_nothing_on_a_channel_are_not_listed",
@@ -883,21 +883,21 @@ MUTANTS = (
         f"{LUA}/begin.lua",
         "  if not batch then\n",
         "  if true then\n",
-        "tests/test_queue.py::test_a_collected_batch_is_repeated_exactly",
+        "tests/session/test_queue.py::test_a_collected_batch_is_repeated_exactly",
     ),
     Mutant(
         "a batch that is never taken apart",
         f"{LUA}/begin.lua",
         "attempt - forgiven >= 2",
         "attempt - forgiven >= 200",
-        "tests/test_queue.py::test_what_kills_its_worker_takes_no_other_message_along",
+        "tests/session/test_queue.py::test_what_kills_its_worker_takes_no_other_message_along",
     ),
     Mutant(
         "only the last attempt's phase counts",
         f"{LUA}/begin.lua",
         "before = further(before or '', phase or '')",
         "before = phase or ''",
-        "tests/test_drain.py::test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less",
+        "tests/session/test_drain.py::test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less",
     ),
     Mutant(
         "an epoch that counts from one",
@@ -918,7 +918,7 @@ MUTANTS = (
         "remoteclaw/fleet/lease.py",
         "told(*await self._renew())",
         "continue",
-        "tests/test_crashes.py::test_redis_that_has_lost_who_took_the_session",
+        "tests/session/test_crashes.py::test_redis_that_has_lost_who_took_the_session",
     ),
     Mutant(
         "a lost lease of which the next attempt does not hear",
@@ -995,28 +995,28 @@ MUTANTS = (
         "remoteclaw/fleet/sweep.py",
         "            self._strangers = await self._workers.end_strangers(self._strangers)\n",
         "",
-        "tests/test_hosts.py::test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end",
+        "tests/session/test_hosts.py::test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end",
     ),
     Mutant(
         "queues of dead hosts that nobody clears",
         "remoteclaw/fleet/sweep.py",
         "            self._deserted = await self._workers.clear_deserted(self._deserted)\n",
         "",
-        "tests/test_hosts.py::test_the_queue_of_a_host_that_is_gone_is_removed",
+        "tests/session/test_hosts.py::test_the_queue_of_a_host_that_is_gone_is_removed",
     ),
     Mutant(
         "a clock that stops with the machine",
         "remoteclaw/clock.py",
         "clock_gettime(time.CLOCK_BOOTTIME)",
         "clock_gettime(time.CLOCK_MONOTONIC)",
-        "tests/test_holder.py::test_clocks_count_the_time_that_the_machine_sleeps",
+        "tests/holder/test_holder.py::test_clocks_count_the_time_that_the_machine_sleeps",
     ),
     Mutant(
         "a holder's clock that stops with the machine",
         "remoteclaw/holder/program.py",
         "clock_gettime(time.CLOCK_BOOTTIME)",
         "clock_gettime(time.CLOCK_MONOTONIC)",
-        "tests/test_holder.py::test_clocks_count_the_time_that_the_machine_sleeps",
+        "tests/holder/test_holder.py::test_clocks_count_the_time_that_the_machine_sleeps",
     ),
     Mutant(
         "a retry of a dead letter that counts twice",
@@ -1037,42 +1037,42 @@ MUTANTS = (
         "remoteclaw/holder/program.py",
         "            if now() > self.deadline:\n                self.end()\n",
         "",
-        "tests/test_holder.py::test_the_tree_ends_when_beats_stop",
+        "tests/holder/test_holder.py::test_the_tree_ends_when_beats_stop",
     ),
     Mutant(
         "a program that outlives its killed holder",
         "remoteclaw/holder/program.py",
         "        prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)  # the holder itself may be killed\n",
         "",
-        "tests/test_holder.py::test_the_program_dies_with_a_holder_that_is_killed",
+        "tests/holder/test_holder.py::test_the_program_dies_with_a_holder_that_is_killed",
     ),
     Mutant(
         "a damaged file of Redis that is not kept",
-        "remoteclaw/fleet/aof.py",
+        "remoteclaw/up/aof.py",
         "        shutil.copy(self.file, copy)\n",
         "",
-        "tests/fleet/test_aof.py::test_a_damaged_end_is_removed_and_kept_beside_it",
+        "tests/up/test_aof.py::test_a_damaged_end_is_removed_and_kept_beside_it",
     ),
     Mutant(
         "half a transaction that stays in Redis' file",
-        "remoteclaw/fleet/aof.py",
+        "remoteclaw/up/aof.py",
         "        if not is_open:\n",
         "        if True:\n",
-        "tests/fleet/test_aof.py::test_a_damaged_end_is_removed_and_kept_beside_it",
+        "tests/up/test_aof.py::test_a_damaged_end_is_removed_and_kept_beside_it",
     ),
     Mutant(
         "a repair that removes what is readable",
-        "remoteclaw/fleet/embedded.py",
+        "remoteclaw/up/embedded.py",
         "if damage.bad_at is not None:",
         "if damage.bad_at == -1:",
-        "tests/fleet/test_aof.py::test_a_file_that_is_damaged_elsewhere_is_named_and_left_as_it_is",
+        "tests/up/test_aof.py::test_a_file_that_is_damaged_elsewhere_is_named_and_left_as_it_is",
     ),
     Mutant(
         "a repair that nobody is told of",
         "remoteclaw/cli/running.py",
         "if ready.repaired:",
         "if False:",
-        "tests/test_up.py::test_a_power_failure_is_repaired_and_said",
+        "tests/up/test_up.py::test_a_power_failure_is_repaired_and_said",
     ),
     Mutant(
         "dropped replies whose files stay",
@@ -1091,10 +1091,10 @@ MUTANTS = (
     ),
     Mutant(
         "an up that does not start on a full Redis",
-        "remoteclaw/fleet/embedded.py",
+        "remoteclaw/up/embedded.py",
         "if used > self._memory_limit * MOST_USED:",
         "if not used:",
-        "tests/test_up.py"
+        "tests/up/test_up.py"
         "::test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full",
     ),
     Mutant(
@@ -1117,18 +1117,18 @@ MUTANTS = (
         "remoteclaw/holder/program.py",
         "        raise_oom_score()\n",
         "",
-        "tests/test_holder.py::test_the_kernel_takes_the_program_before_what_it_works_for",
+        "tests/holder/test_holder.py::test_the_kernel_takes_the_program_before_what_it_works_for",
     ),
     Mutant(
         "strays of a killed holder that are left",
-        "remoteclaw/keeper.py",
+        "remoteclaw/session/agent.py",
         "if count := end_orphans(path.parent, agent):",
         "if count := 0:",
         "tests/contracts/test_fleet_runtimes.py::test_a_holder_that_is_killed_in_a_turn",
     ),
     Mutant(
         "another agent beside one whose holder is frozen",
-        "remoteclaw/keeper.py",
+        "remoteclaw/session/agent.py",
         "            _end_orphans(path)\n",
         "",
         "tests/bridge/test_bridge.py"
@@ -1136,21 +1136,21 @@ MUTANTS = (
     ),
     Mutant(
         "an agent that can't be parked and is left",
-        "remoteclaw/keeper.py",
+        "remoteclaw/session/agent.py",
         "            _end_orphans(self._holder.path, self._holder.pid)\n",
         "",
         "tests/bridge/test_bridge.py::test_a_holder_that_does_not_answer_is_ended",
     ),
     Mutant(
         "a process that is killed because it names a run directory",
-        "remoteclaw/process.py",
+        "remoteclaw/host/process.py",
         "return is_holder and arguments[2:]",
         "return arguments[2:]",
-        "tests/test_holder.py::test_only_the_holder_of_a_run_directory_is_ended",
+        "tests/holder/test_holder.py::test_only_the_holder_of_a_run_directory_is_ended",
     ),
     Mutant(
         "an agent that is let go in the moment in which its holder is killed",
-        "remoteclaw/keeper.py",
+        "remoteclaw/session/agent.py",
         "if not await holder.end():",
         "if await holder.end() and False:",
         "tests/bridge/test_bridge.py"
@@ -1165,17 +1165,17 @@ MUTANTS = (
     ),
     Mutant(
         "stop by pub/sub only",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         "        self._keeper.beat()\n        self._told(stop_mark, newest)\n",
         "        self._keeper.beat()\n",
-        "tests/test_drain.py::test_a_stop_that_was_not_heard_is_found_at_the_next_renewal",
+        "tests/session/test_drain.py::test_a_stop_that_was_not_heard_is_found_at_the_next_renewal",
     ),
     Mutant(
         "interrupt by pub/sub only",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         "        self._keeper.beat()\n        self._told(stop_mark, newest)\n",
         "        self._keeper.beat()\n        self._told(stop_mark, '')\n",
-        "tests/test_queue.py::test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal",
+        "tests/session/test_queue.py::test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal",
     ),
     Mutant(
         "a plan's limit that is taken for a short one",
@@ -1264,17 +1264,17 @@ MUTANTS = (
     ),
     Mutant(
         "a doctor who doesn't see that another program has the port",
-        "remoteclaw/doctor.py",
+        "remoteclaw/up/doctor.py",
         "if port is not None and not port.ok:",
         "if False:",
-        "tests/test_cli.py::test_doctor_names_a_port_that_another_program_has",
+        "tests/cli/test_cli.py::test_doctor_names_a_port_that_another_program_has",
     ),
     Mutant(
         "a doctor who doesn't ask whether an agent is signed in",
-        "remoteclaw/doctor.py",
+        "remoteclaw/up/doctor.py",
         "if problem := sign_in_problem(runtime_name, (program, *arguments), env):",
         "if problem := None:",
-        "tests/test_cli.py::test_doctor_names_an_agent_that_is_not_signed_in",
+        "tests/cli/test_cli.py::test_doctor_names_an_agent_that_is_not_signed_in",
     ),
     Mutant(
         "gemini trusts a workspace whatever is in it",
@@ -1397,7 +1397,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is read of an agent that is being parked",
-        "remoteclaw/keeper.py",
+        "remoteclaw/session/agent.py",
         "            self._pipes.hold()\n",
         "            pass\n",
         "tests/runtimes/test_acp.py::"
@@ -1475,7 +1475,7 @@ MUTANTS = (
     ),
     Mutant(
         "a file that is sent wherever it is",
-        "remoteclaw/outgoing.py",
+        "remoteclaw/bridge/outgoing.py",
         "if not any(root and",
         "if False and not any(root and",
         f"{FILES}::test_what_can_t_be_sent_is_told",
@@ -1489,21 +1489,21 @@ MUTANTS = (
     ),
     Mutant(
         "an address that is not looked at",
-        "remoteclaw/fetching.py",
+        "remoteclaw/host/fetch.py",
         "if self._may_connect(address, port)]",
         "if address]",
         f"{FETCHING}::test_no_spelling_of_a_private_address_is_connected_to",
     ),
     Mutant(
         "a private address within another one",
-        "remoteclaw/fetching.py",
+        "remoteclaw/host/fetch.py",
         "if address in _NAT64:",
         "if False:",
         f"{FETCHING}::test_what_only_we_can_reach_is_not_public",
     ),
     Mutant(
         "a fetched file of any size",
-        "remoteclaw/fetching.py",
+        "remoteclaw/host/fetch.py",
         "if len(content) > MAX_ATTACHMENT_BYTES:",
         "if False:",
         f"{FETCHING}::test_what_is_not_taken",
@@ -1513,28 +1513,28 @@ MUTANTS = (
         f"{LUA}/begin.lua",
         "if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) then",
         "if false then",
-        "tests/test_drain.py::test_a_running_turn_is_stopped_and_what_waits_behind_it_too",
+        "tests/session/test_drain.py::test_a_running_turn_is_stopped_and_what_waits_behind_it_too",
     ),
     Mutant(
         "an agent that is not recorded when it is asked",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         "detail, agent_process=self._keeper.record()",
         "detail",
-        "tests/test_crashes.py::test_two_agents_of_a_session_are_never_at_work_at_once",
+        "tests/session/test_crashes.py::test_two_agents_of_a_session_are_never_at_work_at_once",
     ),
     Mutant(
         "a warm agent is not asked what it remembers",
-        "remoteclaw/keeper.py",
+        "remoteclaw/session/agent.py",
         'state["turn"] != self.finished_turn or ',
         "",
-        "tests/test_drain.py::test_a_warm_agent_that_knows_another_last_turn_is_not_used",
+        "tests/session/test_drain.py::test_a_warm_agent_that_knows_another_last_turn_is_not_used",
     ),
     Mutant(
         "a work-horse that outlives its worker",
         "workers/jobs.py",
         "        die_with_parent(settings.WORKER_PID)\n",
         "        pass\n",
-        "tests/test_crashes.py::test_the_worker",
+        "tests/session/test_crashes.py::test_the_worker",
     ),
     Mutant(
         "no limit to what is accepted",
@@ -1641,21 +1641,21 @@ MUTANTS = (
         "remoteclaw/holder/program.py",
         "                self.is_unwanted = False  # an agent",
         "                if self.is_unwanted: self.end()  # an agent",
-        "tests/test_holder.py::test_an_agent_at_work_makes_no_room",
+        "tests/holder/test_holder.py::test_an_agent_at_work_makes_no_room",
     ),
     Mutant(
         "a batch that straddles a stop",
         f"{LUA}/begin.lua",
         "up_to_stop(ARGV[4], stop)",
         "ARGV[4]",
-        "tests/test_queue.py::test_what_was_stopped_is_not_run_with_what_came_after_the_stop",
+        "tests/session/test_queue.py::test_what_was_stopped_is_not_run_with_what_came_after_the_stop",
     ),
     Mutant(
         "a recorded turn that is dropped for others",
         f"{LUA}/begin.lua",
         "if batch and begun ~= ARGV[2] and wanted == 'dropped' then wanted = 'accepted' end\n",
         "",
-        "tests/test_queue.py::test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it",
+        "tests/session/test_queue.py::test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it",
     ),
     Mutant(
         "a left-over hint that takes a session from its host",
@@ -1669,42 +1669,42 @@ MUTANTS = (
         "remoteclaw/fleet/lease.py",
         'since = self.state.get("busy_since")\n',
         "since = None\n",
-        "tests/test_queue.py::test_the_cap_is_not_forgotten_when_the_session_changes_hands",
+        "tests/session/test_queue.py::test_the_cap_is_not_forgotten_when_the_session_changes_hands",
     ),
     Mutant(
         "dead directories that count as agents",
         "remoteclaw/holder/budget.py",
         "count += listens(run) or time.time() - run.stat().st_mtime < YOUNG_S",
         "count += 1",
-        "tests/test_budget.py::test_what_dead_holders_left_is_no_agent",
+        "tests/holder/test_budget.py::test_what_dead_holders_left_is_no_agent",
     ),
     Mutant(
         "workers of another machine that are taken for dead",
-        "remoteclaw/process.py",
+        "remoteclaw/host/process.py",
         "{boot_id()}/",
         "",
-        "tests/test_machines.py::test_of_another_boot_nothing_is_concluded",
+        "tests/fleet/test_machines.py::test_of_another_boot_nothing_is_concluded",
     ),
     Mutant(
         "run directories of another machine that are removed",
         "remoteclaw/holder/client.py",
         "if run.name.endswith(_boot()) else",
         "if True else",
-        "tests/test_machines.py::test_run_directories_of_another_machine_are_left_alone",
+        "tests/fleet/test_machines.py::test_run_directories_of_another_machine_are_left_alone",
     ),
     Mutant(
         "a gateway's address that another machine uses",
         "remoteclaw/fleet/keys.py",
         "{host_id}:{boot_id()}",
         "{host_id}",
-        "tests/test_machines.py::test_each_machine_has_a_gateway_of_its_own",
+        "tests/fleet/test_machines.py::test_each_machine_has_a_gateway_of_its_own",
     ),
     Mutant(
         "strays that are judged without their namespace",
-        "remoteclaw/process.py",
+        "remoteclaw/host/process.py",
         "match[3].decode()\n    return namespace != _namespace() or ",
         "match[3].decode()\n    return ",
-        "tests/test_holder.py::test_strays_of_another_namespace_are_left_alone",
+        "tests/holder/test_holder.py::test_strays_of_another_namespace_are_left_alone",
     ),
     Mutant(
         "a result that is written beside the end of its turn",
@@ -1772,7 +1772,7 @@ MUTANTS = (
     ),
     Mutant(
         "sessions that set each other going for ever",
-        "remoteclaw/answer.py",
+        "remoteclaw/session/reply.py",
         "hops=hops_of(self.turn.entries) + 1,",
         "hops=0,",
         f"{SUBAGENTS}::test_sessions_dont_set_each_other_going_for_ever",
@@ -1822,7 +1822,7 @@ MUTANTS = (
     ),
     Mutant(
         "wide sight for everybody",
-        "remoteclaw/policy.py",
+        "remoteclaw/tools/policy.py",
         'if sees != "self" and not is_owner:',
         "if False:",
         "tests/gateway/test_strangers.py"
@@ -1846,7 +1846,7 @@ MUTANTS = (
     ),
     Mutant(
         "pins of strangers in groups",
-        "remoteclaw/policy.py",
+        "remoteclaw/tools/policy.py",
         "    if subject.is_group and not voice.ownership:\n",
         "    if False:\n",
         "tests/gateway/test_strangers.py"
@@ -1875,7 +1875,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message that joined a turn and ends its conversation",
-        "remoteclaw/resetting.py",
+        "remoteclaw/session/reset.py",
         "        if was_asked:\n            return None\n",
         "",
         f"{ENDINGS}::test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt",
@@ -1903,10 +1903,10 @@ MUTANTS = (
     ),
     Mutant(
         "a turn about a result that a person's message ends",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         'return self._queue.mode == "interrupt" and is_said',
         'return self._queue.mode == "interrupt"',
-        "tests/test_queue.py::test_a_turn_about_what_no_person_has_sent_is_not_interrupted",
+        "tests/session/test_queue.py::test_a_turn_about_what_no_person_has_sent_is_not_interrupted",
     ),
     Mutant(
         "a result before all of it is done",
@@ -1948,14 +1948,14 @@ MUTANTS = (
         f"{LUA}/finish.lua",
         "ARGV[24], 'background', '')",
         "ARGV[24], 'background', 'rc:bell:{' .. ARGV[21] .. '}')",
-        "tests/test_queue.py::test_a_result_waits_for_the_running_turn[interrupt]",
+        "tests/session/test_queue.py::test_a_result_waits_for_the_running_turn[interrupt]",
     ),
     Mutant(
         "a result that is dropped",
-        "remoteclaw/conversation/batching.py",
+        "remoteclaw/session/queue.py",
         ' if entry.origin == "chat"]',
         "]",
-        "tests/test_queue.py::test_a_result_is_never_dropped[old]",
+        "tests/session/test_queue.py::test_a_result_is_never_dropped[old]",
     ),
     Mutant(
         "a due time that two schedulers take",
@@ -2001,7 +2001,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs of a cron job that pile up",
-        "remoteclaw/fleet/scheduler.py",
+        "remoteclaw/cron/scheduler.py",
         "if await self._cron.unfinished(job):",
         "if False:",
         f"{CRON_RUNS}::test_what_is_due_while_a_run_is_unfinished_is_left_out",
@@ -2015,14 +2015,14 @@ MUTANTS = (
     ),
     Mutant(
         "a chat that is told of each failure",
-        "remoteclaw/fleet/settlement.py",
+        "remoteclaw/cron/settlement.py",
         "if not threshold or not is_enough or is_quiet or not job.enabled:",
         "if not threshold or not is_enough or not job.enabled:",
         f"{CRON_RUNS}::test_several_settlers_tell_the_chat_once",
     ),
     Mutant(
         "a job that is lost when it did not go well",
-        "remoteclaw/fleet/settlement.py",
+        "remoteclaw/cron/settlement.py",
         "if ended.went_well and job.goes_after_run and",
         "if job.goes_after_run and",
         f"{CRON_RUNS}::test_what_is_due_once_and_did_not_go_well_is_kept_and_off",
@@ -2036,10 +2036,10 @@ MUTANTS = (
     ),
     Mutant(
         "keys of MCP servers that are shown",
-        "remoteclaw/redaction.py",
+        "remoteclaw/config/redact.py",
         '("env", "headers", "args")',
         '("env", "headers")',
-        "tests/test_redaction.py::test_no_text_that_may_be_a_secret_is_shown",
+        "tests/config/test_redaction.py::test_no_text_that_may_be_a_secret_is_shown",
     ),
     Mutant(
         "a job of another agent's that an agent sees",
@@ -2072,21 +2072,21 @@ MUTANTS = (
     ),
     Mutant(
         "a connector that sends its token to an address",
-        "remoteclaw/mcp_server/environment.py",
+        "remoteclaw/connector/environment.py",
         'return _home(environ) + b"/gateways", 0, "/mcp"',
         'url = b"http://127.0.0.1:18789"',
         f"{PRIVATE_DOOR}::test_a_stranger_who_listens_at_the_address_gets_nothing",
     ),
     Mutant(
         "a connector that uses a directory of others",
-        "remoteclaw/mcp_server/exchange.py",
+        "remoteclaw/connector/exchange.py",
         "if found.st_uid != posix.getuid() or found.st_mode & 0o077:",
         "if False:",
         f"{PRIVATE_DOOR}::test_a_directory_in_which_others_could_listen_is_not_used",
     ),
     Mutant(
         "a connector with the owner's token",
-        "remoteclaw/mcp_server/environment.py",
+        "remoteclaw/connector/environment.py",
         'path = _home(environ) + b"/connector-token"',
         'path = _home(environ) + b"/gateway-token"',
         f"{PRIVATE_DOOR}::test_a_gateway_at_any_port_is_found_without_a_setting",
@@ -2110,35 +2110,35 @@ MUTANTS = (
         "workers/dashboard.py",
         'if not is_own_name(request.headers.get("Host", "").lower(), config):',
         "if False:",
-        "tests/test_dashboard.py::test_it_answers_under_its_own_names_and_no_page_of_others",
+        "tests/workers/test_dashboard.py::test_it_answers_under_its_own_names_and_no_page_of_others",
     ),
     Mutant(
         "a dashboard that any page may ask",
         "workers/dashboard.py",
         "if origin is not None and origin.lower() not in config.origins:",
         "if False:",
-        "tests/test_dashboard.py::test_it_answers_under_its_own_names_and_no_page_of_others",
+        "tests/workers/test_dashboard.py::test_it_answers_under_its_own_names_and_no_page_of_others",
     ),
     Mutant(
         "a dashboard that changes something",
         "workers/dashboard.py",
         'request.method not in ("GET", "HEAD") or ',
         "",
-        "tests/test_dashboard.py::test_it_changes_nothing",
+        "tests/workers/test_dashboard.py::test_it_changes_nothing",
     ),
     Mutant(
         "a dashboard that changes something when it is asked by GET",
         "workers/dashboard.py",
         ' or request.endpoint == "rq_dashboard.requeue_all"',
         "",
-        "tests/test_dashboard.py::test_it_changes_nothing",
+        "tests/workers/test_dashboard.py::test_it_changes_nothing",
     ),
     Mutant(
         "a hint that names people",
         "remoteclaw/fleet/wake.py",
         '"/".join([*key.split("/")[:2], sid[:8]])',
         "key",
-        "tests/test_dashboard.py::test_it_shows_queues_workers_and_jobs_readably",
+        "tests/workers/test_dashboard.py::test_it_shows_queues_workers_and_jobs_readably",
     ),
     Mutant(
         "a token in an address",
@@ -2213,17 +2213,17 @@ MUTANTS = (
     ),
     Mutant(
         "a shared text goes with its first reader",
-        "remoteclaw/files.py",
+        "remoteclaw/host/files.py",
         "if other.stat().st_nlink == 1:",
         "if other != path:",
-        "tests/test_files.py::test_a_text_is_shared_as_long_as_somebody_reads_it",
+        "tests/host/test_files.py::test_a_text_is_shared_as_long_as_somebody_reads_it",
     ),
     Mutant(
         "an agent is shown what the writer of the turn may use",
-        "remoteclaw/policy.py",
+        "remoteclaw/tools/policy.py",
         "    if is_group:\n        anybody |=",
         "    if False:\n        anybody |=",
-        "tests/test_policy.py::test_what_is_offered_in_a_group_is_what_anybody_may_use_there",
+        "tests/tools/test_policy.py::test_what_is_offered_in_a_group_is_what_anybody_may_use_there",
     ),
     Mutant(
         "what is shown may be used by everybody",
@@ -2255,24 +2255,24 @@ MUTANTS = (
     ),
     Mutant(
         "another session's message with its reader's rights",
-        "remoteclaw/policy.py",
+        "remoteclaw/tools/policy.py",
         'entry.message.from_ if entry.origin == "chat" else None',
         "entry.message.from_",
         f"{SESSIONS}::test_what_nobody_wrote_takes_no_denial_away",
     ),
     Mutant(
         "sessions that an agent may not see",
-        "remoteclaw/policy.py",
+        "remoteclaw/tools/policy.py",
         'if other == own or sees == "all":',
         "if True:",
         f"{SESSIONS}::test_an_agent_sees_its_own_session_alone",
     ),
     Mutant(
         "parameters that nobody knows",
-        "remoteclaw/contract/base.py",
+        "remoteclaw/tools/base.py",
         'extra="forbid",\n        strict=True',
         'extra="ignore",\n        strict=True',
-        "tests/gateway/test_contract.py::test_bad_parameters_are_refused_in_a_sentence",
+        "tests/tools/test_contract.py::test_bad_parameters_are_refused_in_a_sentence",
     ),
     Mutant(
         "an answer that repeats what a tool sent",
@@ -2298,21 +2298,21 @@ MUTANTS = (
     ),
     Mutant(
         "a drain that keeps a configuration that has changed",
-        "remoteclaw/drain.py",
+        "remoteclaw/session/drain.py",
         "                if is_stale:  # whoever",
         "                if False:  # whoever",
         f"{RELOAD}::test_a_session_is_left_once_the_configuration_is_stale",
     ),
     Mutant(
         "a broken configuration that counts",
-        "remoteclaw/current.py",
+        "remoteclaw/config/reload.py",
         "            policy.check(config, TOOLS)\n",
         "",
         f"{RELOAD}::test_a_broken_file_changes_nothing_and_is_said_once",
     ),
     Mutant(
         "a configuration file that is there before its content",
-        "remoteclaw/config_file.py",
+        "remoteclaw/config/edit.py",
         "            os.fsync(descriptor)\n        finally:\n            os.close(descriptor)\n"
         "        if before",
         "            pass\n        finally:\n            os.close(descriptor)\n        if before",
@@ -2320,7 +2320,7 @@ MUTANTS = (
     ),
     Mutant(
         "a configuration file that is written in place",
-        "remoteclaw/config_file.py",
+        "remoteclaw/config/edit.py",
         "        os.rename(draft, path)\n",
         "        with open(path, 'wb') as place:\n            place.write(b'')\n"
         "        os.rename(draft, path)\n",
@@ -2328,28 +2328,28 @@ MUTANTS = (
     ),
     Mutant(
         "two who change the configuration at once",
-        "remoteclaw/config_file.py",
+        "remoteclaw/config/edit.py",
         "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)",
         "fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)",
         f"{CONFIG_FILE}::test_two_who_change_it_at_once_lose_nothing",
     ),
     Mutant(
         "an editor's change that is overwritten",
-        "remoteclaw/config_file.py",
+        "remoteclaw/config/edit.py",
         "if before is not None and self.read().content != before.content:",
         "if False:",
         f"{CONFIG_FILE}::test_what_an_editor_wrote_meanwhile_is_not_lost",
     ),
     Mutant(
         "an agent that changes any setting",
-        "remoteclaw/config_file.py",
+        "remoteclaw/config/edit.py",
         "closed = [one.name for one in found if one.setting and not one.setting.agents_may]",
         "closed: list[str] = []",
         f"{CONFIGURING}::test_an_agent_changes_what_is_open_and_nothing_else",
     ),
     Mutant(
         "an agent that names agents of its own",
-        "remoteclaw/setting.py",
+        "remoteclaw/config/rights.py",
         "            yield Difference(here, names)\n        if",
         "            pass\n        if",
         f"{CONFIGURING}::test_one_wrong_part_and_nothing_is_done",
@@ -2377,7 +2377,7 @@ MUTANTS = (
     ),
     Mutant(
         "a secret that is overwritten by how it was shown",
-        "remoteclaw/patch.py",
+        "remoteclaw/config/merge_patch.py",
         "        elif is_secret and _is_equal(value, old):\n            continue\n",
         "",
         f"{CONFIG_FILE}::test_a_secret_repeated_as_it_was_shown_stays",
@@ -2391,21 +2391,21 @@ MUTANTS = (
     ),
     Mutant(
         "a change that is confirmed for another file",
-        "remoteclaw/confirming.py",
+        "remoteclaw/gateway/approvals.py",
         "if version.hash != change.base:",
         "if False:",
         f"{CONFIRMING}::test_a_file_that_has_changed_since_is_left_alone",
     ),
     Mutant(
         "a change that is confirmed twice and done twice",
-        "remoteclaw/confirming.py",
+        "remoteclaw/gateway/approvals.py",
         '        if change.status == "done":\n            return change\n        version',
         "        version",
         f"{CONFIRMING}::test_what_is_confirmed_is_done_once",
     ),
     Mutant(
         "a change that is confirmed and was exchanged",
-        "remoteclaw/confirming.py",
+        "remoteclaw/gateway/approvals.py",
         "if plan.after.hash != change.after:",
         "if False:",
         f"{CONFIRMING}::test_what_somebody_put_there_gives_no_more_than_an_agent_has",
@@ -2450,7 +2450,7 @@ MUTANTS = (
         "workers/jobs.py",
         "if function != JOB:",
         "if False:",
-        "tests/test_jobs.py::test_forged_jobs_do_nothing_but_leave_a_line",
+        "tests/workers/test_jobs.py::test_forged_jobs_do_nothing_but_leave_a_line",
     ),
     Mutant(
         "a silent token that is shown behind an answer",

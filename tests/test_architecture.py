@@ -10,7 +10,7 @@ import pytest
 
 from remoteclaw.cli import main
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.supervisor import worker_command
+from remoteclaw.up.supervisor import worker_command
 from tests.mutants import MUTANTS
 from tests.support.agents import ROOT
 

@@ -7,15 +7,15 @@ import pytest
 from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.data import clean, clean_name
-from remoteclaw.conversation.commands import at_once
-from remoteclaw.conversation.record import digest
+from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.errors import classify_error
+from remoteclaw.fleet.commands import at_once
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ToolUseEvent, file_name
 from remoteclaw.runtimes.gemini import _COMMENTS, GeminiRuntime
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.waits import retry_at_ms
-from remoteclaw.scrubber import Scrubber
-from remoteclaw.terminal import one_line
+from remoteclaw.session.record import digest
 from tests.support.growth import is_linear
 from tests.support.stack import message
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from remoteclaw.config import Config
+from remoteclaw.config.model import Config
 from remoteclaw.errors import ErrorCategory, MessageRefused, Overdue, classify_error, sentence
 from remoteclaw.messages import MAX_TEXT_BYTES, ChannelMessage, SessionKey
 from tests.support.stack import message

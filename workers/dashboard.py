@@ -9,10 +9,10 @@ import sys
 
 import rq.serializers
 
-from remoteclaw.config import GatewayConfig, load_config
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import GatewayConfig, load_config
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.gateway.guard import is_own_name
-from remoteclaw.home import Home
 
 __all__ = ["main"]
 

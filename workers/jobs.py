@@ -19,12 +19,12 @@ from rq.exceptions import NoSuchJobError
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
-from remoteclaw.drain import Drain
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.wake import JOB
-from remoteclaw.process import die_with_parent
-from remoteclaw.telemetry import frames_of
+from remoteclaw.host.logs import frames_of
+from remoteclaw.host.process import die_with_parent
+from remoteclaw.session.drain import Drain
 from workers import settings
 
 __all__ = ["DrainFailed", "DrainJob", "drain"]

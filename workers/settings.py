@@ -12,18 +12,18 @@ import sys
 
 import click
 
-from remoteclaw import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
-from remoteclaw import policy
 from remoteclaw.bridge import Hooks
-from remoteclaw.config import load_config
-from remoteclaw.current import CurrentConfig
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import check_fitness, open_redis
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
-from remoteclaw.home import Home
-from remoteclaw.telemetry import logging_config
-from remoteclaw.tools import TOOLS
+from remoteclaw.host.logs import logging_config
+from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
+from remoteclaw.tools import policy
+from remoteclaw.tools.facts import TOOLS
 
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "current", "home", "hooks"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.messages import ToolActivity, ToolUseEvent
-from remoteclaw.scrubber import Scrubber
 
 __all__ = ["Activity", "label_of"]
 

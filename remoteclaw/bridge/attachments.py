@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.bridge.data import as_data
-from remoteclaw.config import ChannelConfig
+from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import RedisRefused
-from remoteclaw.files import UnfitFile, mime_type_of, size_in_words, write_new
+from remoteclaw.host.files import UnfitFile, mime_type_of, size_in_words, write_new
 from remoteclaw.messages import (
     MAX_ATTACHMENTS,
     MAX_ATTACHMENTS_BYTES,
@@ -26,7 +27,6 @@ from remoteclaw.messages import (
     Image,
     file_name,
 )
-from remoteclaw.outgoing import Outgoing
 from remoteclaw.protocols import AttachmentStore
 
 __all__ = ["GivenFile", "TurnFiles", "left_out", "unwanted"]

@@ -13,6 +13,7 @@ from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.chunks import Unit
 from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter
+from remoteclaw.bridge.freshness import kind_of
 from remoteclaw.bridge.hooks import (
     AfterRuntimeExit,
     AgentEnd,
@@ -22,11 +23,13 @@ from remoteclaw.bridge.hooks import (
     SessionResumed,
     SpawnOverride,
 )
+from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.bridge.pace import Limits, Pace
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt, local_time
+from remoteclaw.bridge.scrubber import Scrubber, secrets_of_agent
 from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
-from remoteclaw.config import ChannelConfig
-from remoteclaw.conversation.freshness import kind_of
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import (
     AgentUnavailable,
     ErrorCategory,
@@ -36,7 +39,7 @@ from remoteclaw.errors import (
     RemoteClawError,
     sentence,
 )
-from remoteclaw.home import Home
+from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
     OWN_SERVER,
     AgentDeliveryResult,
@@ -53,7 +56,6 @@ from remoteclaw.messages import (
     ToolUseEvent,
     Turn,
 )
-from remoteclaw.outgoing import Outgoing
 from remoteclaw.protocols import (
     FORK_OF,
     AgentProcess,
@@ -69,8 +71,6 @@ from remoteclaw.protocols import (
     SessionMap,
     conversation_name,
 )
-from remoteclaw.scrubber import Scrubber, secrets_of_agent
-from remoteclaw.telemetry import frames_of
 
 __all__ = ["ChannelBridge"]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Any
 
-from remoteclaw.config import HooksConfig
+from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import AgentUsage, ChannelMessage, McpSideEffects, SessionKey
 

@@ -18,7 +18,7 @@ from remoteclaw.bridge.attachments import GivenFile, left_out
 from remoteclaw.bridge.data import as_data, clean, clean_name
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.bridge.side_effects import arrived
-from remoteclaw.config import ChannelConfig
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.messages import MAX_ATTACHMENTS, OWN_SERVER, Entry, SessionKey, Turn
 
 __all__ = ["INTERRUPTED", "build_system_prompt", "build_turn_prompt", "local_time"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from remoteclaw.terminal import one_line
+from remoteclaw.host.terminal import one_line
 
 __all__ = ["ActivityView"]
 

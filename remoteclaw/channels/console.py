@@ -26,12 +26,12 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.channels.transcript import Transcript
 from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RedisUnavailable
-from remoteclaw.files import about_file, save_file
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import PERHAPS_SENT, Accepted
+from remoteclaw.host.files import about_file, save_file
+from remoteclaw.host.terminal import login_name, printable
 from remoteclaw.messages import Attachment, ChannelMessage, SessionKey, stream_order
 from remoteclaw.protocols import Deliverable, Receipt
-from remoteclaw.terminal import login_name, printable
 
 __all__ = ["Console"]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from remoteclaw.terminal import printable
+from remoteclaw.host.terminal import printable
 
 __all__ = ["Transcript"]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.errors import NotRunning
-from remoteclaw.terminal import login_name
+from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
-    from remoteclaw.config import Config
+    from remoteclaw.config.home import Home
+    from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
-    from remoteclaw.home import Home
     from remoteclaw.messages import SessionKey
 
 __all__ = ["addressed", "clock", "load", "on_fleet", "require_running", "session_key"]
@@ -22,10 +22,10 @@ __all__ = ["addressed", "clock", "load", "on_fleet", "require_running", "session
 
 def load() -> "tuple[Home, Config]":
     """Return the state directory, which need not be there yet, and the configuration."""
-    from remoteclaw import policy
-    from remoteclaw.config import load_config
-    from remoteclaw.home import Home
-    from remoteclaw.tools import TOOLS
+    from remoteclaw.config.home import Home
+    from remoteclaw.config.model import load_config
+    from remoteclaw.tools import policy
+    from remoteclaw.tools.facts import TOOLS
 
     home = Home.default().check()
     config = load_config(home.config_file)
@@ -47,7 +47,7 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
 
 def require_running(home: "Home", config: "Config") -> None:
     """Raise `NotRunning` if the embedded server is needed and nobody runs it."""
-    from remoteclaw.supervisor import running_pid
+    from remoteclaw.up.supervisor import running_pid
 
     if config.redis.url is None and running_pid(home) is None:
         raise NotRunning(

@@ -9,7 +9,7 @@ import click
 from remoteclaw.cli.access import clock, on_fleet
 from remoteclaw.cli.edge import complain, echo
 from remoteclaw.cli.sending import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
-from remoteclaw.terminal import one_line
+from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -59,7 +59,7 @@ def archive(session: str) -> None:
     WHY is the word with which a person began a new one, or another reason. `sessions export
     SESSION --archived NUMBER` prints one. SESSION is its key or the start of its id.
     """
-    from remoteclaw.conversation.record import count_messages
+    from remoteclaw.session.record import count_messages
 
     async def run(fleet: "Fleet") -> None:
         ended = await fleet.sessions.ended(await fleet.sessions.find(session))

@@ -11,11 +11,11 @@ import click
 from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.errors import ConfigError
-from remoteclaw.terminal import login_name, one_line
+from remoteclaw.host.terminal import login_name, one_line
 
 if TYPE_CHECKING:
-    from remoteclaw.config import Config
-    from remoteclaw.config_file import ConfigFile, Plan
+    from remoteclaw.config.edit import ConfigFile, Plan
+    from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
 __all__ = ["config"]
@@ -29,7 +29,7 @@ def config() -> None:
 @config.command()
 def validate() -> None:
     """Check the configuration file, the overrides and the hooks."""
-    from remoteclaw.config import overrides
+    from remoteclaw.config.model import overrides
 
     home, settings = load()
     _check_hooks(settings)
@@ -42,7 +42,7 @@ def validate() -> None:
 @config.command()
 def schema() -> None:
     """Print the JSON schema of the configuration."""
-    from remoteclaw.config import Config
+    from remoteclaw.config.model import Config
 
     echo_text(json.dumps(Config.model_json_schema(), indent=2))
 
@@ -54,7 +54,7 @@ def get(key: str | None) -> None:
 
     KEY is a part of it, such as agents.main.model.
     """
-    from remoteclaw.redaction import part, redacted
+    from remoteclaw.config.redact import part, redacted
 
     shown: Any = redacted(load()[1])
     if key is not None:
@@ -131,7 +131,7 @@ def pending() -> None:
 @click.argument("change")
 def confirm_change(change: str) -> None:
     """Do a change that an agent has asked for. CHANGE is its id."""
-    from remoteclaw.confirming import confirm
+    from remoteclaw.gateway.approvals import confirm
 
     home, _ = load()
 
@@ -150,7 +150,7 @@ def confirm_change(change: str) -> None:
 @click.argument("change")
 def reject_change(change: str) -> None:
     """Have a change that an agent has asked for never done. CHANGE is its id."""
-    from remoteclaw.confirming import reject
+    from remoteclaw.gateway.approvals import reject
 
     home, _ = load()
 
@@ -167,14 +167,14 @@ def _shown(patch: "Mapping[str, Any]") -> str:
 
 
 def _file() -> "ConfigFile":
-    from remoteclaw.config_file import ConfigFile
-    from remoteclaw.home import Home
+    from remoteclaw.config.edit import ConfigFile
+    from remoteclaw.config.home import Home
 
     return ConfigFile(Home.default().check().config_file, check=_check_hooks)
 
 
 def _check_hooks(settings: "Config") -> None:
-    from remoteclaw.doctor import hooks_problem
+    from remoteclaw.up.doctor import hooks_problem
 
     if problem := hooks_problem(settings.hooks):
         raise ConfigError(problem)

@@ -10,11 +10,11 @@ import click
 from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.errors import CallRefused
-from remoteclaw.terminal import login_name, one_line
+from remoteclaw.host.terminal import login_name, one_line
 
 if TYPE_CHECKING:
-    from remoteclaw.contract.base import Result
-    from remoteclaw.contract.cron import CronJob, CronRun
+    from remoteclaw.tools.base import Result
+    from remoteclaw.tools.cron import CronJob, CronRun
 
 __all__ = ["cron"]
 
@@ -87,7 +87,7 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
 @_json
 def list_jobs(as_json: bool) -> None:
     """List the jobs: when each is due next, how its last run ended."""
-    from remoteclaw.contract.cron import CronStatus
+    from remoteclaw.tools.cron import CronStatus
 
     status = _ask("cron.status", {})
     assert isinstance(status, CronStatus)
@@ -151,7 +151,7 @@ def show_job(job: str, as_json: bool) -> None:
 @click.option("--paused", is_flag=True, help="Don't begin yet: `cron resume` does.")
 def add_job(session: str, paused: bool, **options: Any) -> None:
     """Add a job: one of --at, --every and --cron says when it is due. Prints its id."""
-    from remoteclaw.contract.cron import JobResult
+    from remoteclaw.tools.cron import JobResult
 
     job = _changes(options)
     if "schedule" not in job:
@@ -194,7 +194,7 @@ def resume_job(job: str) -> None:
 @click.option("--force", is_flag=True, help="Also while a run of it is unfinished.")
 def run_job(job: str, force: bool) -> None:
     """Run a job now; it is due next as before. Prints the run's name."""
-    from remoteclaw.contract.cron import RunResult
+    from remoteclaw.tools.cron import RunResult
 
     begun = _ask("cron.run", {"jobId": job, "force": force})
     assert isinstance(begun, RunResult)
@@ -205,7 +205,7 @@ def run_job(job: str, force: bool) -> None:
 @click.argument("job", callback=_job_id)
 def remove_job(job: str) -> None:
     """Remove a job."""
-    from remoteclaw.contract.cron import RemovedResult
+    from remoteclaw.tools.cron import RemovedResult
 
     removed = _ask("cron.remove", {"jobId": job})
     assert isinstance(removed, RemovedResult)
@@ -246,7 +246,7 @@ def _print_next(job: "CronJob", words: str) -> None:
 
 
 def _update(job_id: str, updates: dict[str, Any]) -> None:
-    from remoteclaw.contract.cron import JobResult
+    from remoteclaw.tools.cron import JobResult
 
     changed = _ask("cron.update", {"jobId": job_id, "updates": updates})
     assert isinstance(changed, JobResult)
@@ -254,7 +254,7 @@ def _update(job_id: str, updates: dict[str, Any]) -> None:
 
 
 def _jobs() -> "Sequence[CronJob]":
-    from remoteclaw.contract.cron import JobsResult
+    from remoteclaw.tools.cron import JobsResult
 
     found = _ask("cron.list", {})
     assert isinstance(found, JobsResult)
@@ -269,7 +269,7 @@ def _job(job_id: str) -> "CronJob":
 
 
 def _runs(job_id: str | None, *, limit: int) -> "Sequence[CronRun]":
-    from remoteclaw.contract.cron import RunsResult
+    from remoteclaw.tools.cron import RunsResult
 
     found = _ask("cron.runs", {"limit": limit} | ({"jobId": job_id} if job_id else {}))
     assert isinstance(found, RunsResult)
@@ -278,11 +278,11 @@ def _runs(job_id: str | None, *, limit: int) -> "Sequence[CronRun]":
 
 def _ask(method: str, params: dict[str, Any]) -> "Result":
     """Call a method of the gateway here, as whoever may write to Redis can."""
-    from remoteclaw.contract import METHODS
     from remoteclaw.fleet import Fleet
     from remoteclaw.gateway.dispatch import Dispatcher
     from remoteclaw.gateway.methods.cron import HANDLERS
     from remoteclaw.gateway.principals import Operator
+    from remoteclaw.tools.catalog import METHODS
 
     home, config = load()
     methods = {name: METHODS[name] for name in HANDLERS}

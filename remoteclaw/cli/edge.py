@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.terminal import in_a_line, one_line, printable
+from remoteclaw.host.terminal import in_a_line, one_line, printable
 
 __all__ = ["Edge", "complain", "echo", "echo_text"]
 
@@ -94,7 +94,7 @@ def _keep_traceback(error: BaseException, command: str) -> str:
 
     The command is named without its arguments, which may be a message.
     """
-    from remoteclaw.home import Home
+    from remoteclaw.config.home import Home
 
     try:
         file = Home.default().create().logs / "crash.log"

@@ -12,7 +12,7 @@ from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.edge import complain, echo_text
 from remoteclaw.cli.looking import find_message, sessions
 from remoteclaw.errors import MessageRefused, RemoteClawError, UnknownSession
-from remoteclaw.terminal import printable
+from remoteclaw.host.terminal import printable
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -29,8 +29,8 @@ save_option = click.option(
 
 async def upload(fleet: "Fleet", sid: str, places: tuple[str, ...]) -> "list[Attachment]":
     """Store files for a message that will name them; raises `MessageRefused` if they are unfit."""
-    from remoteclaw.fetching import fetch
-    from remoteclaw.files import UnfitFile, read_file, size_in_words
+    from remoteclaw.host.fetch import fetch
+    from remoteclaw.host.files import UnfitFile, read_file, size_in_words
     from remoteclaw.messages import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 
     if len(places) > MAX_ATTACHMENTS:
@@ -67,7 +67,7 @@ async def save_files(
     fleet: "Fleet", sid: str, reply: tuple[dict[str, Any], ...], directory: Path | None
 ) -> list[ReplyFile]:
     """Save the files of a reply in a directory, if there is one; return what became of each."""
-    from remoteclaw.files import save_file
+    from remoteclaw.host.files import save_file
     from remoteclaw.messages import Attachment
 
     files = []
@@ -93,7 +93,7 @@ async def save_files(
 
 def note_on(file: ReplyFile, reference: str) -> str:
     """Return what the person reads of a file."""
-    from remoteclaw.files import about_file
+    from remoteclaw.host.files import about_file
 
     if file.saved or file.problem:
         return about_file(file.file, saved=file.saved, problem=file.problem)

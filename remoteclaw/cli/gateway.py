@@ -10,7 +10,7 @@ from remoteclaw.cli.access import clock, load, on_fleet, require_running
 from remoteclaw.cli.edge import echo
 from remoteclaw.cli.running import leave_event
 from remoteclaw.errors import UnknownToken
-from remoteclaw.terminal import one_line
+from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     import socket
@@ -33,9 +33,9 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
     from remoteclaw.gateway.address import inherited
     from remoteclaw.gateway.server import serve
     from remoteclaw.gateway.token_file import TokenFile
-    from remoteclaw.process import become
-    from remoteclaw.supervisor import gateway_command
-    from remoteclaw.telemetry import configure_logging
+    from remoteclaw.host.logs import configure_logging
+    from remoteclaw.host.process import become
+    from remoteclaw.up.supervisor import gateway_command
 
     home, config = load()
     require_running(home, config)

@@ -10,10 +10,10 @@ from remoteclaw.cli.access import clock, load, on_fleet
 from remoteclaw.cli.edge import complain, echo, echo_text
 from remoteclaw.cli.usage import in_words
 from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
-from remoteclaw.terminal import one_line
+from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
-    from remoteclaw.config import QueueOverride
+    from remoteclaw.config.model import QueueOverride
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
 
@@ -59,8 +59,8 @@ def status() -> None:
     try:
         count = on_fleet(run)
     except ConfigError as error:
-        from remoteclaw.doctor import goes_on
-        from remoteclaw.home import Home
+        from remoteclaw.config.home import Home
+        from remoteclaw.up.doctor import goes_on
 
         raise ConfigError(f"{error}{goes_on(Home.default())}") from None
     if not count:
@@ -319,7 +319,7 @@ def agents() -> None:
     STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
     DENIED: whether it is told why a permission was denied.
     """
-    from remoteclaw.doctor import installed_clis, tools_problem
+    from remoteclaw.up.doctor import installed_clis, tools_problem
 
     home, settings = load()
     found = installed_clis(settings)
@@ -348,7 +348,7 @@ def agents() -> None:
 @click.command()
 def doctor() -> None:
     """Look at what RemoteClaw needs here, and say what is missing."""
-    from remoteclaw.doctor import examine
+    from remoteclaw.up.doctor import examine
 
     async def run() -> bool:
         is_well = True

@@ -9,10 +9,10 @@ import click
 from remoteclaw.cli.access import load
 from remoteclaw.cli.edge import echo, echo_text
 from remoteclaw.errors import ConfigError
-from remoteclaw.terminal import login_name, one_line
+from remoteclaw.host.terminal import login_name, one_line
 
 if TYPE_CHECKING:
-    from remoteclaw.config import Config
+    from remoteclaw.config.model import Config
 
 __all__ = ["policy"]
 
@@ -59,8 +59,8 @@ def explain(
     What a tool is denied by is the first rule that denies it; what it is allowed by, the last one
     that says so.
     """
-    from remoteclaw.policy import Subject, is_owner, rule
-    from remoteclaw.tools import TOOLS
+    from remoteclaw.tools.facts import TOOLS
+    from remoteclaw.tools.policy import Subject, is_owner, rule
 
     if is_group and chat is None:
         raise click.UsageError("--group needs --chat with the group's id.")

@@ -8,7 +8,7 @@ import click
 
 from remoteclaw.cli.access import clock, on_fleet
 from remoteclaw.cli.edge import echo, echo_text
-from remoteclaw.terminal import one_line
+from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -99,7 +99,7 @@ def drop_replies(
         if not found:
             echo("There is no such reply.")
             return
-        from remoteclaw.files import size_in_words
+        from remoteclaw.host.files import size_in_words
 
         size = size_in_words(sum(reply.size for reply in found))
         if not yes:
@@ -137,7 +137,7 @@ async def _name(fleet: "Fleet", sid: str) -> str:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from remoteclaw.files import size_in_words
+    from remoteclaw.host.files import size_in_words
 
     width = max(8, *(len(row["account"]) for row in rows))
     echo(f"{'ACCOUNT':<{width}}  REPLIES  {'SIZE':>8}  {'OLDEST':<19}  READ")

@@ -16,9 +16,9 @@ from remoteclaw.errors import ConfigError, RemoteClawError
 
 if TYPE_CHECKING:
     from remoteclaw.channels.console import Console
-    from remoteclaw.config import Config
+    from remoteclaw.config.home import Home
+    from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
-    from remoteclaw.home import Home
 
 __all__ = ["dashboard", "leave_event", "mcp", "sweep", "up", "worker"]
 
@@ -35,7 +35,7 @@ def up(no_console: bool) -> None:
 
     Redis, workers, a gateway and a sweeper are started, watched, and ended together.
     """
-    from remoteclaw.telemetry import configure_logging
+    from remoteclaw.host.logs import configure_logging
 
     home, config = load()
     home.create()
@@ -46,8 +46,8 @@ def up(no_console: bool) -> None:
 
 async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
     from remoteclaw.bridge.hooks import Hooks
-    from remoteclaw.doctor import agent_problem, hooks_problem, tools_problem
-    from remoteclaw.supervisor import Supervisor
+    from remoteclaw.up.doctor import agent_problem, hooks_problem, tools_problem
+    from remoteclaw.up.supervisor import Supervisor
 
     agent, settings = config.agent(None)
     if problem := hooks_problem(config.hooks):
@@ -137,10 +137,10 @@ def worker(people_only: bool) -> None:
 
     It prints the `rq worker` command and becomes it.
     """
-    from remoteclaw.doctor import hooks_problem
     from remoteclaw.fleet.workers import PEOPLE_ONLY
-    from remoteclaw.process import become
-    from remoteclaw.supervisor import worker_command
+    from remoteclaw.host.process import become
+    from remoteclaw.up.doctor import hooks_problem
+    from remoteclaw.up.supervisor import worker_command
 
     async def look(_: "Fleet") -> None:
         """Find what the worker would find, so that we say it and not RQ."""
@@ -163,7 +163,7 @@ def dashboard(arguments: tuple[str, ...]) -> None:
 
     Behind `--` also `--help`. It is installed apart, as the extra `dashboard`.
     """
-    from remoteclaw.process import become
+    from remoteclaw.host.process import become
 
     async def look(_: "Fleet") -> None:
         """Find what the dashboard would find, so that we say it and not a page."""
@@ -181,8 +181,8 @@ def mcp() -> None:
     It relays to the gateway of the state directory, with a token of the scope write. With
     $REMOTECLAW_GATEWAY_TOKEN it uses that one, and with $REMOTECLAW_GATEWAY_URL that address.
     """
-    from remoteclaw.mcp_server import connector_launch
-    from remoteclaw.process import become
+    from remoteclaw.connector import connector_launch
+    from remoteclaw.host.process import become
 
     become(connector_launch(), os.environ)
 
@@ -193,8 +193,8 @@ def sweep() -> None:
 
     It also fires cron jobs, and clears away what killed processes have left on this host.
     """
-    from remoteclaw.supervisor import sweep_host
-    from remoteclaw.telemetry import configure_logging
+    from remoteclaw.host.logs import configure_logging
+    from remoteclaw.up.supervisor import sweep_host
 
     configure_logging()
     home, config = load()

@@ -339,7 +339,7 @@ def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
 
     Without options it shows that. It holds from the session's next turn on.
     """
-    from remoteclaw.config import QueueOverride
+    from remoteclaw.config.model import QueueOverride
 
     _, config = load()
     wanted = {name: value for name, value in settings.items() if value is not None}

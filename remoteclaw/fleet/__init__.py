@@ -7,11 +7,12 @@ The scripts in `scripts/` carry all correctness; read them beside `docs/architec
 from dataclasses import dataclass
 from typing import Self
 
+from remoteclaw.cron.scheduler import Scheduler
+from remoteclaw.cron.store import Cron
 from remoteclaw.fleet.answers import Answers
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.confirmations import Confirmations
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.cron import Cron
 from remoteclaw.fleet.deadletters import DeadLetters
 from remoteclaw.fleet.effects import Effects
 from remoteclaw.fleet.gateways import Gateways
@@ -19,7 +20,6 @@ from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
 from remoteclaw.fleet.replies import Replies
-from remoteclaw.fleet.scheduler import Scheduler
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
 from remoteclaw.fleet.tokens import Tokens

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, RedisRefused
-from remoteclaw.files import mime_type_of
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.host.files import mime_type_of
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, file_name
 
 __all__ = ["Blobs", "SessionFiles"]

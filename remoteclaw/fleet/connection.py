@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import redis_address
+from remoteclaw.config.model import redis_address
 from remoteclaw.errors import (
     ConfigError,
     LeaseLost,
@@ -33,7 +33,7 @@ from remoteclaw.errors import (
     RedisUnfit,
     RemoteClawError,
 )
-from remoteclaw.files import size_in_words
+from remoteclaw.host.files import size_in_words
 
 __all__ = [
     "PRELUDE",

@@ -14,13 +14,13 @@ from typing import Any, Literal
 import orjson
 
 from remoteclaw.clock import boottime
+from remoteclaw.cron.job import Job
+from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.inbound import FULL, GRACE_MS, NewerEntry, decode_entry, encode_entry
-from remoteclaw.fleet.job import Job
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry, depth_of
 from remoteclaw.fleet.wake import Waker

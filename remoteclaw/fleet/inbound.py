@@ -10,9 +10,9 @@ import orjson
 from pydantic import ValidationError
 
 from remoteclaw.clock import boottime
-from remoteclaw.conversation.commands import at_once
 from remoteclaw.errors import MessageRefused, PerhapsSent, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.commands import at_once
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker

@@ -18,7 +18,7 @@ import orjson
 from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import QueueOverride
+from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements

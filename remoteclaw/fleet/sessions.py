@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.config import QueueOverride
+from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts

@@ -12,9 +12,9 @@ import orjson
 from pydantic import TypeAdapter
 
 from remoteclaw.clock import boottime
-from remoteclaw.credentials import digest, is_same, new_operator_token, token_id_of
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.host.tokens import digest, is_same, new_operator_token, token_id_of
 
 __all__ = ["TokenView", "Tokens"]
 

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remoteclaw.clock import boot_id
-from remoteclaw.config import GatewayConfig
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import ConfigError, RemoteClawError, StateDirectoryError
-from remoteclaw.home import Home
 
 __all__ = ["inherited", "listen", "listen_privately", "path_of", "url_of"]
 

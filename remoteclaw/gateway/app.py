@@ -14,14 +14,14 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from remoteclaw.clock import boottime
-from remoteclaw.contract import TOOLS, Params
-from remoteclaw.contract.base import Id
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import Bearer, Guard, authenticate, refusal
 from remoteclaw.gateway.meters import exposition
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.gateway.rpc import Rpc, encoded, explained
+from remoteclaw.tools.base import Id
+from remoteclaw.tools.catalog import TOOLS, Params
 
 __all__ = ["create_app"]
 

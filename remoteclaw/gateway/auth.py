@@ -11,13 +11,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from remoteclaw.config import is_loopback
-from remoteclaw.credentials import AGENT_PREFIX, OPERATOR_PREFIX, digest, is_same, sid_of
+from remoteclaw.config.model import is_loopback
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.tokens import TokenView
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.host.tokens import AGENT_PREFIX, OPERATOR_PREFIX, digest, is_same, sid_of
 
 __all__ = ["Attempts", "Authenticator"]
 

@@ -16,11 +16,9 @@ from typing import Any, Protocol, get_args
 
 from pydantic import ValidationError
 
-from remoteclaw import policy
-from remoteclaw.config import Config
-from remoteclaw.contract import METHODS, TOOLS, Method, Params, Result
-from remoteclaw.credentials import is_same
-from remoteclaw.current import CurrentConfig
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import (
     CallRefused,
     ConfigError,
@@ -34,10 +32,12 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.effects import Caller, RunningTurn
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.transfers import Transfers
-from remoteclaw.home import Home
+from remoteclaw.host.logs import frames_of
+from remoteclaw.host.tokens import is_same
 from remoteclaw.messages import SessionKey, people_of, person
-from remoteclaw.telemetry import frames_of
-from remoteclaw.tools import TOOLS as FACTS
+from remoteclaw.tools import policy
+from remoteclaw.tools.catalog import METHODS, TOOLS, Method, Params, Result
+from remoteclaw.tools.facts import TOOLS as FACTS
 
 __all__ = [
     "Call",

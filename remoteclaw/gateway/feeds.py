@@ -17,7 +17,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.news import News
 from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.telemetry import frames_of
+from remoteclaw.host.logs import frames_of
 
 __all__ = ["EVENTS", "Audience", "Feeds"]
 

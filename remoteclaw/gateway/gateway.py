@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, Protocol
 
-from remoteclaw.config import Config
-from remoteclaw.contract import METHODS, Method
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth import Authenticator
@@ -20,8 +20,8 @@ from remoteclaw.gateway.limits import LimitedDispatcher
 from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.token_file import token_files
-from remoteclaw.home import Home
-from remoteclaw.telemetry import frames_of
+from remoteclaw.host.logs import frames_of
+from remoteclaw.tools.catalog import METHODS, Method
 
 __all__ = ["TICK_S", "Client", "Gateway"]
 

@@ -13,12 +13,12 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from remoteclaw.config import GatewayConfig
-from remoteclaw.credentials import AGENT_PREFIX, OPERATOR_PREFIX
+from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import CallError, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.sockets import Http
+from remoteclaw.host.tokens import AGENT_PREFIX, OPERATOR_PREFIX
 
 __all__ = ["Bearer", "Guard", "authenticate", "is_own_name", "names_of", "peer_of", "refusal"]
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from remoteclaw.contract import Result
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.principals import Agent, Principal
+from remoteclaw.tools.catalog import Result
 
 __all__ = ["LimitedDispatcher"]
 

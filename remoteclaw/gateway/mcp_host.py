@@ -19,11 +19,11 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from remoteclaw import __version__
-from remoteclaw.contract import TOOLS, Method
-from remoteclaw.contract.schema import params_schema
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Operator, Principal
+from remoteclaw.tools.catalog import TOOLS, Method
+from remoteclaw.tools.schema import params_schema
 
 __all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpHost", "listing"]
 

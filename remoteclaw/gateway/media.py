@@ -6,13 +6,13 @@ from pathlib import Path
 
 from remoteclaw.bridge.attachments import unwanted
 from remoteclaw.bridge.data import as_data
+from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.errors import CallRefused
-from remoteclaw.fetching import fetch
-from remoteclaw.files import UnfitFile, mime_type_of
 from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.gateway.dispatch import Call
+from remoteclaw.host.fetch import fetch
+from remoteclaw.host.files import UnfitFile, mime_type_of
 from remoteclaw.messages import Attachment, SessionKey, file_name
-from remoteclaw.outgoing import Outgoing
 from remoteclaw.protocols import FILES
 
 __all__ = ["store"]

@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from remoteclaw.contract import METHODS, TOOLS
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.usage import Usage
+from remoteclaw.tools.catalog import METHODS, TOOLS
 
 __all__ = ["Meters", "exposition"]
 

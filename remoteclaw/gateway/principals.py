@@ -5,7 +5,7 @@ What a principal may do comes from its token alone, never from what it says of i
 
 from dataclasses import dataclass
 
-from remoteclaw.contract import Scope
+from remoteclaw.tools.catalog import Scope
 
 __all__ = ["Agent", "Operator", "Principal"]
 

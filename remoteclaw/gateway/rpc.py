@@ -17,14 +17,14 @@ from pydantic import Field, ValidationError
 from starlette.types import Receive, Scope, Send
 
 from remoteclaw import __version__
-from remoteclaw.contract import METHODS, Params, Result
-from remoteclaw.contract.base import Id
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.guard import peer_of, refusal
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.sockets import Socket
+from remoteclaw.tools.base import Id
+from remoteclaw.tools.catalog import METHODS, Params, Result
 
 __all__ = ["PROTOCOL", "Connection", "Rpc", "encoded", "explained"]
 

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from remoteclaw import policy
 from remoteclaw.bridge.chunks import Chunker
-from remoteclaw.config import ChannelConfig
-from remoteclaw.contract.chats import Sent
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.answers import Answer
 from remoteclaw.fleet.effects import call_name
@@ -20,6 +18,8 @@ from remoteclaw.gateway.dispatch import Call, is_for_owner
 from remoteclaw.gateway.media import store
 from remoteclaw.gateway.places import Place
 from remoteclaw.messages import Attachment
+from remoteclaw.tools import policy
+from remoteclaw.tools.chats import Sent
 
 __all__ = ["Message", "send"]
 

@@ -14,9 +14,10 @@ from types import ModuleType
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from remoteclaw.config import Config, load_config
-from remoteclaw.config_file import ConfigFile
-from remoteclaw.current import CurrentConfig
+from remoteclaw.config.edit import ConfigFile
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness
@@ -28,7 +29,6 @@ from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.rpc import MOST_BYTES
 from remoteclaw.gateway.sockets import Http, Socket, raise_descriptors
 from remoteclaw.gateway.token_file import token_files
-from remoteclaw.home import Home
 
 __all__ = ["serve", "served"]
 

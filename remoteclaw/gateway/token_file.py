@@ -14,10 +14,10 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from remoteclaw.contract import Scope
-from remoteclaw.credentials import digest
 from remoteclaw.errors import StateDirectoryError
-from remoteclaw.files import write_new
+from remoteclaw.host.files import write_new
+from remoteclaw.host.tokens import digest
+from remoteclaw.tools.catalog import Scope
 
 __all__ = ["TokenFile", "token_files"]
 

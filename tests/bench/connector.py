@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from remoteclaw.mcp_server import connector_launch
+from remoteclaw.connector import connector_launch
 from tests.support.connector import request
 from tests.support.mcp_gateway import TOKEN, TOOLS
 

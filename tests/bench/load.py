@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.conversation.record import lines_of
 from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.fleet.lease import Record
 from remoteclaw.messages import (
@@ -20,6 +19,7 @@ from remoteclaw.messages import (
     ReplyPayload,
     Turn,
 )
+from remoteclaw.session.record import lines_of
 from tests.bench.floors import ECHO_AGENT
 from tests.support.agents import AgentCli
 from tests.support.bridges import script

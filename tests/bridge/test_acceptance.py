@@ -11,8 +11,8 @@ import pytest
 
 import remoteclaw.bridge
 from remoteclaw.bridge import ChannelBridge, FileSessionMap, read_mcp_side_effects
+from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.home import Home
 from remoteclaw.messages import (
     AgentDeliveryResult,
     McpServerConfig,

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge.activity import MOST_ARGUMENT, MOST_TOOLS, Activity, label_of
+from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.messages import ToolActivity, ToolUseEvent
-from remoteclaw.scrubber import Scrubber
 
 SCRUBBER = Scrubber(["swordfish"])
 

@@ -11,10 +11,10 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd, BeforeRuntimeSpawn, SpawnOverride
-from remoteclaw.config import HooksConfig
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
 from remoteclaw.holder import client
-from remoteclaw.home import Home
 from remoteclaw.messages import ReplyPayload, SentTarget, ToolResultEvent
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script

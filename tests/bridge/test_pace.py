@@ -10,8 +10,8 @@ import pytest
 from remoteclaw.bridge import Limits
 from remoteclaw.bridge import bridge as bridge_module
 from remoteclaw.bridge.pace import SILENCE_S, Pace
+from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory, Overdue
-from remoteclaw.home import Home
 from remoteclaw.messages import (
     AgentEvent,
     PermissionEvent,

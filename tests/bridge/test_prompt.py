@@ -9,8 +9,7 @@ import pytest
 from remoteclaw.bridge.attachments import GivenFile
 from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.prompt import INTERRUPTED, build_system_prompt, build_turn_prompt
-from remoteclaw.config import ChannelConfig
-from remoteclaw.conversation.record import digest, lines_of
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import MessageRefused
 from remoteclaw.messages import (
     AgentDeliveryResult,
@@ -22,6 +21,7 @@ from remoteclaw.messages import (
     SessionKey,
     Turn,
 )
+from remoteclaw.session.record import digest, lines_of
 from tests.support.hostile import HOSTILE
 from tests.support.stack import message
 

@@ -9,7 +9,7 @@ import pytest
 
 from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
 from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
-from remoteclaw.home import Home
+from remoteclaw.config.home import Home
 from remoteclaw.messages import Entry, ReplyPayload, SentTarget, SessionKey, Turn
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import message

@@ -19,11 +19,10 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import ChannelBridge
-from remoteclaw.config import ChannelConfig
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.files import mime_type_of
-from remoteclaw.home import Home
-from remoteclaw.keeper import AgentKeeper
+from remoteclaw.host.files import mime_type_of
 from remoteclaw.messages import (
     AgentDeliveryResult,
     Attachment,
@@ -36,6 +35,7 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision
 from remoteclaw.runtimes import CLIS, create_cli_runtime
+from remoteclaw.session.agent import AgentKeeper
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.bridges import MemorySessionMap, OneFile, agent_bridge

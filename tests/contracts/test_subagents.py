@@ -13,7 +13,7 @@ import orjson
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.process import is_alive
+from remoteclaw.host.process import is_alive
 from tests.support.agents import AgentCli
 from tests.support.doors import gateway_process
 from tests.support.processes import children

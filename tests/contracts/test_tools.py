@@ -19,13 +19,13 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.config import load_config
-from remoteclaw.contract import TOOLS
-from remoteclaw.doctor import tools_problem
+from remoteclaw.config.model import load_config
+from remoteclaw.config.redact import redacted
 from remoteclaw.fleet import keys
+from remoteclaw.host.process import is_alive
 from remoteclaw.messages import OWN_SERVER
-from remoteclaw.process import is_alive
-from remoteclaw.redaction import redacted
+from remoteclaw.tools.catalog import TOOLS
+from remoteclaw.up.doctor import tools_problem
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.doors import gateway_process

@@ -13,7 +13,7 @@ import redis
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import _refusal, check_fitness, open_redis, unfit_reason
-from remoteclaw.fleet.embedded import ServerProgram
+from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually

@@ -9,10 +9,10 @@ import pytest
 
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import PRELUDE
-from remoteclaw.fleet.embedded import ServerProgram
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
+from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import installed_servers, running_server
 from tests.support.stack import Stack, message
 

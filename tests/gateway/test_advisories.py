@@ -11,8 +11,8 @@ import orjson
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from remoteclaw.contract import METHODS, TOOLS
 from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.doors import Refused, calling, gateway_process, hello, opened, raw
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S

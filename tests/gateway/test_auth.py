@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.credentials import digest
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.gateway.auth import MOST_ADDRESSES, MOST_FAILURES, WAIT_S, WITHIN_S, Attempts
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.gateway.token_file import TokenFile, token_files
+from remoteclaw.host.tokens import digest
 from tests.support.command import run_command
 from tests.support.doors import Refused, calling, opened
 from tests.support.stack import Stack

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.config import Config
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.methods.chats import HANDLERS
-from remoteclaw.home import Home
 from tests.support.agents import ROOT
 from tests.support.terminal import REMOTECLAW, Terminal
 from tests.support.turns import ask, gateway, operator

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import web
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.fetching import Address, fetch
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.host.fetch import Address, fetch
 from tests.support.pictures import png
 from tests.support.platform import Platform
 from tests.support.stack import Stack

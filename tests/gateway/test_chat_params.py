@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.contract import METHODS
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.tools.catalog import METHODS
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn

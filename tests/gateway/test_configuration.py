@@ -13,14 +13,14 @@ import pytest
 import tomlkit
 from pydantic.fields import FieldInfo
 
-from remoteclaw.config import Config, load_config
-from remoteclaw.config_file import ConfigFile
-from remoteclaw.current import CurrentConfig
+from remoteclaw.config.edit import ConfigFile
+from remoteclaw.config.merge_patch import merged
+from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.config.rights import declared, fields
 from remoteclaw.errors import CallError, CallRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods import configuration, system
-from remoteclaw.patch import merged
-from remoteclaw.setting import declared, fields
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn, gateway, operator

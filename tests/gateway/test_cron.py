@@ -13,27 +13,27 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from remoteclaw.config import load_config
-from remoteclaw.contract import TOOLS
-from remoteclaw.credentials import digest, new_agent_token
-from remoteclaw.cron import Schedule
+from remoteclaw.config.model import load_config
+from remoteclaw.cron.job import Job, Maker
+from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.effects import MOST_JOBS
 from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.fleet.job import Job, Maker
 from remoteclaw.gateway.methods.cron import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
+from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import SessionKey
+from remoteclaw.tools.catalog import TOOLS
+from tests.cli.test_cli import refused as cli_refused
+from tests.cli.test_cli import run as cli
 from tests.conftest import SHIFTED_PRELUDE
-from tests.gateway.test_contract import VALUES, kinds
 from tests.support import jobs
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, begin_turn, gateway
-from tests.test_cli import refused as cli_refused
-from tests.test_cli import run as cli
+from tests.tools.test_contract import VALUES, kinds
 
 ADMIN = Operator("test", "admin", "c")
 KEY = "main/test/default/chat-1:bob:_"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.contract import METHODS, TOOLS, Method
-from remoteclaw.credentials import digest, new_agent_token
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.host.tokens import digest, new_agent_token
+from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from tests.support.doors import Door, Refused, calling, opened
 from tests.support.stack import Stack
 from tests.support.waiting import eventually

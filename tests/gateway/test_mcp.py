@@ -18,8 +18,8 @@ from mcp.client import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from remoteclaw.contract import TOOLS
-from remoteclaw.mcp_server import connector_launch
+from remoteclaw.connector import connector_launch
+from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
 from tests.support.doors import Calling, Door, calling, gateway_process, opened
@@ -130,7 +130,7 @@ def words(schema: Any) -> Iterator[str]:
 def test_the_list_is_the_same_in_every_process() -> None:
     """A provider's cache of the prompt ends at the first byte that differs."""
     program = (
-        "from remoteclaw.contract import TOOLS; from remoteclaw.gateway.mcp_host import listing;"
+        "from remoteclaw.tools.catalog import TOOLS; from remoteclaw.gateway.mcp_host import listing;"
         "print([listing(name, has_session=True).model_dump_json() for name in TOOLS])"
     )
 

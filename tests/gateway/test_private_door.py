@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.config import GatewayConfig
-from remoteclaw.contract import TOOLS
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import GatewayConfig
 from remoteclaw.gateway.address import DEAD_S, listen
 from remoteclaw.gateway.auth import MOST_FAILURES
-from remoteclaw.home import Home
+from remoteclaw.tools.catalog import TOOLS
 from tests.gateway.test_process import gateway_of
 from tests.gateway.test_restart import own_token, restart, starts
 from tests.support.connector import Pipes, free_port
@@ -26,7 +26,7 @@ from tests.support.doors import gateway_process
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import eventually
-from tests.test_up import running
+from tests.up.test_up import running
 
 
 @contextlib.asynccontextmanager

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.config import GatewayConfig
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import GatewayConfig
 from remoteclaw.gateway.address import listen
-from remoteclaw.home import Home
 from tests.support.processes import children, is_alive
 from tests.support.waiting import HANG_S
-from tests.test_up import command_line, remoteclaw, running
+from tests.up.test_up import command_line, remoteclaw, running
 
 
 def gateway_of(up_pid: int) -> int:

@@ -9,22 +9,22 @@ from typing import Any, Literal
 
 import pytest
 
-from remoteclaw.config import GatewayConfig, load_config
-from remoteclaw.current import CurrentConfig
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import GatewayConfig, load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen
 from remoteclaw.gateway.dispatch import Restart
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import _can_restart
-from remoteclaw.home import Home
 from tests.gateway.test_configuration import take_away
 from tests.gateway.test_process import address, ask, gateway_of
 from tests.support.doors import Answer, Door, gateway_process
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually, eventually_sync
-from tests.test_up import command_line, remoteclaw, running
+from tests.up.test_up import command_line, remoteclaw, running
 
 
 def own_token(stack: Stack) -> str:

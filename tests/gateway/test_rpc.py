@@ -10,15 +10,15 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from remoteclaw.contract import METHODS, TOOLS, Method
-from remoteclaw.contract.base import NoParams, Result
-from remoteclaw.contract.system import Health
-from remoteclaw.credentials import digest, new_agent_token
 from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway import limits, rpc, sockets
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.host.tokens import digest, new_agent_token
+from remoteclaw.tools.base import NoParams, Result
+from remoteclaw.tools.catalog import METHODS, TOOLS, Method
+from remoteclaw.tools.system import Health
 from tests.support.doors import Refused, RpcClient, calling, hello, opened
 from tests.support.stack import Stack
 from tests.support.waiting import eventually

@@ -6,20 +6,21 @@ from typing import Any
 
 import pytest
 
-from remoteclaw import fetching, policy
 from remoteclaw.bridge import Hooks
-from remoteclaw.config import load_config
-from remoteclaw.contract import sessions as contract
-from remoteclaw.credentials import digest, new_agent_token
-from remoteclaw.drain import Drain
+from remoteclaw.config.model import load_config
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway import sending
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.methods.sessions import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
+from remoteclaw.host import fetch as fetching
+from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
-from remoteclaw.tools import TOOLS
+from remoteclaw.session.drain import Drain
+from remoteclaw.tools import policy
+from remoteclaw.tools import sessions as contract
+from remoteclaw.tools.facts import TOOLS
 from tests.support.stack import Stack, message, said
 from tests.support.turns import Turn, begin_turn, gateway, operator
 from tests.support.waiting import eventually

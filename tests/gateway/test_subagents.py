@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config import load_config
-from remoteclaw.contract.sessions import SpawnResult
-from remoteclaw.drain import Drain
+from remoteclaw.config.model import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods import sessions, subagents
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.messages import Entry, SessionKey
+from remoteclaw.session.drain import Drain
+from remoteclaw.tools.sessions import SpawnResult
 from tests.support.stack import Stack
 from tests.support.turns import DIGEST, Turn, begin_turn, gateway, operator
 from tests.support.waiting import eventually

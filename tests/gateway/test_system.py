@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import tomlkit
 
-from remoteclaw.config import Config, load_config
-from remoteclaw.current import CurrentConfig
+from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.gateway.methods.system import HANDLERS
 from remoteclaw.gateway.principals import Operator

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw import fetching
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway import sending, transfers
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.gateway.transfers import FETCHED, READ, Transfers
+from remoteclaw.host import fetch as fetching
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES
 from tests.support.stack import Stack
 from tests.support.turns import Turn, operator

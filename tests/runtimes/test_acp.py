@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
-from remoteclaw.home import Home
 from remoteclaw.messages import (
     OWN_SERVER,
     AgentDeliveryResult,

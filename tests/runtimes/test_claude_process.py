@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import ChannelBridge
+from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.home import Home
 from remoteclaw.messages import (
     AgentDeliveryResult,
     Entry,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.home import Home
+from remoteclaw.config.home import Home
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import gemini
 from remoteclaw.runtimes.gemini import GeminiRuntime, trust_problem
-from remoteclaw.tools import TOOLS
+from remoteclaw.tools.facts import TOOLS
 
 #: What gemini's API takes as the name of a function.
 LONGEST_NAME = 63

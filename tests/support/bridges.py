@@ -9,11 +9,11 @@ from typing import Any
 
 from remoteclaw.bridge import ChannelBridge, Hooks
 from remoteclaw.clock import boottime
-from remoteclaw.config import FleetConfig
-from remoteclaw.home import Home
-from remoteclaw.keeper import AgentKeeper
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import FleetConfig
 from remoteclaw.messages import Attachment
 from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.session.agent import AgentKeeper
 
 __all__ = [
     "MemorySessionMap",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from remoteclaw.mcp_server import connector_launch
+from remoteclaw.connector import connector_launch
 from tests.support.mcp_gateway import TOKEN
 from tests.support.waiting import HANG_S
 
@@ -19,7 +19,7 @@ __all__ = ["Exchange", "Pipes", "ScriptedGateway", "answer", "free_port", "reque
 IMPATIENT = """
 import sys
 sys.path.append(sys.argv[1])
-from remoteclaw.mcp_server import connector
+from remoteclaw.connector import connector
 connector.CALL_S = connector.OTHER_S = connector.INITIALIZE_S = float(sys.argv[2])
 connector.main()
 """

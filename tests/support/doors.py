@@ -13,10 +13,8 @@ import aiohttp
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
-from remoteclaw.config import load_config
-from remoteclaw.contract import METHODS, TOOLS, Method
-from remoteclaw.credentials import digest, new_agent_token
-from remoteclaw.current import CurrentConfig
+from remoteclaw.config.model import load_config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.address import listen, url_of
@@ -24,6 +22,8 @@ from remoteclaw.gateway.dispatch import Handler
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import served
+from remoteclaw.host.tokens import digest, new_agent_token
+from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually

@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from remoteclaw.cron import Schedule
+from remoteclaw.cron.job import Job, Maker
+from remoteclaw.cron.schedule import Schedule
+from remoteclaw.cron.store import Run
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.fleet.job import Job, Maker
 from remoteclaw.messages import Entry, SessionKey
 
 __all__ = [

@@ -4,7 +4,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from remoteclaw.home import Home
+from remoteclaw.config.home import Home
 
 __all__ = ["children", "is_alive", "marked_processes", "parent"]
 

@@ -18,16 +18,16 @@ from typing import Any
 
 import orjson
 
-from remoteclaw import keeper as keeper_module
 from remoteclaw.clock import boottime
-from remoteclaw.config import FleetConfig
-from remoteclaw.doctor import version_of
-from remoteclaw.home import Home
-from remoteclaw.keeper import AgentKeeper
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import FleetConfig
 from remoteclaw.messages import AgentEvent, PermissionEvent
 from remoteclaw.protocols import AgentProcess, AgentSpec, Decision
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
+from remoteclaw.session import agent as keeper_module
+from remoteclaw.session.agent import AgentKeeper
+from remoteclaw.up.doctor import version_of
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 
 __all__ = ["DIRECTORY", "WORKSPACE", "Replay", "conversation", "described", "spec_of"]

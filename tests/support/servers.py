@@ -11,7 +11,7 @@ from pathlib import Path
 
 import redis
 
-from remoteclaw.fleet.embedded import ServerProgram, bundled_server, fit_name, server_command
+from remoteclaw.up.embedded import ServerProgram, bundled_server, fit_name, server_command
 from tests.support.waiting import eventually_sync
 
 __all__ = ["Server", "installed_servers", "running_server"]

@@ -12,15 +12,15 @@ from typing import Any
 
 import tomlkit
 
+from remoteclaw.config.home import Home
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.effects import _entry
-from remoteclaw.fleet.embedded import find_server
 from remoteclaw.fleet.inbound import Accepted, encode_entry
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.home import Home
 from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
-from remoteclaw.supervisor import worker_command
+from remoteclaw.up.embedded import find_server
+from remoteclaw.up.supervisor import worker_command
 from tests.support.failpoints import Proxy
 from tests.support.processes import marked_processes
 from tests.support.servers import Server

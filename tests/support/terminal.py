@@ -10,7 +10,7 @@ from pathlib import Path
 import pexpect
 import pyte
 
-from remoteclaw.home import Home
+from remoteclaw.config.home import Home
 from tests.support.command import REMOTECLAW
 from tests.support.waiting import HANG_S
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.config import Config, load_config
-from remoteclaw.contract import METHODS, TOOLS
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config, load_config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.dispatch import Dispatcher, Handler
 from remoteclaw.gateway.principals import Agent, Operator, Principal
-from remoteclaw.home import Home
+from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.stack import Stack, message
 
 __all__ = ["Turn", "begin_turn", "gateway", "operator"]

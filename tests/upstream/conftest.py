@@ -8,7 +8,7 @@ import redis.asyncio
 from redis import Redis
 
 from remoteclaw.fleet.connection import open_redis
-from remoteclaw.fleet.embedded import find_server
+from remoteclaw.up.embedded import find_server
 from tests.support.servers import Server, running_server
 from tests.upstream.plain import PlainRq
 

@@ -11,7 +11,7 @@ import redis.asyncio
 from redis import Redis
 
 from remoteclaw.fleet.connection import open_redis
-from remoteclaw.fleet.embedded import ServerProgram
+from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import Server, installed_servers, running_server
 
 #: For a test that kills its server, or starts it with options of its own.

@@ -9,7 +9,7 @@ import redis.asyncio
 from redis import Redis, exceptions
 
 from remoteclaw.fleet.connection import open_redis
-from remoteclaw.fleet.embedded import ServerProgram
+from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import Server
 from tests.support.waiting import eventually
 from tests.upstream.servers import blocked, each_server, restart, server_and_client

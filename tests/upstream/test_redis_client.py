@@ -12,7 +12,7 @@ from redis import Redis, exceptions
 from redis.asyncio.connection import DefaultParser
 
 from remoteclaw.fleet.connection import ALLOW_OOM, open_redis
-from remoteclaw.fleet.embedded import ServerProgram, server_command
+from remoteclaw.up.embedded import ServerProgram, server_command
 from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
 from tests.upstream.servers import blocked, each_server, server_and_client

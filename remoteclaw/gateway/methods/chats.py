@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from remoteclaw.contract import chats as contract
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.answers import Answer
 from remoteclaw.fleet.effects import call_name
@@ -21,6 +20,7 @@ from remoteclaw.gateway.places import Place, current_place, place_of
 from remoteclaw.gateway.sending import Message, send
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation
+from remoteclaw.tools import chats as contract
 
 __all__ = ["HANDLERS"]
 

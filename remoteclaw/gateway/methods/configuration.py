@@ -14,18 +14,18 @@ from collections.abc import Callable
 
 import orjson
 
-from remoteclaw import policy
-from remoteclaw.config import Config, load_config
-from remoteclaw.config_file import ConfigFile, Plan, Version
-from remoteclaw.confirming import confirm, reject
-from remoteclaw.contract import system as contract
-from remoteclaw.contract.base import NoParams
+from remoteclaw.config.edit import ConfigFile, Plan, Version
+from remoteclaw.config.model import Config, load_config
 from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
+from remoteclaw.gateway.approvals import confirm, reject
 from remoteclaw.gateway.dispatch import Call, Handler, is_allowed, not_allowed
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.process import read_output
-from remoteclaw.tools import TOOLS as FACTS
+from remoteclaw.host.process import read_output
+from remoteclaw.tools import policy
+from remoteclaw.tools import system as contract
+from remoteclaw.tools.base import NoParams
+from remoteclaw.tools.facts import TOOLS as FACTS
 
 __all__ = ["HANDLERS"]
 
@@ -40,7 +40,7 @@ IMPORT_S = 20.0
 _IMPORT = (
     "import sys; sys.path.append('.')\n"
     "from remoteclaw.bridge import Hooks\n"
-    "from remoteclaw.config import HooksConfig\n"
+    "from remoteclaw.config.model import HooksConfig\n"
     "Hooks.load(HooksConfig.model_validate_json(sys.argv[1]))\n"
 )
 

@@ -13,17 +13,17 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from remoteclaw.clock import host_zone
-from remoteclaw.contract import cron as contract
-from remoteclaw.contract.base import NoParams
-from remoteclaw.cron import GRACE_S, Schedule, has_offset, offset_ms, stagger_s
+from remoteclaw.cron.job import Job, Maker, Policy
+from remoteclaw.cron.schedule import GRACE_S, Schedule, has_offset, offset_ms, stagger_s
+from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
-from remoteclaw.fleet.cron import Run
 from remoteclaw.fleet.effects import call_name
-from remoteclaw.fleet.job import Job, Maker, Policy
 from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.messages import SessionKey
+from remoteclaw.tools import cron as contract
+from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS"]
 

@@ -3,12 +3,21 @@
 import time
 from collections.abc import Mapping
 
-from remoteclaw import __version__, policy
-from remoteclaw.config import load_config
-from remoteclaw.contract import TOOLS
-from remoteclaw.contract.base import NoParams
-from remoteclaw.contract.sessions import ResetParams, ResetResult, SendResult
-from remoteclaw.contract.system import (
+from remoteclaw import __version__
+from remoteclaw.config.model import load_config
+from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.inbound import RESET_S
+from remoteclaw.gateway.dispatch import Call, Handler, Subscriber
+from remoteclaw.gateway.methods.sessions import answered
+from remoteclaw.gateway.principals import Operator
+from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.tools import policy
+from remoteclaw.tools.base import NoParams
+from remoteclaw.tools.catalog import TOOLS
+from remoteclaw.tools.facts import TOOLS as FACTS
+from remoteclaw.tools.sessions import ResetParams, ResetResult, SendResult
+from remoteclaw.tools.system import (
     AgentAccepted,
     AgentParams,
     Catalog,
@@ -20,14 +29,6 @@ from remoteclaw.contract.system import (
     ToolDescription,
     WaitParams,
 )
-from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.inbound import RESET_S
-from remoteclaw.gateway.dispatch import Call, Handler, Subscriber
-from remoteclaw.gateway.methods.sessions import answered
-from remoteclaw.gateway.principals import Operator
-from remoteclaw.messages import ChannelMessage, SessionKey
-from remoteclaw.tools import TOOLS as FACTS
 
 __all__ = ["HANDLERS"]
 

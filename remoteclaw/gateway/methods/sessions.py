@@ -9,14 +9,14 @@ from typing import Any
 
 import orjson
 
-from remoteclaw import policy
-from remoteclaw.contract import sessions as contract
-from remoteclaw.contract.base import NoParams
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
 from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
+from remoteclaw.tools import policy
+from remoteclaw.tools import sessions as contract
+from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS", "answered", "check_hops", "find", "message_to", "now_ms", "provenance_of"]
 

@@ -7,7 +7,6 @@ The result of a task comes to the session that has started it with the end of it
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
-from remoteclaw.contract import sessions as contract
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
@@ -20,6 +19,7 @@ from remoteclaw.gateway.methods.sessions import (
 )
 from remoteclaw.gateway.places import place_of
 from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.tools import sessions as contract
 
 __all__ = ["HANDLERS"]
 

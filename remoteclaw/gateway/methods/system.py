@@ -3,13 +3,13 @@
 import asyncio
 from typing import Any
 
-from remoteclaw.config import Config
-from remoteclaw.config_file import ConfigFile, Version
-from remoteclaw.contract import system as contract
-from remoteclaw.contract.base import NoParams
+from remoteclaw.config.edit import ConfigFile, Version
+from remoteclaw.config.model import Config
+from remoteclaw.config.redact import part, redacted
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.gateway.dispatch import Call, Handler
-from remoteclaw.redaction import part, redacted
+from remoteclaw.tools import system as contract
+from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS"]
 

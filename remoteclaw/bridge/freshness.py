@@ -1,0 +1,56 @@
+"""When a conversation is too old to go on with, by what is configured; and what kind of chat it is.
+
+Nothing here knows what time it is: whoever asks says so, in milliseconds since 1970.
+"""
+
+from datetime import datetime, time, timedelta
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from remoteclaw.config.model import ChatKind, ResetConfig
+from remoteclaw.messages import SessionKey
+
+__all__ = ["Staleness", "kind_of", "staleness"]
+
+#: Why a conversation is too old: the time of day has come at which all end, or nobody has spoken.
+Staleness = Literal["daily", "idle"]
+
+
+def kind_of(session: SessionKey) -> ChatKind:
+    """Return the kind of chat that a session is in.
+
+    A chat counts as a group unless it is called like its one person, or like the console.
+    """
+    if session.thread is not None:
+        return "thread"
+    is_direct = session.channel_id in (session.user, session.provider)
+    return "direct" if is_direct else "group"
+
+
+def staleness(policy: ResetConfig, *, last_ms: int, now_ms: int) -> Staleness | None:
+    """Return why a message doesn't go on with a conversation; None if it does.
+
+    `last_ms` is when the last turn about a person's message ended, and `now_ms` when this message
+    came: not when it is answered, so that waiting for a worker makes nothing old.
+    """
+    if policy.daily and last_ms < _latest(policy.daily, policy.timezone, now_ms):
+        return "daily"
+    if policy.idle_minutes and now_ms - last_ms > policy.idle_minutes * 60_000:
+        return "idle"
+    return None
+
+
+def _latest(time_of_day: str, zone_name: str | None, now_ms: int) -> int:
+    """Return when it was that time of day last, in a zone or in this computer's.
+
+    Of a time that comes twice in a night, the first one counts. One that the clocks skip is as much
+    later as they skip.
+    """
+    zone = ZoneInfo(zone_name) if zone_name else None
+    wanted = time.fromisoformat(time_of_day)
+    today = datetime.fromtimestamp(now_ms / 1000, tz=zone).date()
+    # Where the clocks go back over midnight, today's may not have come although yesterday's date is
+    # today's again; and a zone may have skipped a whole day.
+    days = (today - timedelta(days=days) for days in range(-1, 3))
+    moments = [datetime.combine(day, wanted, tzinfo=zone).timestamp() * 1000 for day in days]
+    return max(int(moment) for moment in moments if moment <= now_ms)

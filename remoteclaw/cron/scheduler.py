@@ -1,0 +1,236 @@
+"""The scheduler: begins the runs of cron jobs that are due, and ends those that are over.
+
+Any number may run. A firing is an entry on the session's inbound stream, like a message from a
+chat. One script takes a due time, appends the entry and sets the next due time; so it is fired
+once, whoever looks, and is not lost with a scheduler that dies.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+from typing import Literal
+
+from remoteclaw.clock import boottime
+from remoteclaw.config.model import CronConfig
+from remoteclaw.cron.job import Job, NewerJob
+from remoteclaw.cron.schedule import Due, in_words
+from remoteclaw.cron.settle import Settler
+from remoteclaw.cron.store import BOUNDS, READ_S, Cron, Run
+from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, GRACE_MS, encode_entry
+from remoteclaw.fleet.wake import Waker
+from remoteclaw.host.logs import frames_of
+from remoteclaw.messages import ChannelMessage, SessionKey
+
+__all__ = ["Scheduler"]
+
+#: How often it is looked for jobs that are due, in seconds: nothing is due between two seconds.
+INTERVAL_S = 1.0
+#: How many jobs are looked at at once: each may have a message of 400 KB.
+AT_MOST = 100
+#: What is done where nothing is configured.
+UNCONFIGURED = CronConfig()
+#: How long a scheduler counts as there after a look, in milliseconds.
+THERE_MS = 30_000
+
+log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """Fires the jobs that are due, and settles their runs."""
+
+    def __init__(self, scripts: Scripts, waker: Waker) -> None:
+        self._scripts = scripts
+        self._waker = waker
+        self._cron = Cron(scripts)
+        self._settler = Settler(scripts)
+
+    async def run(self, config: CronConfig) -> None:
+        """Look every second until cancelled; Redis may be away meanwhile."""
+        while True:
+            try:
+                await self.look(config)
+            except (RedisUnavailable, RedisRefused) as error:
+                log.warning("firing cron jobs: %s", error)
+            await asyncio.sleep(INTERVAL_S)
+
+    async def look(self, config: CronConfig = UNCONFIGURED) -> int:
+        """Settle what is over and fire what is due; return how many jobs gave a message."""
+        await self._settler.look(config)
+        fired = left = 0
+        while True:
+            now, *found = await self._scripts.run(
+                "due",
+                [keys.CRON_DUE, keys.CRON_JOBS, keys.CRON_SCHEDULER],
+                [AT_MOST, THERE_MS, left],
+                deadline=boottime() + READ_S,
+            )
+            parts = iter(found)
+            for job_id, due, data in zip(parts, parts, parts, strict=True):
+                status = await self._take(job_id.decode(), int(float(due)), data, int(now), config)
+                left += status == "left"
+                fired += status == "fired"
+            if len(found) < 3 * AT_MOST:
+                return fired
+
+    async def _take(
+        self,
+        job_id: str,
+        due_ms: int,
+        data: bytes,
+        now_ms: int,
+        config: CronConfig = UNCONFIGURED,
+    ) -> Literal["fired", "taken", "left"]:
+        """Do what is due about a job; "left" if it stays as due as it is."""
+        try:
+            job = Job.decode(data)
+            due = job.schedule.due(due_ms, now_ms, late_ms=job.policy.late_ms)
+            message = None if due.run_ms is None else job.entry(due.run_ms)
+        except NewerJob:
+            return "left"
+        except (ValueError, ScheduleRefused, MessageRefused) as problem:
+            log.error("cron job %s can't be fired: %s", job_id, problem)
+            return await self._give_up(job_id, due_ms, data, str(problem))
+        except Exception as error:  # noqa: BLE001 - one job must not stop the others
+            log.error("cron job %s: %s", job_id, frames_of(error))
+            return await self._give_up(job_id, due_ms, data, type(error).__name__)
+        # What is due once is not left out for a run that somebody has asked for.
+        if due.run_ms is not None and not job.is_once and (run := await self._cron.open_run(job)):
+            if await self._cron.unfinished(job):
+                return await self._wait(job, due_ms, due)
+            # What it comes to decides when the job is due: it is looked at once more.
+            await self._settler.settle(run, config)
+            return "left"
+        return await self._fire(job, due_ms, due, message)
+
+    async def _fire(
+        self, job: Job, due_ms: int, due: Due, message: ChannelMessage | None
+    ) -> Literal["fired", "taken", "left"]:
+        missed = None
+        if due.has_missed:
+            why = _why_missed(job, due)
+            missed = _run(job, due_ms, "skipped", why)
+        if message is None:
+            await self._script(job, due_ms, _off_if_over(job, due.next_ms), missed)
+            log.info("cron job %s: skipped, it was too late", job.id)
+            return "taken"
+        assert due.run_ms is not None, "there is a message"
+        name = f"{job.id}:{due.run_ms}"
+        after = replace(job, next_ms=due.next_ms, last_ms=due.run_ms).begun(name)
+        run = _run(job, due.run_ms, "fired")
+        status, queue = await self._script(
+            job, due_ms, after, missed, run=(name, run), target=(job.session, message)
+        )
+        if status == "full":
+            log.warning("cron job %s waits: %s", job.id, FULL)
+            return "left"
+        if status == "seen":
+            seen = _run(job, due.run_ms, "skipped", "It was fired before: the clock was set back.")
+            await self._script(job, due_ms, _off_if_over(job, due.next_ms), seen)
+            return "taken"
+        if status == "changed":  # by another scheduler, or whoever changes the job
+            return "taken"
+        if queue:
+            # It is safe by now: without this hint, the sweeper's comes.
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._waker.hint(job.session.sid, str(job.session), queue=queue)
+        log.info("cron job %s: fired", job.id)
+        return "fired"
+
+    async def _wait(self, job: Job, due_ms: int, due: Due) -> Literal["taken"]:
+        """Leave a due time out: an unfinished run would only be followed by more of them."""
+        is_first = job.state.missed_ms is None
+        state = replace(job.state, missed_ms=due_ms) if is_first else job.state
+        after = replace(job, next_ms=due.next_ms, state=state)
+        why = "The run before it had not finished; until it has, no other one begins."
+        await self._script(
+            job, due_ms, after, _run(job, due_ms, "skipped", why) if is_first else None
+        )
+        return "taken"
+
+    async def _give_up(
+        self, job_id: str, due_ms: int, data: bytes, why: str
+    ) -> Literal["taken", "left"]:
+        """Leave a job as it is, and never due: nobody could tell when."""
+        try:
+            job = Job.decode(data)
+        except (ValueError, NewerJob):
+            await self._write(job_id, due_ms, data, data, None, None)
+        else:
+            after = replace(job, next_ms=None)
+            await self._script(job, due_ms, after, _run(job, due_ms, "failed", why))
+        return "taken"
+
+    async def _script(
+        self,
+        job: Job,
+        due_ms: int,
+        after: Job,
+        line: Run | None,
+        *,
+        run: tuple[str, Run] | None = None,
+        target: tuple[SessionKey, ChannelMessage] | None = None,
+    ) -> tuple[str, str]:
+        names: list[str] = []
+        arguments: list[str | bytes | int | float] = []
+        if run and target:
+            (run_name, begun), (session, message) = run, target
+            sid = session.sid
+            names = [keys.CRON_OPEN, keys.CRON_LOOKS, keys.inbound(sid), keys.state(sid)]
+            names += [keys.ACTIVE, keys.SESSIONS, keys.dedupe(session, message.id)]
+            entry = encode_entry(message, "channel", "cron", people=job.maker.people)
+            arguments = [run_name, begun.encode(sid=sid), entry, sid, GRACE_MS, DEDUPE_MS]
+            arguments += [keys.outcome_prefix(sid), str(session), "background", ""]
+        after_ms = after.next_ms
+        return await self._write(
+            job.id, due_ms, job.stored, after.encode(), after_ms, line, names, arguments
+        )
+
+    async def _write(
+        self,
+        job_id: str,
+        due_ms: int,
+        before: bytes,
+        after: bytes,
+        next_ms: int | None,
+        line: Run | None,
+        names: list[str] | None = None,
+        more: list[str | bytes | int | float] | None = None,
+    ) -> tuple[str, str]:
+        status, _, queue = await self._scripts.run(
+            "fire",
+            [
+                *(keys.CRON_JOBS, keys.CRON_DUE, keys.cron_runs(job_id), keys.CRON_RUNS),
+                *(names or ()),
+            ],
+            [
+                *(job_id, before, due_ms, after, "" if next_ms is None else next_ms),
+                *(*BOUNDS, line.encode() if line else b""),
+                *(more or ()),
+            ],
+            deadline=boottime() + READ_S,
+        )
+        return status.decode(), queue.decode()
+
+
+def _run(job: Job, due_ms: int, status: str, detail: str | None = None) -> Run:
+    agent = job.session.agent
+    return Run(job_id=job.id, agent=agent, due_ms=due_ms, status=status, detail=detail)
+
+
+def _off_if_over(job: Job, next_ms: int | None) -> Job:
+    """Return a job whose due time has no run; one that is never due any more is kept, and off."""
+    return replace(job, next_ms=next_ms, enabled=job.enabled and next_ms is not None)
+
+
+def _why_missed(job: Job, due: Due) -> str:
+    if due.run_ms is not None:
+        return "No scheduler could fire it then; a later due time was fired instead."
+    if job.policy.misfire == "skip":
+        return "No scheduler could fire it then, and the job is not to run late."
+    return (
+        f"No scheduler could fire it then, and it is more than {in_words(job.policy.grace_s)} ago."
+    )

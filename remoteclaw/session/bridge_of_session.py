@@ -1,0 +1,190 @@
+"""The bridge to a session's agent, as the configuration of now has it."""
+
+import asyncio
+import hashlib
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from remoteclaw.bridge import ChannelBridge, Hooks, Limits
+from remoteclaw.bridge.scrubber import secrets_of
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.errors import ErrorCategory, RemoteClawError
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.blobs import SessionFiles
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.sessions import LeasedSessionMap
+from remoteclaw.messages import AgentDeliveryResult, Turn
+from remoteclaw.protocols import (
+    BridgeCallbacks,
+    Effects,
+    History,
+    Newcomers,
+    conversation_name,
+)
+from remoteclaw.runtimes import create_cli_runtime, detect_runtime
+from remoteclaw.session.agent import AgentKeeper
+from remoteclaw.session.notices import failure
+from remoteclaw.session.tool_access import ToolAccess
+from remoteclaw.tools import policy
+from remoteclaw.tools.facts import TOOLS
+
+__all__ = ["Handler", "SessionBridge", "open_bridge"]
+
+log = logging.getLogger(__name__)
+
+
+class Handler(Protocol):
+    """What a drain needs of a bridge."""
+
+    @property
+    def can_steer(self) -> bool:
+        """Whether the agent takes up messages while it works."""
+
+    async def handle(
+        self,
+        message: Turn,
+        callbacks: BridgeCallbacks,
+        abort: asyncio.Event,
+        *,
+        first_index: int,
+        newcomers: Newcomers | None,
+        history: History,
+        effects: Effects | None,
+        used_s: float,
+    ) -> AgentDeliveryResult:
+        """Run one turn to its end."""
+
+    async def settle(self) -> None:
+        """Wait for what turns have left behind that nobody waits for."""
+
+
+class _Unusable:
+    """In place of a bridge, for a session whose agent is not, or wrongly, configured."""
+
+    can_steer = False
+
+    def __init__(self, problem: RemoteClawError) -> None:
+        self._problem = problem
+
+    async def handle(
+        self,
+        message: Turn,
+        callbacks: BridgeCallbacks,
+        abort: asyncio.Event,
+        *,
+        first_index: int,
+        newcomers: Newcomers | None,
+        history: History,
+        effects: Effects | None,
+        used_s: float,
+    ) -> AgentDeliveryResult:
+        """Tell the person that this agent can't be started."""
+        return failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)
+
+    async def settle(self) -> None:
+        """Do nothing: no hooks were called."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionBridge:
+    """What a session's turns are taken through."""
+
+    handler: Handler
+    keeper: AgentKeeper
+    conversation: str | None
+    """The conversation's name in the session map; None if there is no agent to have one with, or a
+    hook may choose another directory."""
+    login: str = ""
+    """The account that pays for its turns, as far as that is known without reading secrets."""
+    zone: str | None = None
+    """The agent's IANA time zone."""
+
+
+def open_bridge(
+    fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
+) -> SessionBridge:
+    """Return the bridge to a session's agent, or one that says why there is none."""
+    try:
+        return _bridge(fleet, lease, config, home, hooks)
+    except RemoteClawError as problem:
+        log.error("session %s: %s", lease.sid[:8], problem)
+        access = ToolAccess(lease, transport="http")
+        keeper = _keeper(lease, config, home, access, warm_s=0)
+        return SessionBridge(_Unusable(problem), keeper, None)
+
+
+def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks) -> SessionBridge:
+    agent, settings = config.agent(lease.session.agent)
+    runtime = create_cli_runtime(settings.runtime or detect_runtime()[0])
+    workspace = str(home.workspace(agent, settings))
+    conversation = conversation_name(runtime.name, workspace)
+    access = ToolAccess(lease, transport=settings.mcp_transport)
+    # One task is all that it is for: its agent makes room for those that people talk with.
+    warm_s = 0.0 if lease.session.task else settings.warm_s
+    keeper = _keeper(lease, config, home, access, warm_s=warm_s)
+    channel = config.channel(lease.session.provider)
+    command = tuple(settings.command or runtime.command)
+    env = {**runtime.environment(os.environ), **settings.env}
+    bridge = ChannelBridge(
+        runtime=runtime,
+        agents=keeper,
+        session_map=LeasedSessionMap(lease),
+        command=command,
+        workspace_dir=workspace,
+        env=env,
+        model=settings.model,
+        permissions=settings.permissions,
+        inherit_mcp=settings.inherit_mcp,
+        trust_workspace=settings.trust_workspace,
+        mcp_servers=settings.mcp_servers,
+        chunk_limit=channel.chunk_limit,
+        chunk_unit=channel.chunk_unit,
+        zone=settings.timezone,
+        facts=channel,
+        hooks=hooks,
+        attachments=SessionFiles(fleet.blobs, lease),
+        limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
+        tools=policy.listed(config, lease.session, TOOLS, depth=lease.depth)
+        if access.is_there
+        else None,
+        own_server=home.server_name(lease.sid),
+        secrets=frozenset(secrets_of(config)),
+        home=home,
+    )
+    # Where a hook may choose another directory, the name is not known before.
+    known = None if hooks.has("before_runtime_spawn") else conversation
+    login = _login(home, runtime.name, command, settings.model, env)
+    if hooks.has("before_runtime_spawn"):
+        login += f"-{lease.sid}"  # a hook may choose another account for each session
+    return SessionBridge(bridge, keeper, known, login, settings.timezone)
+
+
+def _login(
+    home: Home, runtime: str, command: Sequence[str], model: str | None, env: Mapping[str, str]
+) -> str:
+    """Return a digest of what decides which account, and which of its limits, a CLI uses.
+
+    Its credentials are named by the environment, or lie where that says, on this host.
+    """
+    parts = [home.host_id, runtime, *command, f"model={model}"]
+    parts += [f"{name}={value}" for name, value in sorted(env.items())]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def _keeper(
+    lease: Lease, config: Config, home: Home, access: ToolAccess, *, warm_s: float
+) -> AgentKeeper:
+    return AgentKeeper(
+        home,
+        epoch=int(lease.epoch),
+        kill_at=lambda: lease.kill,
+        warm_s=warm_s,
+        budget=config.fleet,
+        parked=lease.parked_agent,
+        finished_turn=lease.state.get("finished"),
+        tool_server=access.server,
+    )

@@ -1,0 +1,117 @@
+"""The end of a session's conversation, when somebody asks for it or when it is too old.
+
+It belongs to a turn: whatever happens to that turn, its conversation is ended once, before its
+agent is asked.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from remoteclaw.bridge.freshness import kind_of, staleness
+from remoteclaw.config.model import Config
+from remoteclaw.fleet.commands import STOP, Command, command_in, words_for
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.messages import Entry
+
+__all__ = ["ENDED_BY_ITSELF", "RESET", "Resets"]
+
+RESET = "This is a new conversation: what we said before is put away."
+#: What a person is told of a conversation that was too old, by why it was.
+ENDED_BY_ITSELF = {
+    "daily": "(This is a new conversation, as every day: what we said before is put away.)",
+    "idle": "(This is a new conversation, after so long: what we said before is put away.)",
+}
+
+
+class Resets:
+    """Ends the conversations of one session under one lease."""
+
+    def __init__(
+        self, lease: Lease, config: Config, *, discard_agent: Callable[[], Awaitable[None]]
+    ) -> None:
+        """`discard_agent` ends the session's agent, whether it is at hand or parked."""
+        self._lease = lease
+        self._discard_agent = discard_agent
+        resets = words_for("reset", config.sessions.reset_triggers)
+        self._words = resets | words_for("stop", (STOP,))
+        self._policy = config.reset_of(lease.session.provider, kind_of(lease.session))
+        self._keep_ms = config.record.keep_ms
+        self._keep = config.sessions.keep_archived if self._keep_ms else 0
+
+    def command_of(self, entry: Entry) -> Command | None:
+        """Return the command that an entry is; None if it is for the agent."""
+        return command_in(entry, self._words)
+
+    def is_reset(self, entry: Entry) -> bool:
+        """Whether an entry is a command that ends the conversation."""
+        command = self.command_of(entry)
+        return command is not None and command.name == "reset"
+
+    def is_stop(self, entry: Entry) -> bool:
+        """Whether an entry is a command that has stopped what was accepted before it."""
+        command = self.command_of(entry)
+        return command is not None and command.name == "stop"
+
+    async def why(self, turn: str, entries: Sequence[Entry], *, was_asked: bool) -> str | None:
+        """Return why a turn of these entries begins a new conversation; None if it doesn't.
+
+        It is the same in each attempt at the turn: of one that `was_asked` before, messages may
+        have joined it that say nothing about how it began.
+        """
+        command = self.command_of(entries[0])
+        if command and command.name == "reset":
+            return command.word
+        if self._lease.state.get("reset") == turn:
+            return self._lease.state["reset_why"]
+        if was_asked:
+            return None
+        person = next((entry for entry in entries if entry.origin == "chat"), None)
+        if person is None:
+            return None
+        last_ms = self._lease.last_heard_ms
+        why = staleness(self._policy, last_ms=last_ms, now_ms=person.at_ms)
+        # A session that begins has nothing to end, and one that began anew has not either.
+        has_past = why and (self._lease.has_conversation or await self._lease.recorded())
+        return why if has_past else None
+
+    async def end_conversation(self, turn: str, why: str) -> None:
+        """Have the turn begin a new conversation, once in all its attempts.
+
+        Whatever belongs to a conversation and must not outlive it is ended here. What it has set
+        going is stopped if somebody asked for its end; when it ends by itself, that goes on.
+        """
+        if self._lease.state.get("reset") == turn:
+            return  # what there is by now is of the new conversation
+        # First the agent: one that is parked is found by what the reset forgets.
+        await self._discard_agent()
+        await self._lease.reset(
+            turn,
+            why,
+            keep_ms=self._keep_ms,
+            keep=self._keep,
+            stops_tasks=why not in ENDED_BY_ITSELF,
+        )
+
+    def in_new_conversation(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
+        """Return a turn's entries as its agent is to see them.
+
+        Without the command that began the conversation, and without what was said in the thread
+        before, once a conversation of the session was ended: an agent would go on from that.
+        """
+        first, *rest = entries
+        command = self.command_of(first)
+        if command and not command.is_alone:
+            first = _with(first, text=command.rest)
+        shown = (first, *rest)
+        if "reset" not in self._lease.state:
+            return shown
+        return tuple(_with(entry, thread_context=None) for entry in shown)
+
+    def is_alone(self, entries: Sequence[Entry]) -> bool:
+        """Whether a turn is only about the end of the conversation, so that no agent is asked."""
+        commands = [self.command_of(entry) for entry in entries]
+        return all(command is not None and command.is_alone for command in commands)
+
+
+def _with(entry: Entry, **changes: object) -> Entry:
+    return replace(entry, message=entry.message.model_copy(update=changes))

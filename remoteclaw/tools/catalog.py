@@ -1,0 +1,20 @@
+"""Everything that can be asked of the gateway, each thing declared once.
+
+The WebSocket RPC, `POST /tools/invoke`, the MCP tools, the reference and the test of who may do
+what are loops over `METHODS`.
+"""
+
+from collections.abc import Mapping
+
+from remoteclaw.tools import chats, cron, sessions, system
+from remoteclaw.tools.base import Method, Params, Result, Scope
+
+__all__ = ["METHODS", "TOOLS", "Method", "Params", "Result", "Scope"]
+
+#: Every method by its name.
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (*sessions.METHODS, *chats.METHODS, *cron.METHODS, *system.METHODS)
+}
+#: The 29 tools by their names, in the order in which people look for them.
+TOOLS: Mapping[str, Method] = {method.tool: method for method in METHODS.values() if method.tool}

@@ -1,0 +1,269 @@
+"""Methods that send to chats, and that do something in them."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from remoteclaw.tools.base import (
+    ChatId,
+    Id,
+    MessageId,
+    Method,
+    Params,
+    Result,
+    Target,
+    Text,
+)
+
+__all__ = ["METHODS"]
+
+#: How many chats one broadcast reaches at most.
+MAX_TARGETS = 20
+#: A path or an address.
+Source = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class SendParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"to": "target", "mediaUrl": "media", "text": "message"}
+
+    target: Target
+    message: Text
+    """The text."""
+    media: Source | None = None
+    """A file to send with it: a path in the workspace, or an https address."""
+    thread_id: Id | None = None
+    """A thread or topic of that chat."""
+
+
+class ReplyParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
+
+    message: Text
+    """The text."""
+    reply_to_id: MessageId | None = None
+    """The message to quote; else the one that this turn answers."""
+
+
+class ThreadReplyParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
+
+    message: Text
+    """The text."""
+    thread_id: Id
+    """A thread or topic of this chat."""
+
+
+class BroadcastParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
+
+    targets: Annotated[
+        tuple[Target, ...], Field(min_length=1, max_length=MAX_TARGETS, strict=False)
+    ]
+    """The chats, as in message_send."""
+    message: Text
+    """The text."""
+
+
+class SendAttachmentParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"to": "target", "media": "file", "message": "caption"}
+
+    target: Target
+    file: Source
+    """The file's path in the workspace, or an https address."""
+    caption: Annotated[str, Field(max_length=4000)] = ""
+    """A text to send with it."""
+
+
+class SendWithEffectParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"to": "target", "text": "message"}
+
+    target: Target
+    message: Text
+    """The text."""
+    effect_id: Id
+    """The platform's name for the effect."""
+
+
+class Sent(Result):
+    status: Literal["delivered", "accepted", "failed"]
+    """`accepted`: it is stored and will be delivered once the channel's adapter is there."""
+    channel: str
+    target: str
+    id: str
+    """Its id on the reply stream of the channel and account."""
+    message_id: str | None = None
+    """The platform's name for it, where it tells."""
+    error: str | None = None
+
+
+class BroadcastResult(Result):
+    results: tuple[Sent, ...]
+    """One for each target, in their order."""
+
+
+class ReactParams(Params):
+    emoji: Annotated[str, Field(max_length=64)]
+    """The emoji; an empty text takes the reaction away."""
+    message_id: MessageId
+
+
+class MessageParams(Params):
+    message_id: MessageId
+
+
+class ReadParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"to": "channelId"}
+
+    channel_id: ChatId | None = None
+    """A chat on this channel; else this one."""
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    """How many of the newest messages."""
+
+
+class Done(Result):
+    status: Literal["done"]
+
+
+class ReadMessage(Result):
+    id: str
+    from_: Annotated[str, Field(serialization_alias="from")]
+    text: str
+    at: int
+    """When, in milliseconds since 1970."""
+
+
+class ReadResult(Result):
+    messages: tuple[ReadMessage, ...]
+    """Oldest first."""
+
+
+METHODS = (
+    Method(
+        name="message.send",
+        tool="message_send",
+        title="Send a message",
+        description="Send a message to another chat, on this channel or another one ('tell "
+        "Bob', 'post it in the group'). To answer the person who writes to you, "
+        "just answer. Returns `status`: delivered, accepted (kept until the "
+        'channel\'s adapter is there) or failed with `error`. Example: {"target": '
+        '"telegram:12345", "message": "Lunch is ready"}.',
+        params=SendParams,
+        result=Sent,
+        scope="write",
+        effect="message",
+    ),
+    Method(
+        name="message.reply",
+        tool="message_reply",
+        title="Reply to a message",
+        description="Send a message to the current chat that quotes a message there. A plain "
+        "answer needs no tool. Returns what message_send does. Example: "
+        '{"message": "Yes, at noon", "replyToId": "812"}.',
+        params=ReplyParams,
+        is_about_session=True,
+        result=Sent,
+        scope="write",
+        effect="message",
+    ),
+    Method(
+        name="message.threadReply",
+        tool="message_thread_reply",
+        title="Reply in a thread",
+        description="Send a message to another thread or topic of the current chat. Returns "
+        'what message_send does. Example: {"message": "Moved here", "threadId": '
+        '"17"}.',
+        params=ThreadReplyParams,
+        is_about_session=True,
+        result=Sent,
+        scope="write",
+        effect="message",
+    ),
+    Method(
+        name="message.broadcast",
+        tool="message_broadcast",
+        title="Broadcast a message",
+        description="Send one message to several chats at once ('tell everybody'). Returns "
+        "`results`, one per chat, as message_send does: if one failed, repeat "
+        'that one alone. Example: {"targets": ["telegram:1", "slack:C2"], '
+        '"message": "Back at 3"}.',
+        params=BroadcastParams,
+        result=BroadcastResult,
+        scope="write",
+        effect="message",
+    ),
+    Method(
+        name="message.react",
+        tool="message_react",
+        title="React to a message",
+        description="React to a message of the current chat with an emoji, instead of an "
+        'answer. Example: {"emoji": "👍", "messageId": "812"}.',
+        params=ReactParams,
+        is_about_session=True,
+        result=Done,
+        scope="write",
+        effect="operation",
+    ),
+    Method(
+        name="message.delete",
+        tool="message_delete",
+        title="Delete a message",
+        description="Delete a message of the current chat for everybody. Example: "
+        '{"messageId": "812"}.',
+        params=MessageParams,
+        is_about_session=True,
+        result=Done,
+        scope="write",
+        effect="operation",
+        destroys=True,
+    ),
+    Method(
+        name="message.sendAttachment",
+        tool="message_send_attachment",
+        title="Send a file",
+        description="Send a file of the workspace, or from the web, to a chat: a picture, a "
+        'PDF, a log. Returns what message_send does. Example: {"target": '
+        '"telegram:12345", "file": "report.pdf"}.',
+        params=SendAttachmentParams,
+        result=Sent,
+        scope="write",
+        effect="message",
+    ),
+    Method(
+        name="message.sendWithEffect",
+        tool="message_send_with_effect",
+        title="Send with an effect",
+        description="Send a message with one of the platform's effects, such as confetti; "
+        "without that effect there, it is sent plainly. Returns what message_send"
+        ' does. Example: {"target": "12345", "message": "Done!", "effectId": '
+        '"confetti"}.',
+        params=SendWithEffectParams,
+        result=Sent,
+        scope="write",
+        effect="message",
+    ),
+    Method(
+        name="message.pin",
+        tool="message_pin",
+        title="Pin a message",
+        description="Pin a message of the current chat, so that people find it. Example: "
+        '{"messageId": "812"}.',
+        params=MessageParams,
+        is_about_session=True,
+        result=Done,
+        scope="write",
+        effect="operation",
+    ),
+    Method(
+        name="message.read",
+        tool="message_read",
+        title="Read messages",
+        description="Read the newest messages of a chat from the platform, oldest first: id, "
+        'sender, text, time. Use it to find a message\'s id. Example: {"limit": '
+        "10}.",
+        params=ReadParams,
+        is_about_session=True,
+        result=ReadResult,
+        scope="read",
+    ),
+)

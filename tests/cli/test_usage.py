@@ -1,0 +1,64 @@
+"""Tokens, time and cost of turns, as an operator sees them."""
+
+import json
+
+from tests.cli.test_cli import run
+from tests.support.agents import AgentCli
+from tests.support.doors import opened
+from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
+from tests.support.stack import Stack
+
+
+async def test_the_usage_of_a_real_claude_is_kept(stack: Stack, claude: AgentCli) -> None:
+    stack.configure(claude.config())
+    await stack.start_worker()
+    for text in ("SAY:one", "SAY:two"):
+        outcome = await stack.outcome(await stack.append(text))
+    reference = await stack.append("SAY:three")
+    await stack.outcome(reference)
+
+    assert outcome.usage is not None
+    assert outcome.usage.input_tokens == INPUT_TOKENS
+    assert outcome.usage.output_tokens == OUTPUT_TOKENS
+    assert outcome.usage.duration_ms > 0
+    assert outcome.usage.cost_usd
+    (row,) = json.loads(run(stack, "usage", "--json").stdout)
+    assert row["agent"] == "main"
+    assert (row["turns"], row["inputTokens"]) == (3, 3 * INPUT_TOKENS)
+    assert row["costUsd"] == round(3 * outcome.usage.cost_usd, 6)
+    (row,) = json.loads(run(stack, "usage", "--by", "session", "--json").stdout)
+    assert row["session"] == str(reference.session)
+    (row,) = json.loads(run(stack, "usage", "--by", "day", "--json").stdout)
+    assert row["turns"] == 3
+    words = f"{INPUT_TOKENS:,} tokens read (0 from the cache), {OUTPUT_TOKENS} written, "
+    assert words in run(stack, "sessions", "trace", str(reference.session)).stdout
+    assert "usage         3 turns, " in run(stack, "sessions", "show", reference.session.sid).stdout
+
+
+async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> None:
+    token, _ = await stack.fleet.tokens.create("prometheus", "read", None)
+    await stack.start_worker()
+    await stack.outcome(await stack.append("hello"))
+
+    table = run(stack, "usage").stdout.splitlines()
+    async with opened(stack) as door:
+        lines = (await door.get("/metrics", token)).body.decode().splitlines()
+
+    assert table[0].split()[:2] == ["AGENT", "TURNS"]
+    assert table[1].split()[:2] == ["main", "1"]
+    assert table[1].split()[-1] == "-"  # the demo costs nothing
+    assert 'remoteclaw_agent_turns_total{agent="main"} 1' in lines
+    assert 'remoteclaw_agent_tokens_total{agent="main",kind="output"} 0' in lines
+    assert any(line.startswith("remoteclaw_agent_turn_seconds_total{") for line in lines)
+
+
+async def test_without_turns_there_is_nothing_to_add_up(stack: Stack) -> None:
+    assert run(stack, "usage").stdout == "No agent has taken a turn in these days.\n"
+    assert run(stack, "usage", "--json").stdout == "[]\n"
+
+
+async def test_days_that_are_not_kept_are_refused(stack: Stack) -> None:
+    result = run(stack, "usage", "--days", "93")
+
+    assert result.returncode == 2
+    assert "93 is not in the range 1<=x<=92" in result.stderr

@@ -1,0 +1,343 @@
+"""Mistakes in the configuration are one line that says where, what, and what would be right."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.home import Home, private_directory
+from remoteclaw.config.model import AgentConfig, load_config, redis_address
+from remoteclaw.errors import ConfigError, StateDirectoryError
+from remoteclaw.up.doctor import agent_problem, tools_problem
+
+
+def refusal(home: Home, text: str = "", **environment: str) -> str:
+    home.config_file.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load_config(home.config_file, environment)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_without_a_file_there_is_one_agent(home: Home) -> None:
+    config = load_config(home.config_file, {})
+
+    assert config.agent(None)[0] == "main"
+    assert config.redis.url is None
+
+
+def test_an_unknown_key_names_the_nearest(home: Home) -> None:
+    why = refusal(home, "[fleet]\nworker = 3")
+
+    assert str(home.config_file) in why
+    assert "[fleet] has no key 'worker'; did you mean 'workers'?" in why
+
+
+def test_an_unknown_section_names_those_there_are(home: Home) -> None:
+    assert "has no key 'xyz'; it has 'redis', 'gateway'" in refusal(home, "[xyz]\na = 1")
+
+
+def test_an_unknown_key_of_an_agent(home: Home) -> None:
+    why = refusal(home, "[agents.main]\nmodell = 'x'")
+
+    assert "[agents.main] has no key 'modell'; did you mean 'model'?" in why
+
+
+def test_an_unknown_key_of_an_mcp_server(home: Home) -> None:
+    why = refusal(home, "[agents.main.mcp_servers.files]\ncomand = 'x'")
+
+    assert "did you mean 'command'?" in why
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[fleet]\nworkers = 0", "workers is not valid"),
+        ("[fleet]\nlease_s = 'long'", "lease_s is not valid"),
+        ("[agents.main]\nruntime = 'chatgpt'", "runtime is not valid"),
+        ("[agents.main]\ncommand = []", "command is not valid"),
+        ("[agents.'../evil']", "use letters, digits"),
+        ("[agents]", "agents is not valid: is empty"),
+        ("[agents.main.mcp_servers.a]", "needs either a command or a url"),
+        ("[agents.main.mcp_servers.a]\nurl = 'ftp://x'", "must begin with http://"),
+        ("[redis]\nurl = 'localhost:6379'", "must begin with redis://"),
+        ("[redis]\nmaxmemory = '2 GB'", "must be a size such as 512mb or 2gb"),
+        ("[redis]\nmaxmemory = '-1'", "must be a size such as 512mb or 2gb"),
+        ("[redis]\nmaxmemory = '1mb'", "must be 16mb or more"),
+        ("[redis\nurl = 1", "is not valid TOML"),
+        ("[agents.main]\nworkspace = 'work'", "workspace is not valid: must begin with / or ~"),
+        ("[agents.main]\nworkspace = ''", "workspace is not valid: must begin with / or ~"),
+        ("[agents.main]\nworkspace = '~nobody-of-that-name'", "its ~ leads nowhere"),
+    ],
+)
+def test_a_wrong_value(home: Home, text: str, why: str) -> None:
+    assert why in refusal(home, text)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://127.0.0.1:notaport", "must be redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
+        ("redis://127.0.0.1:0", "must be redis://"),
+        ("redis://[::1", "must be redis://"),
+        ("redis://", "must be redis://"),
+        ("redis://127.0.0.1/abc", "must be redis://"),
+        ("redis://:hush/hush@127.0.0.1/0", "write / as %2F"),
+        ("redis://user:1234/hush@127.0.0.1:6379/0", "write / as %2F"),
+        ("redis://:hush#hush@127.0.0.1", "# as %23"),
+        ("rediss://:hush?hush@127.0.0.1", "a ? in a password is %3F"),
+        ("redis://127.0.0.1 ", "must have no space"),
+        ("redis://127.0.0.1/0?foo=1", "no options but 'client_name', 'db', 'password', 'username'"),
+        ("redis://127.0.0.1?decode_responses=1", "must have no options but"),
+        ("redis://127.0.0.1/0?db=zz", "another value for its option 'db'"),
+        ("redis://127.0.0.1/0?db=", "another value for its option 'db'"),
+        ("rediss://127.0.0.1?ssl_cert_reqs=hush", "another value for its option 'ssl_cert_reqs'"),
+        ("unix://hush/redis.sock", "must be unix://[USER:PASSWORD@]/PATH"),
+        ("unix://", "must be unix://"),
+    ],
+)
+def test_a_redis_address_that_cannot_be_used(home: Home, url: str, why: str) -> None:
+    text = refusal(home, f"[redis]\nurl = '{url}'")
+
+    assert "[redis] url is not valid: " in text
+    assert why in text
+    assert "hush" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://127.0.0.1", "redis://127.0.0.1"),
+        ("redis://user:hush@[::1]:6380/2", "redis://[::1]:6380/2"),
+        ("redis://127.0.0.1/0?password=hush&db=1", "redis://127.0.0.1/0"),
+        ("rediss://:a%2Fb%23@redis.example:6380?ssl_cert_reqs=none", "rediss://redis.example:6380"),
+        ("unix://:hush@/run/my redis.sock?db=1", "unix:///run/my redis.sock"),
+    ],
+)
+def test_a_redis_address_is_shown_without_its_secrets(home: Home, url: str, shown: str) -> None:
+    home.config_file.write_text(f"[redis]\nurl = '{url}'")
+
+    assert load_config(home.config_file, {}).redis.url == url
+    assert redis_address(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [("100m", 100_000_000), ("100MB", 104_857_600), ("20000000", 20_000_000), ("2g", 2 * 10**9)],
+)
+def test_a_size_is_written_as_for_redis(home: Home, written: str, meant: int) -> None:
+    home.config_file.write_text(f"[redis]\nmaxmemory = '{written}'")
+
+    assert load_config(home.config_file, {}).redis.memory_limit == meant
+
+
+def test_a_file_that_is_not_text(home: Home) -> None:
+    home.config_file.write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(ConfigError, match="is not valid TOML"):
+        load_config(home.config_file, {})
+
+
+def test_a_named_file_that_is_not_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTECLAW_CONFIG", "/nonexistent.toml")
+
+    with pytest.raises(ConfigError, match=r"names /nonexistent\.toml, which does not exist"):
+        load_config(home.config_file, {"REMOTECLAW_CONFIG": "/nonexistent.toml"})
+
+
+def test_a_variable_overrides_the_file(home: Home) -> None:
+    home.config_file.write_text("[fleet]\nworkers = 2\nlinger_s = 1")
+
+    config = load_config(
+        home.config_file,
+        {
+            "REMOTECLAW__FLEET__WORKERS": "5",
+            "REMOTECLAW__AGENTS__MAIN__COMMAND": '["claude", "--x"]',
+            "REMOTECLAW__AGENTS__MAIN__MODEL": "opus",
+            "REMOTECLAW_SESSION_KEY": "not a setting",
+        },
+    )
+
+    assert (config.fleet.workers, config.fleet.linger_s) == (5, 1)
+    assert config.agents["main"].command == ("claude", "--x")
+    assert config.agents["main"].model == "opus"
+
+
+def test_a_wrong_variable_is_named(home: Home) -> None:
+    why = refusal(home, REMOTECLAW__FLEET__WORKERS="many")
+
+    assert why.startswith("REMOTECLAW__FLEET__WORKERS: ")
+
+
+def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
+    home.config_file.write_text("[agents.a]\n[agents.b]")
+    config = load_config(home.config_file, {})
+
+    with pytest.raises(ConfigError, match=r"There is no agent 'c': the configuration has 'a', 'b'"):
+        config.agent("c")
+
+
+def test_the_only_agent_is_the_default_one(home: Home) -> None:
+    home.config_file.write_text("[agents.helper]")
+
+    assert load_config(home.config_file, {}).agent(None)[0] == "helper"
+
+
+# -- the state directory --------------------------------------------------------------------------
+
+
+def test_an_empty_state_directory_is_made_private(directory: Path) -> None:
+    (directory / "home").mkdir()
+    (directory / "home").chmod(0o755)
+
+    home = Home(directory / "home").create()
+
+    assert home.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_in_use_that_others_may_enter_is_refused_and_left_alone(home: Home) -> None:
+    home.path.chmod(0o755)
+
+    for use in (home.create, home.check):
+        with pytest.raises(StateDirectoryError) as error:
+            use()
+        assert str(error.value) == (
+            f"The state directory {home.path} is open to other users (mode 755): "
+            f"`chmod 700 {home.path}` if it is RemoteClaw's alone, "
+            "else set REMOTECLAW_HOME to another directory."
+        )
+
+    assert home.path.stat().st_mode & 0o777 == 0o755
+
+
+def test_what_an_agent_does_to_the_mode_of_its_workspace_costs_nothing(home: Home) -> None:
+    agent = load_config(home.config_file, {}).agents["main"]
+    home.workspace("main", agent).chmod(0o755)
+
+    assert home.workspace("main", agent).is_dir()
+
+
+def test_looking_at_a_state_directory_makes_none(directory: Path) -> None:
+    home = Home(directory / "home").check()
+    agent = load_config(home.config_file, {}).agents["main"]
+
+    names = (home.sockets, home.runs, home.logs, home.redis_data, home.redis_socket)
+
+    assert not any(path.exists() for path in (*names, home.workspace_path("main", agent)))
+    assert not home.path.exists()
+
+
+def test_a_relative_state_directory_is_the_same_everywhere(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(directory)
+    monkeypatch.setenv("REMOTECLAW_HOME", "home")
+
+    assert Home.default().path == directory / "home"
+
+
+def test_a_home_directory_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REMOTECLAW_HOME", "~nobody-of-that-name/home")
+
+    with pytest.raises(StateDirectoryError, match="set REMOTECLAW_HOME to an absolute path"):
+        Home.default()
+
+
+@pytest.mark.parametrize("name", ["a#b", "a%20b", "a?b", "a (b)", "a[b]", "a\\b"])
+def test_sockets_lie_where_a_url_and_a_rule_can_name_them(directory: Path, name: str) -> None:
+    home = Home(directory / name)
+
+    url = home.redis_url(load_config(home.config_file, {}))
+
+    assert redis_address(url) == url
+    assert url.startswith(f"unix:///tmp/remoteclaw-{os.getuid()}-")
+
+
+@pytest.mark.parametrize("path", ["/proc/remoteclaw", "/dev/null/remoteclaw", "/dev/null"])
+def test_a_state_directory_that_cannot_be_made(path: str) -> None:
+    with pytest.raises(StateDirectoryError, match=f"{path} can't be used .*REMOTECLAW_HOME"):
+        Home(Path(path)).create()
+
+
+def test_a_directory_of_somebody_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+
+    with pytest.raises(StateDirectoryError, match="belongs to user 0, not to you"):
+        private_directory(Path("/"))
+
+
+def test_a_link_in_its_place_is_refused(directory: Path) -> None:
+    (directory / "link").symlink_to("/")
+
+    with pytest.raises(StateDirectoryError, match="can't be used"):
+        private_directory(directory / "link")
+
+
+def test_a_long_path_still_leaves_room_for_sockets(directory: Path) -> None:
+    home = Home(directory / ("x" * 120)).create()
+
+    assert len(bytes(home.runs / "0123456789abcdef" / "holder.sock")) <= 107
+    home.runs.rmdir()
+    home.sockets.rmdir()
+
+
+def test_the_host_id_stays(home: Home) -> None:
+    assert home.host_id == home.host_id
+
+
+def test_a_channel_keeps_its_usual_limit_whatever_else_is_said_of_it(home: Home) -> None:
+    home.config_file.write_text('[channels.console]\ninstructions = "Be brief."')
+
+    config = load_config(home.config_file, {})
+
+    assert config.channel("console").chunk_limit == 1_000_000
+    assert config.channel("console").instructions == "Be brief."
+    assert config.channel("telegram").chunk_limit == 4000
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "named"),
+    [
+        ("REMOTECLAW__FLET__WORKERS", "3", "has no key 'flet'; did you mean 'fleet'"),
+        ("REMOTECLAW__AGENTS__MAIN__COMMAND", '["x", 1]', "[agents.main.command] 1"),
+        ("REMOTECLAW__AGENTS__MAIN__WARM_S", "inf", "[agents.main] warm_s"),
+    ],
+)
+def test_a_mistake_in_a_variable_is_not_blamed_on_the_file(
+    home: Home, name: str, value: str, named: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_config(home.config_file, {name: value})
+
+    assert str(refused.value).startswith(f"{name}: ")
+    assert named in str(refused.value)
+
+
+def test_opencode_needs_trust_where_there_are_plugins(home: Home, directory: Path) -> None:
+    work = directory / "work"
+    work.mkdir()
+    (work / "opencode.json").write_text('{"plugin": ["./evil.js"]}')
+
+    def problem(**more: Any) -> str | None:
+        agent = AgentConfig(runtime="opencode", command=("/bin/true",), workspace=str(work), **more)
+        return agent_problem(home, "main", agent)
+
+    assert "trust_workspace = true" in str(problem())
+    assert problem(trust_workspace=True) is None
+
+
+def test_gemini_has_no_tools_where_trust_would_obey_something(home: Home, directory: Path) -> None:
+    work = directory / "work"
+    work.mkdir()
+
+    def problem(**more: Any) -> str | None:
+        agent = AgentConfig(runtime="gemini", command=("/bin/true",), workspace=str(work), **more)
+        assert agent_problem(home, "main", agent) is None
+        return tools_problem(home, "main", agent)
+
+    assert problem() is None
+    (work / ".env").touch()
+    assert str(work / ".env") in str(problem())
+    assert problem(trust_workspace=True) is None
+    assert problem(permissions="deny") is None  # which can't use any

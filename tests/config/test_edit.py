@@ -1,0 +1,528 @@
+"""A change of the configuration file: checked before, made in one step, nothing else changed."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomlkit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoteclaw.config.edit import MOST_BYTES, ConfigFile, FileChanged, Plan
+from remoteclaw.config.home import Home
+from remoteclaw.config.merge_patch import edited, merged
+from remoteclaw.config.model import load_config
+from remoteclaw.config.redact import redacted
+from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.errors import ConfigError
+
+COMMENTED = """\
+# What we have agreed on.
+[queue]  # busy sessions
+drop = "old"
+mode = "collect"   # or followup
+
+# The one on the laptop.
+[agents.main]
+runtime = "demo"
+env = { KEY = "canary", B = "2" }  # secret
+
+[agents."main".tools]
+deny = [
+  "message_send",  # too loud
+]
+
+[channels.test]
+owners = ["alice"]
+"""
+
+
+@pytest.fixture
+def file(home: Home) -> ConfigFile:
+    home.config_file.write_text(COMMENTED)
+    return ConfigFile(home.config_file)
+
+
+async def patch(file: ConfigFile, change: dict[str, Any]) -> Plan:
+    async with file.locked():
+        plan = file.patched(file.read(), change)
+        await file.write(plan)
+        return plan
+
+
+# -- what changes ---------------------------------------------------------------------------------
+
+
+async def test_comments_and_order_stay(file: ConfigFile) -> None:
+    await patch(file, {"queue": {"mode": "steer", "cap": 3}, "agents": {"main": {"model": "x"}}})
+
+    wanted = COMMENTED.replace('"collect"', '"steer"').replace("followup\n", "followup\ncap = 3\n")
+    wanted = wanted.replace('"2" }  # secret\n', '"2" }  # secret\nmodel = "x"\n')
+    assert file.file.read_text() == wanted
+
+
+async def test_null_removes_and_an_array_replaces(file: ConfigFile) -> None:
+    change = {"queue": {"drop": None}, "channels": {"test": {"owners": ["bob", "eve"]}}}
+    plan = await patch(file, change)
+
+    tree = tomllib.loads(file.file.read_text())
+    assert tree["queue"] == {"mode": "collect"}
+    assert tree["channels"] == {"test": {"owners": ["bob", "eve"]}}
+    assert plan.paths == ("queue.drop", "channels.test.owners")
+
+
+async def test_a_new_table_is_made(file: ConfigFile) -> None:
+    await patch(file, {"queue": {"channels": {"web": {"mode": "steer", "cap": None}}}})
+
+    assert load_config(file.file, {}).queue.of("web").mode == "steer"
+    assert file.file.read_text().startswith(COMMENTED[:40])
+
+
+async def test_a_file_that_was_not_there_is_private(home: Home) -> None:
+    file = ConfigFile(home.config_file)
+    await patch(file, {"queue": {"mode": "steer"}})
+
+    assert file.file.stat().st_mode & 0o777 == 0o600
+    assert load_config(file.file, {}).queue.mode == "steer"
+    assert not file.last_good.exists()
+
+
+async def test_mode_and_link_stay(home: Home, directory: Path) -> None:
+    real = directory / "elsewhere" / "real.toml"
+    real.parent.mkdir()
+    real.write_text(COMMENTED)
+    real.chmod(0o640)
+    home.config_file.symlink_to(real)
+    await patch(ConfigFile(home.config_file), {"queue": {"mode": "steer"}})
+
+    assert home.config_file.is_symlink()
+    assert 'mode = "steer"' in real.read_text()
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert (real.parent / "real.toml.last-good").read_text() == COMMENTED
+
+
+NAMES = st.text(alphabet='ab."# é', min_size=1, max_size=4)
+SCALARS = (
+    st.booleans()
+    | st.integers(-9, 9)
+    | st.floats(allow_nan=False, width=16)
+    | st.text(max_size=6).filter(lambda text: text.isprintable() or "\n" in text)
+)
+TREES = st.recursive(
+    st.dictionaries(NAMES, SCALARS | st.lists(SCALARS, max_size=2), max_size=3),
+    lambda inner: st.dictionaries(NAMES, SCALARS | inner, max_size=3),
+    max_leaves=12,
+)
+PATCHES = st.recursive(
+    st.dictionaries(NAMES, st.none() | SCALARS | st.lists(SCALARS, max_size=2), max_size=3),
+    lambda inner: st.dictionaries(NAMES, st.none() | SCALARS | inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(TREES, PATCHES)
+def test_whatever_changes_the_file_says_what_rfc_7396_says(
+    tree: dict[str, Any], change: dict[str, Any]
+) -> None:
+    content = tomlkit.dumps(tree).encode()
+    if tomllib.loads(content.decode()) != tree:
+        return
+    try:
+        result = edited(content, change)
+    except ConfigError:
+        return  # said, and nothing was changed
+    assert tomllib.loads(result.decode()) == merged(tree, change)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        COMMENTED,
+        'queue = { mode = "steer", cap = 2 }\n',
+        'queue.mode = "steer"\nqueue.cap = 2\nagents.main.model = "x"\n',
+        '[agents.main]\nmodel = "x"\n[queue]\nmode = "steer"\n[agents.other]\nmodel = "y"\n',
+        '[agents.main.tools]\nprofile = "full"\n\n[agents.main]\nmodel = "x"\n',
+        '[queue]\r\nmode = "steer" # windows\r\n\r\n[agents.main]\r\nmodel = "x"\r\n',
+        "",
+        "# nothing yet",
+    ],
+)
+def test_files_as_people_write_them_can_be_changed(text: str) -> None:
+    change: dict[str, Any] = {}
+    change["queue"] = {"mode": "collect", "cap": None, "channels": {"web": {"cap": 1}}}
+    change["agents"] = {"main": {"model": "z", "timezone": "UTC"}}
+    result = edited(text.encode(), change).decode()
+
+    assert tomllib.loads(result) == merged(tomllib.loads(text), change)
+    assert [line for line in text.splitlines() if line.startswith("#")] == [
+        line for line in result.splitlines() if line.startswith("#")
+    ]
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"queue": {"mode": "loud"}}, "[queue] mode is not valid"),
+        ({"queue": {"mod": "steer"}}, "did you mean 'mode'?"),
+        ({"tools": {"deny": ["mesage_send"]}}, "did you mean 'message_send'?"),
+        ({"agents": None, "x": 1}, "has no key 'x'"),
+        ({"agents": {"main": {"env": dict.fromkeys(map(str, range(2001)), "x")}}}, "2000 values"),
+        ({"channels": {"test": {"owners": ["x"] * 2001}}}, "a list of more than 2000 values"),
+        ({"x" * 300: 1}, "A key is longer than 255 characters"),
+        ({"agents": {"main": {"warm_s": 1e308}}}, "warm_s is not valid"),
+        ({"queue": 3}, "queue is not valid"),
+        ({"queue": {"channels": {"a": [None]}}}, "has a null in its list"),
+        ({"agents": {"main": {"model": "\ud800"}}}, "has half a character in it"),
+        ({"agents": {"main": {"model": "--dangerous"}}}, "must be a model's name"),
+        ({"agents": {"main": {"env": {"KEY": "x", "B": "***"}}}}, None),
+        ({"agents": {"main": {"env": {"NEW": "***"}}}}, "'agents.main.env.NEW' has *** in it"),
+        ({"channels": {"test": {"instructions": "x" * MOST_BYTES}}}, "would be larger than"),
+    ],
+)
+async def test_nothing_is_written_that_could_not_be_read(
+    file: ConfigFile, change: dict[str, Any], why: str | None
+) -> None:
+    if why is None:
+        await patch(file, change)
+        env = load_config(file.file, {}).agents["main"].env
+        assert env == {"KEY": "x", "B": "2"}
+        return
+    with pytest.raises(ConfigError) as refusal:
+        await patch(file, change)
+    assert why in str(refusal.value)
+    assert file.file.read_text() == COMMENTED
+    assert not file.last_good.exists()
+
+
+async def test_a_patch_too_deep_is_refused(file: ConfigFile) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    with pytest.raises(ConfigError, match="too deep"):
+        await patch(file, {"x": {"y": deep | {"b": 1}}} | deep)
+    async with file.locked():
+        with pytest.raises(ConfigError, match="too deep"):
+            file.replaced(file.read(), deep | {"b": {"c": deep}})
+
+
+async def test_what_is_wrong_under_an_override_is_refused(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.config_file.write_text(COMMENTED)
+    environment = {"REMOTECLAW__QUEUE__MODE": "steer"}
+    with pytest.raises(ConfigError, match="mode is not valid"):
+        await patch(ConfigFile(home.config_file, environment), {"queue": {"mode": "loud"}})
+
+
+# -- what was shown without its secrets -----------------------------------------------------------
+
+
+async def test_what_get_shows_sent_back_changes_nothing(file: ConfigFile) -> None:
+    shown = json.loads(json.dumps(redacted(load_config(file.file))))
+    async with file.locked():
+        plan = file.replaced(file.read(), shown)
+
+    assert plan.paths == ()
+    assert plan.after.content == COMMENTED.encode()
+
+
+async def test_a_whole_configuration_changes_what_differs(file: ConfigFile) -> None:
+    shown = json.loads(json.dumps(redacted(load_config(file.file))))
+    shown["queue"]["mode"] = "steer"
+    del shown["queue"]["drop"]
+    shown["agents"]["main"]["env"]["B"] = "3"
+    del shown["channels"]["test"]
+    async with file.locked():
+        plan = file.replaced(file.read(), shown)
+        await file.write(plan)
+
+    assert set(plan.paths) == {
+        *("queue.mode", "queue.drop", "agents.main.env.B"),
+        *("channels.test", "channels.test.owners"),
+    }
+    config = load_config(file.file, {})
+    assert config.agents["main"].env == {"KEY": "canary", "B": "3"}
+    assert (config.queue.mode, config.queue.drop, config.channels) == ("steer", "summarize", {})
+
+
+async def test_a_secret_repeated_as_it_was_shown_stays(home: Home) -> None:
+    text = "[redis]\nurl = 'redis://me:canary@localhost/1'\n[agents.main]\nruntime = 'acp'\n"
+    home.config_file.write_text(f"{text}command = ['x', 'canary']\n")
+    file = ConfigFile(home.config_file)
+    change: dict[str, Any] = {
+        "redis": {"url": "redis://localhost/1"},
+        "agents": {"main": {"command": ["x", "***"]}},
+    }
+    async with file.locked():
+        assert file.patched(file.read(), change).paths == ()
+        change["agents"]["main"]["command"] = ["y", "***"]
+        with pytest.raises(ConfigError, match=r"agents\.main\.command"):
+            file.patched(file.read(), change)
+
+
+# -- several at once, and an end in the middle ----------------------------------------------------
+
+
+async def test_two_who_change_it_at_once_lose_nothing(file: ConfigFile) -> None:
+    """Each has a process of its own, and changes what the other doesn't."""
+    program = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from remoteclaw.config.edit import ConfigFile\n"
+        "async def main():\n"
+        "    file = ConfigFile(Path(sys.argv[1]))\n"
+        "    for number in range(20):\n"
+        "        async with file.locked():\n"
+        "            change = {'queue': {'channels': {f'{sys.argv[2]}{number}': {'cap': 1}}}}\n"
+        "            await file.write(file.patched(file.read(), change))\n"
+        "asyncio.run(main())\n"
+    )
+    processes = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", program, str(file.file), name)
+        for name in "ab"
+    ]
+    assert [await process.wait() for process in processes] == [0, 0]
+
+    assert len(load_config(file.file, {}).queue.channels) == 40
+
+
+async def test_what_an_editor_wrote_meanwhile_is_not_lost(file: ConfigFile) -> None:
+    async with file.locked():
+        plan = file.patched(file.read(), {"queue": {"mode": "steer"}})
+        file.file.write_text(f"{COMMENTED}# from an editor\n")
+        with pytest.raises(FileChanged, match="was changed by somebody else meanwhile"):
+            await file.write(plan)
+
+    assert file.file.read_text() == f"{COMMENTED}# from an editor\n"
+    assert not list(file.file.parent.glob(".*.new"))
+
+
+async def test_whoever_holds_the_lock_for_long_is_named(
+    file: ConfigFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.config.edit.LOCK_S", 0.05)
+    async with file.locked():
+        with pytest.raises(ConfigError, match="is being changed by somebody else: try again"):
+            async with ConfigFile(file.file).locked():
+                pass
+    async with file.locked():
+        pass
+
+
+#: For each number that it reads, a child that kills itself before the system call with that
+#: number, counted from the first that writes; prints how the child ended.
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from remoteclaw.config.edit import ConfigFile
+
+def counted(name):
+    real = getattr(os, name)
+    def call(*arguments, **more):
+        global left
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **more)
+    setattr(os, name, call)
+
+async def main():
+    file = ConfigFile(Path(sys.argv[1]))
+    async with file.locked():
+        plan = file.patched(file.read(), {"queue": {"mode": "steer"}})
+        for name in ("open", "write", "fsync", "fchmod", "rename", "unlink", "close"):
+            counted(name)
+        await file.write(plan)
+
+for line in sys.stdin:
+    left = int(line)
+    child = os.fork()
+    if not child:
+        asyncio.run(main())
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+def test_killed_at_any_step_there_is_the_old_file_or_the_new_one(file: ConfigFile) -> None:
+    old, new = COMMENTED, COMMENTED.replace('"collect"', '"steer"')
+    found = []
+    argv = [sys.executable, "-c", KILLED, str(file.file)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, text=True) as killing:
+        assert killing.stdin is not None
+        assert killing.stdout is not None
+        for step in range(1, 60):
+            file.file.write_text(old)
+            file.last_good.write_text("# an earlier one\n")
+            killing.stdin.write(f"{step}\n")
+            killing.stdin.flush()
+            code = int(killing.stdout.readline())
+            text = file.file.read_text()
+            assert text in (old, new), f"killed at step {step}"
+            assert file.last_good.read_text() in ("# an earlier one\n", old)
+            if text == new:
+                assert file.last_good.read_text() == old
+            found.append(text)
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+        else:
+            pytest.fail("it never came to its end")
+
+    assert len(found) > 14  # two files, each of seven steps at least
+    assert (found[0], found[-1]) == (old, new)
+    assert found == sorted(found, key=lambda text: text == new)
+
+
+def test_the_disk_has_the_content_before_the_name(
+    file: ConfigFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power failure behind a rename must not leave an empty file."""
+    done: list[str] = []
+
+    def noted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **more: Any) -> Any:
+            done.append(name)
+            return real(*arguments, **more)
+
+        return call
+
+    for name in ("write", "fsync", "rename"):
+        monkeypatch.setattr(os, name, noted(name, getattr(os, name)))
+
+    async def change() -> None:
+        async with file.locked():
+            plan = file.patched(file.read(), {"queue": {"mode": "steer"}})
+            done.clear()
+            file._write(plan)
+
+    asyncio.run(change())
+    assert done == ["write", "fsync", "rename", "fsync"] * 2
+
+
+async def test_a_directory_that_cannot_be_written_is_named(file: ConfigFile) -> None:
+    if os.geteuid() == 0:
+        file.file.unlink()
+        file.file.mkdir()
+        why = "is no regular file"
+    else:
+        file.file.parent.chmod(0o500)
+        why = "can't be changed"
+    with pytest.raises(ConfigError, match=why):
+        await patch(file, {"queue": {"mode": "steer"}})
+    file.file.parent.chmod(0o700)
+
+
+# -- the version before ---------------------------------------------------------------------------
+
+
+async def test_the_version_before_comes_back_and_goes_again(file: ConfigFile) -> None:
+    await patch(file, {"queue": {"mode": "steer"}})
+    changed = file.file.read_text()
+    async with file.locked():
+        plan = await file.restore()
+    assert file.file.read_text() == COMMENTED
+    assert plan.paths == ("queue.mode",)
+    async with file.locked():
+        await file.restore()
+    assert file.file.read_text() == changed
+
+
+@pytest.mark.parametrize("broken", ["[queue\n", '[queue]\nmode = "loud"\n', ""])
+async def test_it_comes_back_behind_a_broken_file_which_is_kept(
+    file: ConfigFile, broken: str
+) -> None:
+    await patch(file, {"queue": {"mode": "steer"}})
+    file.file.write_text(broken)
+    async with file.locked():
+        await file.restore()
+
+    assert file.file.read_text() == COMMENTED
+    if broken:
+        assert file.broken.read_text() == broken
+        assert file.last_good.read_text() == COMMENTED
+
+
+async def test_without_an_earlier_version_there_is_none(file: ConfigFile) -> None:
+    with pytest.raises(ConfigError, match="There is no earlier version of"):
+        async with file.locked():
+            await file.restore()
+
+
+def test_what_was_good_before_an_editor_is_kept(home: Home) -> None:
+    home.config_file.write_text(COMMENTED)
+    file = ConfigFile(home.config_file)
+    now = CurrentConfig(home, load_config(home.config_file), keep=file.keep)
+    home.config_file.write_text("[queue\n")
+    assert now().queue.mode == "collect"
+    assert now.problem is not None
+    assert file.last_good.read_text() == COMMENTED
+    home.config_file.write_text("[queue] # broken otherwise\nx = 1\n")
+    now()
+    home.config_file.write_text('[queue]\nmode = "steer"\n')
+
+    assert now().queue.mode == "steer"
+    assert now.problem is None
+    assert file.last_good.read_text() == COMMENTED
+
+
+async def test_what_a_change_here_has_kept_is_not_replaced_by_an_older_version(
+    file: ConfigFile, home: Home
+) -> None:
+    """A gateway that was asked nothing meanwhile has seen neither of two changes."""
+    now = CurrentConfig(home, load_config(home.config_file), keep=ConfigFile(file.file).keep)
+    now()
+    await patch(file, {"queue": {"mode": "steer"}})
+    await patch(file, {"queue": {"mode": "followup"}})
+    assert now().queue.mode == "followup"
+    found = []
+    for _ in range(3):
+        async with file.locked():
+            await file.restore()
+        found.append(now().queue.mode)
+
+    assert found == ["steer", "followup", "steer"]
+
+
+async def test_what_an_editor_replaces_is_kept_also_behind_changes_made_here(
+    file: ConfigFile, home: Home
+) -> None:
+    now = CurrentConfig(home, load_config(home.config_file), keep=ConfigFile(file.file).keep)
+    now()
+    await patch(file, {"queue": {"mode": "steer"}})
+    now()
+    changed = file.file.read_bytes()
+    file.file.write_text('[queue]\nmode = "followup"\n')
+    now()
+
+    assert file.last_good.read_bytes() == changed
+
+
+@pytest.mark.parametrize("text", ['[queue]\nmode = "steer"\n', "", None])
+def test_a_change_between_the_reading_and_the_watching_is_noticed(
+    home: Home, text: str | None
+) -> None:
+    """A worker imports hooks in between, and a gateway asks Redis: that takes seconds."""
+    home.config_file.write_text(COMMENTED)
+    config = load_config(home.config_file)
+    if text is None:
+        home.config_file.unlink()
+    else:
+        home.config_file.write_text(text)
+    now = CurrentConfig(home, config)
+
+    assert now().queue.mode == ("steer" if text else "collect")
+    assert now().queue.drop == ("summarize" if text else "old")
+    assert (now.problem is None) == bool(text)

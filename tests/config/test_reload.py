@@ -1,0 +1,165 @@
+"""A running worker takes a changed configuration with its next turn, and a broken one never."""
+
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import load_config
+from remoteclaw.session.drain import Drain
+from tests.support.bridges import script
+from tests.support.processes import is_alive
+from tests.support.stack import Stack, message, said
+from tests.up.test_up import remoteclaw, running
+
+
+def configure(stack: Stack, directory: Path, mark: str, **more: Any) -> None:
+    """Have an agent that answers with what the configuration has put into its environment."""
+    body = "import os\nwhile True:\n turn()\n"
+    body += " say(type='text', text=os.environ['MARK'])\n say(type='done')\n"
+    command = list(script(directory, body))
+    stack.configure({"runtime": "demo", "command": command, "env": {"MARK": mark}}, **more)
+
+
+async def test_the_next_turn_has_it(stack: Stack, directory: Path) -> None:
+    """Agents, channels, the queue and what is new; the worker is the same all the time."""
+    configure(stack, directory, "one")
+    worker = await stack.start_worker()
+    before = await stack.ask("hello")
+    configure(stack, directory, "two " * 60, channels={"test": {"chunk_limit": 200}})
+    outcome = await stack.outcome(await stack.append("hello"))
+    accepted = await stack.fleet.inbound.append(message("hello", from_="bob"), agent="fresh")
+    refused = await stack.outcome(accepted)
+    text = stack.home.config_file.read_text()
+    stack.home.config_file.write_text(f'{text}\n[agents.fresh]\nruntime = "demo"\n')
+    accepted = await stack.fleet.inbound.append(message("hello", from_="bob"), agent="fresh")
+    answered = await stack.outcome(accepted)
+
+    assert before == "one"
+    assert len(outcome.reply) == 2
+    assert "two two" in said(outcome)
+    assert "There is no agent 'fresh'" in (refused.error or {})["detail"]
+    assert "This is RemoteClaw's demo agent" in said(answered)
+    assert worker.poll() is None
+
+
+async def test_a_drain_that_lingers_leaves_the_next_turn_to_one_that_knows_it(
+    stack: Stack, directory: Path
+) -> None:
+    configure(stack, directory, "one", linger_s=30)
+    await stack.start_worker()
+    accepted = await stack.append("hello")
+    await stack.outcome(accepted)
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert view.state == "running"  # it lingers
+    configure(stack, directory, "two", linger_s=30)
+
+    assert await stack.ask("hello") == "two"
+
+
+async def test_a_session_is_left_once_the_configuration_is_stale(stack: Stack) -> None:
+    accepted = [await stack.append(text) for text in ("one", "two")]
+    config = load_config(stack.home.config_file, {})
+    drain = Drain(stack.fleet, config, stack.home, Hooks(), is_stale=lambda: True)
+
+    await drain.run(accepted[0].session.sid)
+
+    first, second = [
+        await stack.fleet.outcomes.read(each.session.sid, each.entry_id) for each in accepted
+    ]
+    assert first is not None
+    assert second is not None
+    assert (first.is_final, second.is_final) == (True, False)
+    view = await stack.fleet.sessions.view(accepted[0].session.sid)
+    assert view is not None
+    assert view.state == "scheduled"
+    assert await stack.fleet.workers.waiting() > 0
+
+
+async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stack) -> None:
+    """Whoever typed meanwhile is answered by a drain that knows it, not by the one that waited."""
+    accepted = [await stack.append(text) for text in ("one", "two")]
+    config = load_config(stack.home.config_file, {})
+    looks = iter((False, True))
+    drain = Drain(stack.fleet, config, stack.home, Hooks(), is_stale=lambda: next(looks))
+
+    await drain.run(accepted[0].session.sid)
+
+    second = accepted[1]
+    outcome = await stack.fleet.outcomes.read(second.session.sid, second.entry_id)
+    assert outcome is None or not outcome.is_final
+    assert list(looks) == []
+    view = await stack.fleet.sessions.view(second.session.sid)
+    assert view is not None
+    assert view.state == "scheduled"
+
+
+async def test_a_warm_agent_stays_whose_settings_have_not_changed(stack: Stack) -> None:
+    await stack.start_worker()
+    first = await stack.append("hello")
+    pid = int((await stack.reached(first, "spawned")).rpartition(" ")[2])
+    await stack.until_idle(first)
+    stack.configure(channels={"test": {"reactions": "minimal"}}, queue={"mode": "collect"})
+    await stack.ask("hello", from_="bob")
+
+    assert is_alive(pid)
+
+
+async def test_a_broken_file_changes_nothing_and_is_said_once(
+    stack: Stack, directory: Path
+) -> None:
+    configure(stack, directory, "one")
+    worker = await stack.start_worker()
+    file = stack.home.config_file
+    good = file.read_text()
+    file.write_text(good + "\n[queue\n")
+    answers = [await stack.ask("hello") for _ in range(3)]
+    file.write_text(good + "\n[tools]\ndeny = ['mesage_send']\n")
+    answers.append(await stack.ask("hello"))
+    file.unlink()
+    answers.append(await stack.ask("hello"))
+    configure(stack, directory, "mended")
+    mended = await stack.ask("hello")
+
+    assert answers == ["one"] * 5
+    assert mended == "mended"
+    assert worker.poll() is None
+    logs = stack.worker_logs()
+    assert logs.count("the configuration stays as it was: ") == 3
+    assert "is not valid TOML" in logs
+    assert "did you mean 'message_send'?" in logs
+    assert "Traceback" not in logs
+
+
+async def test_what_is_read_once_stays_as_it_was(stack: Stack) -> None:
+    """All who watch over leases have to agree on their length until all are started anew."""
+    await stack.start_worker()
+    text = stack.home.config_file.read_text()
+    url = f"unix://{stack.home.path / 'nowhere.sock'}"
+    text = text.replace(f"lease_s = {stack.lease_s}", "lease_s = 1").replace(stack.redis.url, url)
+    stack.home.config_file.write_text(text)
+    accepted = await stack.append("slow")
+    await stack.reached(accepted, "output")
+    client = stack.fleet.scripts.client
+    state = f"rc:st:{{{accepted.session.sid}}}"
+    expires = int(await client.zscore("rc:active", accepted.session.sid) or 0)
+    now = int((await client.time())[0]) * 1000
+
+    assert load_config(stack.home.config_file, {}).fleet.lease_s == 1
+    assert expires - now > 10_000, await client.hgetall(state)
+    await stack.fleet.sessions.stop(accepted.session.sid)
+    await stack.until_idle(accepted)
+
+
+def test_what_runs_goes_on_and_the_mistake_is_said(home: Home) -> None:
+    with running(home):
+        home.config_file.write_text("[queue\n")
+        status, doctor = remoteclaw(home, "status"), remoteclaw(home, "doctor")
+        home.config_file.write_text("")
+        told = remoteclaw(home, "send", "hello")
+
+    for text in (status.stderr, doctor.stdout):
+        assert "is not valid TOML" in text
+        assert "What runs goes on with what it had" in text
+    assert "RemoteClaw's demo agent" in told.stdout

@@ -1,0 +1,127 @@
+"""What is declared of settings: that everything is, and what agents may change."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.model import Config
+from remoteclaw.config.rights import BY_PEOPLE, declared, differences, fields
+
+#: All that agents may change, for an owner. Whoever adds to this asks: could it start a program, is
+#: it secret, does it say who may do what, does it tell an agent what to do?
+FOR_AGENTS = {
+    *("agents.*.model", "agents.*.timezone", "agents.*.warm_s"),
+    *("channels", "channels.*.reactions", "channels.*.chunk_limit", "channels.*.chunk_unit"),
+    *("queue.mode", "queue.debounce_ms", "queue.cap", "queue.drop", "queue.channels"),
+    *("queue.channels.*.mode", "queue.channels.*.debounce_ms"),
+    *("queue.channels.*.cap", "queue.channels.*.drop", "queue.retry_limits"),
+}
+#: All that is read once, at a start.
+AT_START = {
+    *("redis.url", "redis.appendfsync", "redis.maxmemory", "fleet.lease_s", "fleet.workers"),
+    *("gateway.host", "gateway.port", "gateway.allow_remote", "gateway.hosts", "gateway.origins"),
+    *("hooks.message_received", "hooks.before_runtime_spawn", "hooks.session_resumed"),
+    *("hooks.after_runtime_exit", "hooks.agent_end", "hooks.message_sending", "hooks.message_sent"),
+}
+
+
+@pytest.mark.parametrize("path", [".".join(path) for path, _ in fields(Config)])
+def test_every_setting_is_declared(path: str) -> None:
+    field = {".".join(path): field for path, field in fields(Config)}[path]
+
+    assert declared(field) is not None, (
+        f"{path} has no declaration: write its type as Annotated[…, BY_PEOPLE] where it is defined "
+        "(remoteclaw/config/model.py or remoteclaw/messages.py), or as Annotated[…, by_people(restart=…)]"
+        " if a process reads it at its start alone, which is then also named in AT_START here. "
+        "BY_AGENTS lets a model change it: name it in FOR_AGENTS here, which says what to ask first"
+    )
+
+
+def test_agents_may_change_these_and_nothing_else() -> None:
+    found = {
+        ".".join(path)
+        for path, field in fields(Config)
+        if (declared(field) or BY_PEOPLE).agents_may
+    }
+
+    assert found == FOR_AGENTS
+
+
+def test_every_number_has_bounds() -> None:
+    """A larger one than JSON's could not be shown any more, nor sent to Redis."""
+    schema = Config.model_json_schema()
+
+    def numbers(node: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        if isinstance(node, dict):
+            if node.get("type") in ("integer", "number"):
+                yield path, node
+            for name, inner in node.items():
+                yield from numbers(inner, f"{path}.{name}")
+        elif isinstance(node, list):
+            for inner in node:
+                yield from numbers(inner, path)
+
+    found = dict(numbers(schema, ""))
+    assert len(found) > 20
+    assert [path for path, one in found.items() if "maximum" not in one] == []
+    assert [path for path, one in found.items() if "minimum" not in one] == []
+
+
+def test_these_need_a_restart_and_nothing_else() -> None:
+    found = {
+        ".".join(path) for path, field in fields(Config) if (declared(field) or BY_PEOPLE).restart
+    }
+
+    assert found == AT_START
+
+
+def test_the_schema_says_so_too() -> None:
+    section = Config.model_json_schema()["$defs"]["FleetConfig"]["properties"]["workers"]
+
+    assert section["agentsMayChange"] is False
+    assert section["needsRestart"] == "`remoteclaw up`"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({}, {"queue": {"mode": "steer"}}, {"queue.mode": True}),
+        ({"queue": {"mode": "steer"}}, {}, {"queue.mode": True}),
+        ({}, {"channels": {"a": {}}}, {"channels.a": True}),
+        ({}, {"channels": {"a": {"owners": []}}}, {"channels.a": True, "channels.a.owners": False}),
+        ({}, {"agents": {"a": {}}}, {"agents.a": False}),
+        (
+            {"agents": {"a": {"model": "x"}}},
+            {},
+            {"agents.a": False, "agents.a.model": True},
+        ),
+        (
+            {},
+            {"agents": {"a": {"mcp_servers": {}}}},
+            {"agents.a": False, "agents.a.mcp_servers": False},
+        ),
+        ({"gateway": {}}, {"gateway": {"port": 1}}, {"gateway.port": False}),
+        ({}, {"redis": {}}, {"redis": False}),
+        ({}, {"queue": 3}, {"queue": False}),
+        ({}, {"queue": {"channels": 3}}, {"queue.channels": True}),
+        ({}, {"nothing": 3}, {"nothing": False}),
+        (
+            {"agents": {"a": {"env": {"A": "1", "B.C": "2"}}}},
+            {"agents": {"a": {"env": {"A": "1", "B.C": "3", "": "4"}}}},
+            {'agents.a.env."B.C"': False, 'agents.a.env.""': False},
+        ),
+        ({"gateway": {"port": 1}}, {"gateway": {"port": True}}, {"gateway.port": False}),
+        ({"fleet": {"lease_s": 1}}, {"fleet": {"lease_s": 1.0}}, {}),
+        ({"agents": {"a": {"command": ["x"]}}}, {"agents": {"a": {"command": ["x"]}}}, {}),
+    ],
+)
+def test_differences_are_named_with_what_is_declared(
+    before: dict[str, Any], after: dict[str, Any], found: dict[str, bool]
+) -> None:
+    told = {
+        one.name: bool(one.setting and one.setting.agents_may)
+        for one in differences(Config, before, after)
+    }
+
+    assert told == found

@@ -1,0 +1,988 @@
+"""The stdio connector, between real MCP clients and servers, and servers that do what is evil."""
+
+import asyncio
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import mcp_types as types
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+
+from remoteclaw.bridge.side_effects import read_mcp_side_effects
+from remoteclaw.connector import connector_launch
+from remoteclaw.connector.environment import Unusable, endpoint
+from remoteclaw.connector.exchange import Broken, Call, Events, Gateway, TooSlow
+from remoteclaw.connector.wire import dump, load
+from tests.support.connector import Exchange, Pipes, ScriptedGateway, answer, free_port, request
+from tests.support.mcp_gateway import TOKEN, TOOLS, McpGateway, call_id
+from tests.support.waiting import eventually
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+
+SENT = {
+    "type": "message_sent",
+    "tool": "message_send",
+    "provider": "telegram",
+    "to": "group:123",
+    "text": "Hällo",
+    "mediaUrl": None,
+    "ts": 1708905600000,
+    "callId": "abc",
+}
+
+
+@pytest.fixture(params=[False, True], ids=["json", "stream"])
+def gateway(request: pytest.FixtureRequest) -> Iterator[McpGateway]:
+    """The real MCP server, which answers with JSON or with a stream of events."""
+    with McpGateway(is_stream=request.param).running() as running:
+        yield running
+
+
+@pytest.fixture
+def json_gateway() -> Iterator[McpGateway]:
+    """The real MCP server where it doesn't matter how it answers."""
+    with McpGateway().running() as running:
+        yield running
+
+
+@pytest.fixture
+async def agent(gateway: McpGateway) -> AsyncIterator[Pipes]:
+    """A connector to that server, with the handshake behind it."""
+    async with Pipes.of(gateway.url) as pipes:
+        await pipes.begin()
+        yield pipes
+
+
+def text_of(message: dict[str, Any]) -> str:
+    """Return what an agent reads of a call."""
+    text: str = message["result"]["content"][0]["text"]
+    return text
+
+
+def failure_of(message: dict[str, Any]) -> str:
+    """Return what an agent reads of a call that failed."""
+    assert message["result"]["isError"] is True
+    return text_of(message)
+
+
+# -- with a real client and a real server ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_real_client_lists_and_calls_tools(gateway: McpGateway, mode: str) -> None:
+    command, *args = connector_launch()
+    env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    server = StdioServerParameters(command=command, args=args, env=env)
+
+    async with Client(server, mode=mode) as client:
+        tools = await client.list_tools()
+        result = await client.call_tool("echo", {"message": "grüße\n\u2028"})
+
+    assert [tool.name for tool in tools.tools] == [tool.name for tool in TOOLS]
+    assert result.content == [types.TextContent(type="text", text="grüße\n\u2028")]
+    assert {headers["mcp-protocol-version"] for headers in gateway.headers[1:]} <= {
+        "2025-06-18",
+        "2025-11-25",
+    }
+
+
+async def test_progress_is_passed_on_before_the_answer() -> None:
+    heard: list[float] = []
+
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
+
+    with McpGateway(is_stream=True).running() as gateway:
+        command, *args = connector_launch()
+        env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+        server = StdioServerParameters(command=command, args=args, env=env)
+        async with Client(server, mode="legacy") as client:
+            await client.call_tool("progress", {}, progress_callback=progressed)
+
+    assert heard == [0, 1, 2]
+
+
+async def test_the_handshake_is_the_gateways(gateway: McpGateway) -> None:
+    async with Pipes.of(gateway.url) as agent:
+        result = await agent.begin()
+
+    assert result["protocolVersion"] == "2025-06-18"
+    assert result["capabilities"]["tools"]["listChanged"] is True
+    assert gateway.methods == ["initialize"]
+
+
+async def test_one_connection_is_enough_for_what_comes_one_by_one(
+    agent: Pipes, gateway: McpGateway
+) -> None:
+    await agent.ask("tools/list")
+    for number in range(5):
+        assert text_of(await agent.call("echo", number, message=str(number))) == str(number)
+
+    # An answer in a stream is passed on before the stream's end is read.
+    assert len(gateway.connections) <= 1 + gateway.is_stream
+
+
+async def test_calls_are_answered_as_they_come_eight_at_once(
+    agent: Pipes, gateway: McpGateway
+) -> None:
+    numbers = range(1, 10)
+    await agent.say(
+        *(
+            request("tools/call", number, name="wait", arguments={"message": str(number)})
+            for number in numbers
+        )
+    )
+    await eventually(lambda: len(gateway.waiting) == 8)
+
+    listed = await agent.ask("tools/list", "in between")
+    gateway.released.set()
+    heard = [await agent.hear() for _ in numbers]
+
+    assert listed["id"] == "in between"
+    assert {message["id"]: text_of(message) for message in heard} == {
+        number: str(number) for number in numbers
+    }
+
+
+async def test_other_messages_keep_their_order(agent: Pipes, gateway: McpGateway) -> None:
+    changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
+    await agent.say(request("tools/list", 1), changed, request("tools/list", 2), changed)
+
+    assert [(await agent.hear())["id"] for _ in range(2)] == [1, 2]
+    await eventually(lambda: len(gateway.received) == 5)
+    assert gateway.methods[1:] == ["tools/list", changed["method"]] * 2
+
+
+async def test_every_call_has_an_id_of_its_own(agent: Pipes, gateway: McpGateway) -> None:
+    await agent.call("echo", 1, message="a")
+    await agent.call("echo", 2, message="b")
+    meta = {"remoteclaw/callId": "mine", "progressToken": 7}
+    await agent.ask("tools/call", 3, name="echo", arguments={"message": "c"}, _meta=meta)
+
+    first, second, third = gateway.received[-3:]
+    assert len({call_id(first), call_id(second), "mine", None}) == 4
+    assert third["params"]["_meta"] == meta
+
+
+async def test_a_cancelled_call_is_given_up_and_the_gateway_told_which(
+    agent: Pipes, gateway: McpGateway
+) -> None:
+    await agent.say(request("tools/call", 5, name="wait", arguments={"message": "x"}))
+    await eventually(lambda: gateway.waiting)
+
+    params = {"requestId": 5, "reason": "no time"}
+    await agent.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
+
+    await eventually(lambda: gateway.methods[-1] == "notifications/cancelled")
+    called, cancelled = gateway.received[-2:]
+    assert call_id(cancelled) == call_id(called) is not None
+    assert cancelled["params"]["reason"] == "no time"
+    gateway.released.set()
+    assert (await agent.ask("ping", 6))["id"] == 6  # and no answer to 5 before
+    assert text_of(await agent.call("echo", 7, message="on")) == "on"
+
+
+async def test_a_call_that_waits_for_its_turn_is_never_made_when_cancelled(
+    agent: Pipes, gateway: McpGateway
+) -> None:
+    await agent.say(
+        *(request("tools/call", number, name="wait", arguments={}) for number in range(8)),
+        request("tools/call", "late", name="echo", arguments={}),
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "late"}},
+    )
+    await eventually(lambda: "notifications/cancelled" in gateway.methods)
+    gateway.released.set()
+    for _ in range(8):
+        await agent.hear()
+
+    assert (await agent.ask("ping", "last"))["id"] == "last"
+    assert "echo" not in {message["params"].get("name") for message in gateway.received}
+
+
+async def test_what_is_only_for_people_is_not_sent(gateway: McpGateway) -> None:
+    names = ("CHANNEL", "ACCOUNT_ID", "TO", "THREAD_ID")
+    env = {f"REMOTECLAW_{name}": f"secret-{name}" for name in names}
+    async with Pipes.of(gateway.url, env) as agent:
+        await agent.begin()
+        await agent.call("echo", message="x")
+
+    assert "secret-" not in str(gateway.received) + str(gateway.headers)
+
+
+async def test_a_call_carries_the_session_that_its_cli_is_about(gateway: McpGateway) -> None:
+    async with Pipes.of(gateway.url, {"REMOTECLAW_SESSION_KEY": "3f9a1c2b"}) as agent:
+        await agent.begin()
+        await agent.call("echo", message="x")
+
+    (call,) = [one for one in gateway.received if one["method"] == "tools/call"]
+    assert call["params"]["_meta"]["remoteclaw/sessionKey"] == "3f9a1c2b"
+
+
+# -- side effects ----------------------------------------------------------------------------------
+
+
+async def test_side_effects_are_on_disk_before_the_answer_and_kept_from_the_agent(
+    gateway: McpGateway, directory: Path
+) -> None:
+    file = directory / "side-effects.ndjson"
+    gateway.side_effects = [SENT, {"type": "cron_added", "jobId": "job", "ts": 1}]
+    async with Pipes.of(gateway.url, {"REMOTECLAW_SIDE_EFFECTS_FILE": str(file)}) as agent:
+        await agent.begin()
+        heard = await agent.call("send", message="done")
+        lines = file.read_text().splitlines()
+
+    assert text_of(heard) == "done"
+    assert "_meta" not in heard["result"]
+    assert [json.loads(line) for line in lines] == gateway.side_effects
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    effects = read_mcp_side_effects(file)
+    assert effects.sent_texts == ("Hällo",)
+    assert effects.cron_adds == 1
+
+
+async def test_without_a_file_side_effects_are_kept_from_the_agent_all_the_same(
+    agent: Pipes, gateway: McpGateway
+) -> None:
+    gateway.side_effects = [SENT]
+
+    assert "_meta" not in (await agent.call("send", message="done"))["result"]
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "missing"])
+async def test_side_effects_that_cannot_be_written_are_said_once(
+    json_gateway: McpGateway, directory: Path, kind: str
+) -> None:
+    file, other = directory / "effects", directory / "other"
+    other.touch()
+    match kind:
+        case "link":
+            file.symlink_to(other)
+        case "fifo":
+            os.mkfifo(file)
+        case "directory":
+            file.mkdir()
+    path = file if kind != "missing" else file / "there"
+    json_gateway.side_effects = [SENT]
+
+    async with Pipes.of(json_gateway.url, {"REMOTECLAW_SIDE_EFFECTS_FILE": str(path)}) as agent:
+        for number in range(2):
+            assert text_of(await agent.call("send", number, message="done")) == "done"
+
+    assert agent.errors.count("\n") == agent.errors.count("Side effects can't be written") == 1
+    assert other.read_bytes() == b""
+
+
+def test_a_line_that_a_full_disk_cut_spoils_no_other(directory: Path) -> None:
+    file = directory / "effects"
+    script = f"""
+import resource
+from remoteclaw.connector.side_effects import SideEffects
+effects = SideEffects({os.fsencode(file)!r})
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+try:
+    effects.append([{{"type": "cron_added", "jobId": "cut"}}])
+except OSError as error:
+    print(error.strerror)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+effects.append([{{"type": "cron_added", "jobId": "whole"}}])
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+
+    assert said == "Only a part was written\n"
+    assert read_mcp_side_effects(file).cron_adds == 1
+
+
+# -- a gateway that is away ------------------------------------------------------------------------
+
+
+async def test_an_agent_begins_without_the_gateway_and_is_told_when_it_is_back() -> None:
+    port = free_port()
+    async with Pipes.of(f"http://127.0.0.1:{port}") as agent:
+        began = await agent.begin()
+        listed = await agent.ask("tools/list", 1)
+        called = await agent.call("echo", 2, message="x")
+        ping = await agent.ask("ping", 3)
+        with McpGateway(port=port).running():
+            told = await agent.hear()
+            listed_again = await agent.ask("tools/list", 4)
+            called_again = await agent.call("echo", 5, message="x")
+
+    assert began["protocolVersion"] == "2025-06-18"
+    assert began["capabilities"] == {"tools": {"listChanged": True}}
+    assert began["serverInfo"]["name"] == "remoteclaw"
+    assert listed["result"] == {"tools": []}
+    assert failure_of(called) == (
+        f"RemoteClaw's gateway at 127.0.0.1:{port} can't be reached: connection refused; "
+        "start it with `remoteclaw up` or `remoteclaw gateway`."
+    )
+    assert ping["result"] == {}
+    assert told["method"] == "notifications/tools/list_changed"
+    assert len(listed_again["result"]["tools"]) == len(TOOLS)
+    assert text_of(called_again) == "x"
+    assert agent.errors.count("\n") == 1
+
+
+async def test_an_agent_that_asks_again_itself_is_not_told() -> None:
+    is_up = False
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["method"] == "ping":
+            await exchange.reply(b"HTTP/1.1 503 Not yet\r\nContent-Length: 0\r\n\r\n")
+        elif is_up:
+            await exchange.reply(answer(exchange, {"tools": []}))
+        else:
+            await exchange.reply(b"HTTP/1.1 503 Not yet\r\nContent-Length: 0\r\n\r\n")
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        await agent.ask("tools/list", 1)
+        is_up = True
+        await agent.ask("tools/list", 2)
+
+        assert (await agent.ask("tools/list", 3))["id"] == 3
+
+
+async def test_a_token_that_is_not_accepted_is_said_at_the_handshake(
+    json_gateway: McpGateway,
+) -> None:
+    env = {"REMOTECLAW_GATEWAY_TOKEN": "wrong-token"}
+    async with Pipes.of(json_gateway.url, env) as agent:
+        began = await agent.ask("initialize", 0, protocolVersion="2025-06-18")
+        called = await agent.call("echo", 1, message="x")
+
+    sentence = (
+        f"RemoteClaw's gateway at 127.0.0.1:{json_gateway.port} doesn't accept the token from "
+        "REMOTECLAW_GATEWAY_TOKEN."
+    )
+    assert began["error"]["message"] == failure_of(called) == sentence
+    assert "wrong-token" not in agent.errors
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (301, "answered echo with HTTP status 301"),
+        (403, "doesn't allow echo with this token (No turn runs.)"),
+        (404, "has no MCP endpoint"),
+        (413, "is too large"),
+        (429, "has too much to do for echo now"),
+        (500, "failed at echo, with HTTP status 500 (No turn runs.). Whether it was done"),
+        (503, "failed at echo, with HTTP status 503"),
+    ],
+)
+async def test_every_refusal_is_a_sentence(status: int, words: str) -> None:
+    body = json.dumps({"error": {"code": -1, "message": f"No turn\nruns. {TOKEN}"}}).encode()
+    body = body.replace(f" {TOKEN}".encode(), b"") if status in (403, 500) else body
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(
+            b"HTTP/1.1 %d No\r\nContent-Length: %d\r\n\r\n" % (status, len(body)) + body
+        )
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        assert words in failure_of(await agent.call("echo"))
+
+
+async def test_a_message_that_is_too_large_for_the_gateway_is_refused_unsent(
+    json_gateway: McpGateway,
+) -> None:
+    async with Pipes.of(json_gateway.url) as agent:
+        large = await agent.call("echo", 1, message="x" * 5_000_000)
+        less = await agent.call("echo", 2, message="y" * 3_000_000)
+
+    assert "What echo carries is too large" in failure_of(large)
+    assert len(text_of(less)) == 3_000_000
+
+
+# -- connections that break ------------------------------------------------------------------------
+
+
+async def test_what_the_gateway_cannot_have_read_is_sent_again() -> None:
+    """It closes a connection that was kept just when we use it again."""
+
+    async def script(exchange: Exchange) -> None:
+        if len(server.seen) == 2:
+            exchange.close()
+        else:
+            await exchange.reply(answer(exchange))
+
+    server = ScriptedGateway(script)
+    async with server.running(), Pipes.of(server.url) as agent:
+        await agent.ask("tools/list", 1)
+        heard = await agent.ask("prompts/list", 2)
+
+    assert heard == {"jsonrpc": "2.0", "id": 2, "result": {}}
+    assert [exchange.connection for exchange in server.seen] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("cut", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", OK + b"Content-Length: 9"])
+async def test_what_may_have_been_done_is_not_asked_twice(cut: bytes) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(cut)
+        exchange.close()
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        heard = await agent.ask("prompts/get", 1)
+
+    assert len(gateway.seen) == 1
+    assert "failed during prompts/get" in heard["error"]["message"]
+
+
+@pytest.mark.parametrize("cut", [b"", OK + b"Content-Length: 99\r\n\r\n{", EVENTS + b"\r\n: hm\n"])
+async def test_a_call_is_sent_again_under_the_same_id(cut: bytes) -> None:
+    async def script(exchange: Exchange) -> None:
+        if len(server.seen) == 1:
+            await exchange.reply(cut)
+            exchange.close()
+        else:
+            await exchange.reply(answer(exchange, {"content": [{"type": "text", "text": "ok"}]}))
+
+    server = ScriptedGateway(script)
+    async with server.running(), Pipes.of(server.url) as agent:
+        heard = await agent.call("echo", 1)
+
+    first, second = server.seen
+    assert text_of(heard) == "ok"
+    assert call_id(first.message) == call_id(second.message) is not None
+
+
+async def test_a_call_that_goes_on_breaking_is_reported_as_unknown() -> None:
+    async def script(exchange: Exchange) -> None:
+        exchange.close()
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        heard = await agent.call("echo", 1)
+
+    assert len(gateway.seen) > 2  # for as long as a gateway takes to start
+    assert len({call_id(seen.message) for seen in gateway.seen}) == 1
+    assert "Whether it was done is unknown" in failure_of(heard)
+
+
+async def test_a_call_that_cannot_carry_an_id_is_not_sent_again() -> None:
+    async def script(exchange: Exchange) -> None:
+        exchange.close()
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        heard = await agent.ask("tools/call", 1, name="echo", _meta="odd")
+
+    assert len(gateway.seen) == 1
+    assert "Whether it was done is unknown" in failure_of(heard)
+
+
+async def test_a_silent_gateway_is_waited_for_no_longer_than_said() -> None:
+    """A byte now and then doesn't prolong it."""
+    done = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(OK)
+        while not exchange.writer.is_closing() and not done.is_set():
+            await exchange.reply(b"X: y\r\n")
+            await asyncio.sleep(0.01)
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running():
+        ours = Gateway("127.0.0.1", gateway.port, "/mcp", TOKEN)
+        started = time.monotonic()
+        with pytest.raises(TooSlow, match="0 s"):
+            await asyncio.to_thread(ours.post, b"{}", Call(0.2), lambda _: True)
+        done.set()
+
+    assert time.monotonic() - started >= 0.2
+
+
+async def test_a_gateway_that_hangs_is_as_good_as_none() -> None:
+    async def script(exchange: Exchange) -> None:
+        if "id" not in exchange.message:
+            await exchange.reply(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url, patience_s=0.1) as agent:
+        began = await agent.begin()
+        listed = await agent.ask("tools/list", 1)
+        called = await agent.call("echo", 2)
+        await eventually(lambda: gateway.seen[-1].message.get("params", {}).get("requestId") == 2)
+
+    assert began["serverInfo"]["name"] == "remoteclaw"
+    assert listed["result"] == {"tools": []}
+    assert "has not answered echo within 0 s. Whether it was done" in failure_of(called)
+    sent = [exchange.message for exchange in gateway.seen]
+    [call] = [message for message in sent if message["method"] == "tools/call"]
+    assert call_id(sent[-1]) == call_id(call)
+
+
+# -- what HTTP allows, and what it doesn't ---------------------------------------------------------
+
+BODY = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+EVENT = b"data: " + BODY + b"\n\n"
+
+PROPER = {
+    "length": OK + b"Content-Length: 36\r\n\r\n" + BODY,
+    "the same length twice": OK + b"Content-Length: 36\r\ncontent-length: 36\r\n\r\n" + BODY,
+    "until closed": OK + b"\r\n" + BODY,
+    "HTTP/1.0": OK.replace(b"1.1", b"1.0") + b"\r\n" + BODY,
+    "provisional answers": b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\n"
+    + OK
+    + b"Content-Length: 36\r\n\r\n"
+    + BODY,
+    "chunks": OK
+    + b"Transfer-Encoding: Chunked\r\n\r\n1;x=y\r\n"
+    + BODY[:1]
+    + b"\r\n00023\r\n"
+    + BODY[1:]
+    + b"\r\n0\r\nX-Trailer: 1\r\n\r\n",
+    "several lines": OK + b"Content-Length: 40\r\n\r\n" + BODY.replace(b",", b",\r\n"),
+    "events": EVENTS + b"\r\n" + EVENT,
+    "events in chunks": EVENTS
+    + b"Transfer-Encoding: chunked\r\n\r\n"
+    + b"%x\r\n" % len(EVENT)
+    + EVENT
+    + b"\r\n0\r\n\r\n",
+    "events of other kinds": EVENTS
+    + b"\r\nevent: ping\ndata: 1\n\n: comment\r\rid: 7\nevent: message\nretry: 5\n"
+    + b"data:"
+    + BODY.replace(b",", b",\r\ndata: ")
+    + b"\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("piece", [0, 1])
+@pytest.mark.parametrize("name", PROPER)
+async def test_what_http_allows_is_understood(name: str, piece: int) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(PROPER[name], piece=piece)
+        if name in ("until closed", "HTTP/1.0") or "events" in name:
+            exchange.close()
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        for _ in range(2):
+            assert await agent.ask("tools/list", 1) == load(BODY)
+
+
+IMPROPER = {
+    "two lengths": OK + b"Content-Length: 36\r\nContent-Length: 35\r\n\r\n" + BODY,
+    "negative length": OK + b"Content-Length: -1\r\n\r\n" + BODY,
+    "odd length": OK + "Content-Length: ３６\r\n\r\n".encode() + BODY,
+    "length and chunks": OK + b"Content-Length: 36\r\nTransfer-Encoding: chunked\r\n\r\n" + BODY,
+    "unknown coding": OK + b"Transfer-Encoding: gzip, chunked\r\n\r\n",
+    "compressed": OK + b"Content-Encoding: gzip\r\nContent-Length: 36\r\n\r\n" + BODY,
+    "bad chunk": OK + b"Transfer-Encoding: chunked\r\n\r\n-1\r\n",
+    "chunk without end": OK + b"Transfer-Encoding: chunked\r\n\r\n24\r\n" + BODY + b"xx0\r\n\r\n",
+    "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
+    "HTTP/2": b"HTTP/2 200\r\n\r\n",
+    "no status": b"HTTP/1.1 OK\r\n\r\n",
+    "folded": OK + b" more\r\nContent-Length: 36\r\n\r\n" + BODY,
+    "giant": OK + b"Content-Length: 99999999999\r\n\r\n",
+    "giant number": OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n",
+    "endless head": OK + b"X: " + b"y" * 100_000,
+    "not JSON": OK + b"Content-Length: 4\r\n\r\nnull",
+    "a page": OK + b"Content-Length: 6\r\n\r\n<html>",
+    "nothing": b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",
+    "another's answer": OK + b"Content-Length: 36\r\n\r\n" + BODY.replace(b":1", b":2"),
+    "an event too few": EVENTS + b"\r\n" + EVENT[:-1],
+}
+
+
+@pytest.mark.parametrize("name", IMPROPER)
+async def test_what_http_forbids_becomes_a_sentence(name: str) -> None:
+    async def script(exchange: Exchange) -> None:
+        if exchange.message["params"]["name"] == "second":
+            return await exchange.reply(answer(exchange, {"content": [{"text": "fine"}]}))
+        await exchange.reply(IMPROPER[name])
+        return exchange.close()
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        heard = await agent.call("first", 1)
+        later = await agent.call("second", 2)
+
+    assert "failed during first: " in failure_of(heard)
+    assert text_of(later) == "fine"
+
+
+async def test_bytes_that_nobody_asked_for_are_not_the_next_answer() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(answer(exchange, {"tools": []}) + PROPER["length"])
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        await agent.ask("tools/list", 1)
+        await agent.ask("tools/list", 1)
+
+    assert [exchange.connection for exchange in gateway.seen] == [0, 1]
+
+
+async def test_a_stream_that_does_not_end_is_left_after_its_answer() -> None:
+    asked = {"jsonrpc": "2.0", "id": "g1", "method": "roots/list"}
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.message.get("method") == "tools/list":
+            question = b"data: " + json.dumps(asked).encode() + b"\n\n"
+            await exchange.reply(EVENTS + b"\r\n" + question + EVENT)
+        else:
+            await exchange.reply(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url) as agent:
+        question = await agent.ask("tools/list", 1)
+        listed = await agent.hear()
+        replied = {"jsonrpc": "2.0", "id": "g1", "result": {"roots": []}}
+        await agent.say(replied)
+        await eventually(lambda: len(gateway.seen) == 2)
+
+    assert (question, listed) == (asked, load(BODY))
+    assert gateway.seen[1].message == replied
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)), st.data())
+def test_events_are_the_same_however_they_are_cut(texts: list[str], data: st.DataObject) -> None:
+    ends = [data.draw(st.sampled_from(["\n", "\r\n", "\r"])) for _ in texts]
+    pairs = zip(texts, ends, strict=True)
+    stream = "".join(f"data: {json.dumps(text)}{end}: x{end}{end}" for text, end in pairs).encode()
+    stream += b"\n"  # after "\r" alone, nobody knows yet whether it is half of "\r\n"
+
+    events, heard, left = Events(), [], stream
+    while left:
+        size = data.draw(st.integers(1, len(left)))
+        heard += [json.loads(event) for event in events.feed(left[:size])]
+        left = left[size:]
+
+    assert heard == texts
+
+
+def test_a_long_event_takes_no_more_than_its_length() -> None:
+    events, piece = Events(), b"x" * 65536
+    started = time.process_time()
+    heard = [*events.feed(b"data: ")]
+    for _ in range(512):
+        heard += events.feed(piece)
+    heard += events.feed(b"\n\n")
+
+    assert [len(event) for event in heard] == [512 * 65536]
+    assert time.process_time() - started < 2
+    with pytest.raises(Broken, match="too large"):
+        [*map(list, map(events.feed, [piece] * 1100))]
+
+
+# -- what agents write -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "number"),
+    [
+        (b"{", -32700, None),
+        (b"\xff\xfe", -32700, None),
+        (b"{} {}", -32700, None),
+        (b'{"a": NaN}', -32700, None),
+        (b"[" * 100_000, -32700, None),
+        (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600, None),
+        (b"7", -32600, None),
+        (b"{}", -32600, None),
+        (b'{"id":1,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"x":1e999}}', -32600, 1),
+        (b'{"jsonrpc":"2.0","id":1,"method":"server/discover"}', -32601, 1),
+    ],
+)
+async def test_nonsense_is_answered_with_an_error(
+    line: bytes, code: int, number: int | None
+) -> None:
+    async with Pipes.of("http://127.0.0.1:1") as agent:
+        await agent.write(line + b"\n\r\n \n")
+        heard = await agent.hear()
+
+        assert (await agent.ask("ping", "then"))["id"] == "then"
+    assert (heard["error"]["code"], heard["id"]) == (code, number)
+
+
+async def test_a_line_without_end_is_not_kept() -> None:
+    async with Pipes.of("http://127.0.0.1:1") as agent:
+        for _ in range(70):
+            await agent.write(b"x" * 2**20)
+        peak = Path(f"/proc/{agent.process.pid}/status").read_text()
+        await agent.write(b"\n")
+        heard = await agent.hear()
+
+        assert (await agent.ask("ping", "then"))["id"] == "then"
+    assert heard["error"]["code"] == -32700
+    assert int(peak.partition("VmRSS:")[2].split()[0]) < 100_000  # kB
+
+
+async def test_a_cancellation_of_nothing_is_nothing(json_gateway: McpGateway) -> None:
+    async with Pipes.of(json_gateway.url) as agent:
+        odd: list[Any] = [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, [], 7]
+        for params in odd:
+            message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+            await agent.say(message)
+        assert (await agent.ask("ping", 1))["id"] == 1
+
+    assert json_gateway.received == []
+
+
+# -- beginning and end -----------------------------------------------------------------------------
+
+
+def start(env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a connector with nothing to do."""
+    return subprocess.run(
+        connector_launch(),
+        check=False,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_without_a_token_it_says_so_and_ends(directory: Path) -> None:
+    ended = start({"REMOTECLAW_HOME": str(directory)})
+
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (1, "", 1)
+    assert "REMOTECLAW_GATEWAY_TOKEN is not set" in ended.stderr
+    assert f"{directory}/connector-token" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "said"),
+    [
+        ("file-token\nmore\n", 0o600, None),
+        ("file-token", 0o400, None),
+        ("file-token", 0o640, "open to others: run `chmod 600"),
+        ("file-token", 0o604, "open to others: run `chmod 600"),
+        ("", 0o600, "has no token in its first line"),
+        ("\nfile-token", 0o600, "has no token in its first line"),
+        ("file token", 0o600, "has characters that no token has"),
+        ("file\r\rtoken", 0o600, "has characters that no token has"),
+    ],
+)
+def test_a_token_in_a_file_has_to_be_private(
+    directory: Path, content: str, mode: int, said: str | None
+) -> None:
+    file = directory / ".remoteclaw" / "connector-token"
+    file.parent.mkdir()
+    file.write_text(content)
+    file.chmod(mode)
+
+    ended = start({"HOME": str(directory)})
+
+    assert "token\n" not in ended.stderr
+    assert "file-token" not in ended.stderr
+    if said is None:
+        assert (ended.returncode, ended.stderr) == (0, "")
+    else:
+        assert ended.returncode == 1
+        assert said in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "where"),
+    [
+        (None, (b"/home/me/.remoteclaw/gateways", 0, "/mcp")),
+        ("http://127.0.0.1:5", ("127.0.0.1", 5, "/mcp")),
+        ("WS://localhost:5/", ("localhost", 5, "/mcp")),
+        ("http://gateway.example", ("gateway.example", 80, "/mcp")),
+        ("http://[::1]:5/base/mcp", ("::1", 5, "/base/mcp")),
+        ("ws://127.0.0.1:5/mcp/", ("127.0.0.1", 5, "/mcp")),
+        ("https://127.0.0.1:5", None),
+        ("127.0.0.1:5", None),
+        ("http://", None),
+        ("http://:5", None),
+        ("http://h:0", None),
+        ("http://h:65536", None),
+        ("http://h:x", None),
+        ("http://me:secret@h:5", None),
+        ("http://h:5/?token=secret", None),
+        ("http://h:5/\r\nX: secret", None),
+        ("http://h\x00secret:5", None),
+        ("http://hé:5", None),
+    ],
+)
+def test_an_address_is_understood_or_refused(
+    url: str | None, where: tuple[str | bytes, int, str] | None
+) -> None:
+    environ = {b"REMOTECLAW_HOME": b"/home/me/.remoteclaw"}
+    environ |= {b"REMOTECLAW_GATEWAY_URL": url.encode()} if url else {}
+    if where is None:
+        with pytest.raises(Unusable) as refused:
+            endpoint(environ)
+        assert "secret" not in str(refused.value)
+    else:
+        assert endpoint(environ) == where
+
+
+async def test_names_have_addresses(json_gateway: McpGateway) -> None:
+    async with Pipes.of(f"ws://localhost:{json_gateway.port}") as agent:
+        assert "result" in await agent.ask("tools/list")
+    async with Pipes.of("ws://nobody.invalid") as agent:
+        assert "nobody.invalid:80 can't be reached: " in failure_of(await agent.call("echo"))
+
+
+async def test_it_ends_with_its_input_whatever_it_waits_for(gateway: McpGateway) -> None:
+    async with Pipes.of(gateway.url) as agent:
+        await agent.say(request("tools/call", 1, name="wait", arguments={}))
+        await eventually(lambda: gateway.waiting)
+        await agent.end()
+
+    assert agent.process.returncode == 0
+    assert agent.errors == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_ends_it_without_a_word(number: signal.Signals) -> None:
+    async with Pipes.of("http://127.0.0.1:1") as agent:
+        await agent.ask("ping")
+        agent.process.send_signal(number)
+        await agent.process.wait()
+
+    assert agent.process.returncode == -number
+    assert agent.errors == ""
+
+
+async def test_it_ends_when_nobody_reads_it(json_gateway: McpGateway) -> None:
+    reading, writing = os.pipe()
+    env = {"REMOTECLAW_GATEWAY_URL": json_gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    process = await asyncio.create_subprocess_exec(
+        *connector_launch(),
+        env=env,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=writing,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(writing)
+    os.close(reading)
+    assert process.stdin
+    process.stdin.write(json.dumps(request("tools/list")).encode() + b"\n")
+    assert process.stderr
+    errors = await process.stderr.read()
+    process.stdin.close()
+
+    assert await process.wait() == 0
+    assert errors == b""
+
+
+async def test_pipes_that_do_not_block_are_waited_for(json_gateway: McpGateway) -> None:
+    """A CLI may have made them so at its end, and shares them with us."""
+    ours, theirs = os.pipe()
+    os.set_blocking(ours, False)
+    answers, output = os.pipe()
+    os.set_blocking(output, False)
+    env = {"REMOTECLAW_GATEWAY_URL": json_gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    process = await asyncio.create_subprocess_exec(
+        *connector_launch(), env=env, stdin=ours, stdout=output
+    )
+    os.close(ours)
+    os.close(output)
+    text = "x" * 500_000  # more than a pipe takes
+
+    def talk() -> bytes:
+        message = request("tools/call", name="echo", arguments={"message": text})
+        with os.fdopen(theirs, "wb") as writing, os.fdopen(answers, "rb") as reading:
+            writing.write(json.dumps(message).encode() + b"\n")
+            writing.flush()
+            return reading.readline()
+
+    heard = json.loads(await asyncio.to_thread(talk))
+
+    assert text_of(heard) == text
+    assert await process.wait() == 0
+
+
+async def test_the_command_becomes_the_connector(json_gateway: McpGateway) -> None:
+    env = {"REMOTECLAW_GATEWAY_URL": json_gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from remoteclaw.cli import main; main()", "mcp"),
+        env={**os.environ, **env},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(json.dumps(request("tools/list")).encode() + b"\n")
+    heard = json.loads(await process.stdout.readline())
+    command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    process.stdin.close()
+    await process.wait()
+
+    assert len(heard["result"]["tools"]) == len(TOOLS)
+    assert [os.fsdecode(word) for word in command] == connector_launch()
+
+
+# -- how quick it is -------------------------------------------------------------------------------
+
+
+def test_it_imports_next_to_nothing() -> None:
+    """`json`, `socket`, `threading`, `re` or `typing` alone would cost as much as all of it."""
+    launch = connector_launch()
+    script = (
+        "import sys; before = {*sys.modules}; sys.path.append(sys.argv[1]); "
+        "import remoteclaw.connector.connector; print(*sorted({*sys.modules} - before))"
+    )
+    root = str(Path(launch[-1]).parents[2])
+    loaded = subprocess.run(
+        [*launch[:-1], "-c", script, root], capture_output=True, text=True, check=True
+    ).stdout.split()
+
+    ours = ("connector", "environment", "exchange", "wire")
+    assert set(loaded) == {
+        *("_json", "_socket", "remoteclaw", "remoteclaw.connector"),
+        *(f"remoteclaw.connector.{name}" for name in ours),
+    }
+
+
+JSON: st.SearchStrategy[Any] = st.deferred(
+    lambda: (
+        st.none()
+        | st.booleans()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.text()
+        | st.lists(JSON, max_size=4)
+        | st.dictionaries(st.text(), JSON, max_size=4)
+    )
+)
+
+
+@given(JSON)
+def test_json_is_read_and_written_as_by_the_json_module(value: Any) -> None:
+    line = dump(value)
+
+    assert json.loads(line) == load(line) == load(json.dumps(value, indent=1).encode()) == value
+    assert line.isascii()
+    assert b"\n" not in line
+
+
+def test_json_works_without_its_c_part() -> None:
+    script = """
+import sys
+sys.modules["_json"] = None
+from remoteclaw.connector.wire import dump, load
+assert dump(load(b' {"a": [1, 2.5, "\\u00e9", null]} ')) == b'{"a":[1,2.5,"\\\\u00e9",null]}'
+for bad in (b"", b"{", b"NaN", b"1 2", b"[" * 100_000):
+    try:
+        load(bad)
+    except ValueError:
+        continue
+    raise AssertionError(bad)
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

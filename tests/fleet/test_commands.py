@@ -1,0 +1,183 @@
+"""Which messages are commands of the chat, and which are for the agent."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import QueueConfig, load_config
+from remoteclaw.errors import ConfigError
+from remoteclaw.fleet.commands import Command, command_in, words_for
+from remoteclaw.messages import Entry
+from remoteclaw.session.queue import next_batch
+from tests.support.stack import message
+
+WORDS = words_for("reset", ("/new", "/reset", "!Über"))
+
+
+def command(text: str, **fields: object) -> Command | None:
+    return command_in(Entry("1-0", message(text, **fields)), WORDS)
+
+
+@pytest.mark.parametrize(
+    ("text", "word", "rest"),
+    [
+        ("/new", "/new", ""),
+        ("/NEW", "/new", ""),
+        ("/Reset", "/reset", ""),
+        (" /new", "/new", ""),
+        ("/new\n", "/new", ""),
+        ("\n\t/new \r\n", "/new", ""),
+        ("/new fix the tests", "/new", "fix the tests"),
+        ("/new\nfix\n\n  the tests\n", "/new", "fix\n\n  the tests"),
+        ("/new\u00a0fix", "/new", "fix"),
+        ("/new /reset", "/new", "/reset"),
+        ("/new @bob look", "/new", "@bob look"),
+        ("/new@claw_bot", "/new", ""),
+        ("/NEW@Claw_Bot2 fix", "/new", "fix"),
+        ("!über", "!Über", ""),
+        ("!ÜBER alles", "!Über", "alles"),
+    ],
+)
+def test_a_command(text: str, word: str, rest: str) -> None:
+    assert command(text) == Command("reset", word, rest)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/newish",
+        "/new\u200b",
+        "\u200b/new",
+        "\ufeff/new",
+        "\u200e/new",
+        "/\u200bnew",
+        "/new!",
+        "/new,",
+        "/new/",
+        "/new:",
+        "//new",
+        "/ new",
+        "new",
+        "\\/new",
+        "\uff0fnew",
+        "/ne\u0301w",
+        "/n\u0435w",  # a Cyrillic letter
+        "`/new`",
+        "```\n/new\n```",
+        "> /new",
+        "- /new",
+        '"/new"',
+        "Please send /new",
+        "fix it\n/new",
+        "/new@",
+        "/new@a@b",
+        "/new@bot!",
+        "/new@b\u043et",
+        "/new@" + "b" * 65,
+        "/new" + "n" * 500_000,
+        "@bot /new",
+        "@/new",
+        "/",
+        "!",
+        "/stop",
+    ],
+)
+def test_no_command(text: str) -> None:
+    assert command(text) is None
+
+
+def test_a_file_may_have_the_command_for_a_caption() -> None:
+    file = {"name": "a.txt", "mime_type": "text/plain", "size": 1, "blob": "0" * 32}
+
+    found = command("/new", attachments=(file,))
+
+    assert found is not None
+    assert not found.is_alone
+    assert command("", attachments=(file,)) is None
+
+
+@pytest.mark.parametrize("origin", ["session", "cron"])
+def test_only_people_give_commands(origin: str) -> None:
+    entry = Entry("1-0", message("/new"), origin=origin)  # type: ignore[arg-type]
+
+    assert command_in(entry, WORDS) is None
+
+
+@given(st.text(min_size=1).filter(str.strip))
+def test_no_text_is_misread(text: str) -> None:
+    found = command(text)
+
+    if found is not None:
+        first = text.split()[0].casefold()
+        assert first.partition("@")[0] in ("/new", "/reset", "!über")
+        assert found.rest in message(text).text
+    assert command(f"x{text}") is None
+    behind = command(f"/new {text}")
+    assert behind is not None
+    assert behind.rest == message(text).text.strip()
+
+
+@pytest.mark.parametrize(
+    "trigger", ["new", "/new conversation", "/", "", "//new", "/new@bot", "/ne\u200bw", "/_", "/-"]
+)
+def test_a_word_that_can_be_no_command_is_refused(home: Home, trigger: str) -> None:
+    home.config_file.write_text(f"[sessions]\nreset_triggers = ['{trigger}']\n")
+
+    with pytest.raises(ConfigError, match="write / or ! and one word, such as /new"):
+        load_config(home.config_file, {})
+
+
+def test_there_need_be_no_command(home: Home) -> None:
+    home.config_file.write_text("[sessions]\nreset_triggers = []\n")
+
+    assert load_config(home.config_file, {}).sessions.reset_triggers == ()
+
+
+# -- in their order -------------------------------------------------------------------------------
+
+
+TEXTS = st.sampled_from(["/new", "/reset", "/new x", "a", "b"])
+DELIVERS = st.sampled_from(["channel", "channel", "channel", "caller"])
+
+
+@given(
+    waiting=st.lists(st.tuples(TEXTS, DELIVERS), min_size=1, max_size=12),
+    mode=st.sampled_from(["collect", "followup", "steer", "interrupt"]),
+    cap=st.integers(0, 4),
+    drop=st.sampled_from(["old", "new", "summarize"]),
+    busy_since=st.sampled_from([None, 0, 5]),
+)
+def test_no_command_is_lost_or_overtaken(
+    waiting: list[tuple[str, Any]], mode: Any, cap: int, drop: Any, busy_since: int | None
+) -> None:
+    """Whatever waits and whatever is configured, until nothing waits any more."""
+    queue = QueueConfig(mode=mode, cap=cap, drop=drop)
+    left = [
+        Entry(f"{number}-0", message(text), deliver=deliver)
+        for number, (text, deliver) in enumerate(waiting)
+    ]
+
+    def command_of(entry: Entry) -> Command | None:
+        return command_in(entry, WORDS)
+
+    while left:
+        plan = next_batch(left, queue, busy_since_ms=busy_since, command_of=command_of)
+        batch = [entry for entry in left if entry.id in plan.batch]
+        before = left[: left.index(batch[0])]
+        assert [entry.id for entry in batch] == [*plan.batch]
+        commands = [command for entry in batch if (command := command_of(entry))]
+        # They are alone, or repeated; only one that says more is dropped, and then in its turn.
+        assert len(commands) in (0, len(batch))
+        assert len(commands) <= 1 or all(command.is_alone for command in commands)
+        if commands:
+            assert before == []
+            assert not plan.left_out
+            assert not plan.is_dropped or not commands[0].is_alone
+        # What the agent is asked stood before every command that waits.
+        if not plan.is_dropped and not commands:
+            assert not any(map(command_of, left[: left.index(batch[-1])]))
+        assert set(plan.left_out) < set(plan.batch) or not plan.left_out
+        left = [entry for entry in left if entry not in batch]

@@ -1,0 +1,221 @@
+"""What a flood of words, files and calls leaves of Redis' memory, and for whom."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.errors import CallRefused, MessageRefused, RedisRefused
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.lease import Record
+from remoteclaw.gateway.methods import HANDLERS as ALL
+from remoteclaw.gateway.principals import Agent
+from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
+from remoteclaw.tools.catalog import TOOLS
+from tests.support.stack import Stack, message, said
+from tests.support.turns import DIGEST, Turn, ask, begin_turn, gateway, operator
+
+HANDLERS = dict(ALL)
+JOB = {"name": "morning", "schedule": {"every": 3600}, "message": "Say good morning."}
+
+
+async def fill(stack: Stack, part: float) -> None:
+    """Have a part of the server's memory in use."""
+    client = stack.fleet.scripts.client
+    used = (await client.info("memory"))["used_memory"]
+    await client.config_set("maxmemory", int(used / part))
+
+
+async def refused(turn: Turn, tool: str, **params: Any) -> str:
+    with pytest.raises(CallRefused) as refusal:
+        await turn.call(tool, **params)
+    assert refusal.value.code == "UNAVAILABLE"
+    return str(refusal.value)
+
+
+# -- the order in which things are refused --------------------------------------------------------
+
+
+async def test_what_agents_ask_for_is_refused_before_messages_are(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    job = (await turn.call("cron_add", job=JOB))["job"]
+    await fill(stack, 0.75)
+
+    why = await refused(turn, "message_send", target="chat-2", message="x")
+    await refused(turn, "message_broadcast", targets=["chat-2", "chat-3"], message="x")
+    await refused(turn, "sessions_spawn", prompt="x")
+    await refused(turn, "cron_add", job={**JOB, "name": "evening"})
+    await refused(turn, "cron_run", jobId=job["id"])
+
+    assert "has almost no memory left. That is not your fault." in why
+    await turn.call("cron_remove", jobId=job["id"])  # makes room
+    await stack.append("words")
+    await ask(turn.gateway, operator(), "message.send", target="test:chat-1", message="x")
+
+
+async def test_what_was_accepted_is_finished_when_nothing_new_is_taken(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    await fill(stack, 0.85)
+    door = gateway(stack.fleet, stack.home, HANDLERS)
+
+    with pytest.raises(RedisRefused, match="four fifths of its memory"):
+        await stack.append("words")
+    with pytest.raises(CallRefused, match="four fifths of its memory"):
+        await ask(door, operator(), "message.send", target="test:chat-1", message="x")
+    await turn.lease.publish(0, {"text": "hi"})
+    await turn.finish()
+
+    assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
+
+
+async def test_a_dead_letter_is_retried_when_there_is_room(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    await turn.lease.finish("dead", reply=[])
+    (letter,) = await stack.fleet.dead_letters.list()
+    await fill(stack, 0.85)
+
+    with pytest.raises(RedisRefused, match="four fifths of its memory"):
+        await stack.fleet.dead_letters.retry(letter.id)
+    await fill(stack, 0.5)
+    assert (await stack.fleet.dead_letters.retry(letter.id)).entry_id
+
+
+async def test_what_is_kept_to_be_looked_at_goes_first(stack: Stack) -> None:
+    client = stack.fleet.scripts.client
+    kept = {}
+    for part in (0.5, 0.65, 0.85):
+        turn = await begin_turn(stack, HANDLERS, from_=f"user-{part}")
+        await fill(stack, part)
+        await turn.lease.show({"text": "he"})
+        shown = await client.exists(keys.live(turn.lease.sid))
+        record = Record(b"{}\n", 1024, 1000_000)
+        await turn.lease.finish("done", reply=[{"text": "hi"}], record=record)
+        await fill(stack, 0.5)
+        outcome_s = await client.ttl(keys.outcome_prefix(turn.lease.sid) + turn.id)
+        kept[part] = (shown, await client.exists(keys.record(turn.lease.sid)), outcome_s > 3600)
+
+    assert kept == {0.5: (1, 1, True), 0.65: (1, 1, False), 0.85: (0, 0, False)}
+
+
+# -- what a turn's tools may send -----------------------------------------------------------------
+
+
+async def begun_again(stack: Stack, turn: Turn) -> Turn:
+    """Return the next attempt of a turn whose process was killed."""
+    await turn.lease.release()
+    lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="t", host=stack.home.host_id)
+    assert lease is not None
+    assert await lease.begin([turn.id])
+    await lease.grant(DIGEST, list(TOOLS))
+    return Turn(turn.id, lease, Agent(lease.sid, DIGEST), turn.gateway)
+
+
+async def test_a_turn_sends_a_hundred_messages_however_often_it_begins(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    chats = [f"chat-{number}" for number in range(20)]
+    for _ in range(5):
+        await turn.call("message_broadcast", targets=chats, message="x")
+
+    why = await refused(turn, "message_send", target="chat-2", message="x")
+    again = await begun_again(stack, turn)
+    assert again.lease.state["attempt"] == "1"
+    await refused(again, "message_send", target="chat-2", message="x")
+
+    assert "the tools of this turn would have sent 101 messages, and 100 are the most" in why
+    assert "Don't repeat it: put what matters into your answer." in why
+
+
+async def test_a_turn_sends_a_megabyte(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    stack.configure(channels={"test": {"owners": ["alice"], "chunk_limit": 100_000}})
+    text = "x" * 100_000  # which is noted with the turn as well
+    for _ in range(5):
+        await turn.call("message_send", target="chat-2", message=text)
+
+    assert "1,048,576 are the most" in await refused(
+        turn, "message_send", target="chat-2", message=text
+    )
+    await turn.call("message_send", target="chat-2", message="x")
+
+
+async def test_a_chat_sends_three_hundred_messages_an_hour(stack: Stack) -> None:
+    chats = [f"chat-{number}" for number in range(20)]
+    for thread in ("one", "two", "three"):
+        turn = await begin_turn(stack, HANDLERS, thread_id=thread)
+        for _ in range(5):
+            await turn.call("message_broadcast", targets=chats, message="x")
+    task = await begin_turn(stack, HANDLERS, thread_id="four")
+    others = await begin_turn(stack, HANDLERS, channel_id="chat-9")
+
+    why = await refused(task, "sessions_spawn", prompt="x")
+    await others.call("message_send", target="chat-2", message="x")
+    await stack.fleet.scripts.client.delete(keys.sent(task.lease.session))  # the hour is over
+    await task.call("sessions_spawn", prompt="x")
+
+    assert "the turns of this chat within an hour would have sent 301 messages" in why
+    assert 0 < await stack.fleet.scripts.client.ttl(keys.sent(others.lease.session)) <= 3600
+
+
+# -- what one chat may have waiting ---------------------------------------------------------------
+
+
+async def test_one_conversation_keeps_a_bounded_number_of_bytes_waiting(stack: Stack) -> None:
+    text = "x" * (MAX_TEXT_BYTES - 100)
+    for _ in range(8):
+        await stack.append(text)
+
+    with pytest.raises(MessageRefused, match="too many messages of this conversation wait"):
+        await stack.append(text)
+    await stack.append(text, channel_id="chat-2")
+    await stack.append("/stop")
+
+
+async def test_one_conversation_keeps_a_bounded_number_of_messages_waiting(stack: Stack) -> None:
+    stream = keys.inbound(SessionKey.of(message("x"), agent="main").sid)
+    client: Any = stack.fleet.scripts.client
+    async with client.pipeline() as pipeline:
+        for _ in range(1000):
+            pipeline.xadd(stream, {"entry": "x"})
+        await pipeline.execute()
+
+    with pytest.raises(MessageRefused, match="too many messages of this conversation wait"):
+        await stack.append("one more")
+
+
+async def test_one_conversation_stores_a_bounded_number_of_files(stack: Stack) -> None:
+    content, sid = bytes(20 * 1024 * 1024), "a" * 32
+    await stack.fleet.scripts.client.config_set("maxmemory", 0)
+    for _ in range(7):
+        await stack.fleet.blobs.put(sid, "big", content)
+
+    with pytest.raises(RedisRefused, match="more than 150 MB of files within an hour"):
+        await stack.fleet.blobs.put(sid, "big", content)
+    await stack.fleet.blobs.put("b" * 32, "big", content)
+
+    assert len(await stack.fleet.scripts.client.keys("rc:blob:*")) == 8
+
+
+async def test_a_file_for_which_there_is_no_room_leaves_none_of_it(stack: Stack) -> None:
+    client = stack.fleet.scripts.client
+    await client.config_set("maxmemory", "16mb")
+
+    with pytest.raises(RedisRefused, match="no files are taken now, only words"):
+        await stack.fleet.blobs.put("a" * 32, "big", bytes(20 * 1024 * 1024))
+
+    assert await client.keys("rc:blob:*") == []
+    assert (await client.info("memory"))["used_memory"] < 10 * 1024 * 1024
+
+
+# -- what is put out -----------------------------------------------------------------------------
+
+
+async def test_a_long_reply_stands_in_one_outcome_of_a_batch(stack: Stack) -> None:
+    first, second = await stack.append("one"), await stack.append("two")
+    lease = await stack.fleet.leases.acquire(first.session.sid, worker="t", host="here")
+    assert lease is not None
+    assert await lease.begin([first.entry_id, second.entry_id])
+
+    await lease.finish("done", reply=[{"text": "x" * 100_000, "is_error": False}])
+
+    assert said(await stack.outcome(first)) == "x" * 100_000
+    told = await stack.outcome(second)
+    assert (told.status, told.turn, said(told)) == ("done", first.entry_id, "")

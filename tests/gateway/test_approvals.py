@@ -1,0 +1,330 @@
+"""Changes that wait for a person's word: nothing is done before it, and then that alone."""
+
+import asyncio
+import secrets
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import tomlkit
+
+from remoteclaw.config.edit import ConfigFile
+from remoteclaw.config.model import load_config
+from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
+from remoteclaw.fleet.effects import MOST_PENDING
+from remoteclaw.gateway.approvals import confirm, reject
+from remoteclaw.gateway.methods import configuration, system
+from remoteclaw.tools.facts import TOOLS
+from remoteclaw.tools.policy import Subject, check, confirmed_by
+from tests.gateway.test_configuration import change_before_the_lock
+from tests.support.stack import Stack
+from tests.support.turns import begin_turn, gateway, operator
+
+HANDLERS = {**system.HANDLERS, **configuration.HANDLERS}
+CHANGE = {"queue": {"mode": "steer", "cap": None}}
+TEXT = "# ours\n[queue]\nmode = 'collect'\ncap = 3\n[channels.test]\nowners = ['alice']\n"
+ASKS = "[tools]\nconfirm = ['gateway_config_*']\n"
+
+
+@pytest.fixture(autouse=True)
+def configured(stack: Stack) -> str:
+    stack.home.config_file.write_text(TEXT + ASKS)
+    return TEXT + ASKS
+
+
+async def ask(stack: Stack, call_id: str | None = None, **fields: Any) -> dict[str, Any]:
+    turn = await begin_turn(stack, HANDLERS, **fields)
+    return await turn.call("gateway_config_patch", call_id, patches=CHANGE)
+
+
+async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
+    answer, _ = await gateway(stack.fleet, stack.home, HANDLERS).call(operator(), method, params)
+    return answer.model_dump(mode="json", exclude_none=True)
+
+
+def mode(stack: Stack) -> str:
+    return load_config(stack.home.config_file, {}).queue.mode
+
+
+async def test_nothing_is_changed_before_a_person_says_so(stack: Stack, configured: str) -> None:
+    told = await ask(stack)
+    (waits,) = (await operate(stack, "config.pending"))["changes"]
+
+    assert (told["status"], told["changed"]) == ("needs_confirmation", ["queue.mode", "queue.cap"])
+    assert f"`remoteclaw config confirm {told['confirmationId']}`" in told["detail"]
+    assert 'tools.confirm has "gateway_config_*"' in told["detail"]
+    assert stack.home.config_file.read_text() == configured
+    assert waits["id"] == told["confirmationId"]
+    assert waits["patch"] == CHANGE
+    assert (waits["senders"], waits["host"]) == (["alice"], stack.home.host_id)
+    assert waits["expiresMs"] - waits["askedMs"] == VALID_MS
+
+
+async def test_what_is_confirmed_is_done_once(stack: Stack) -> None:
+    told = await ask(stack)
+    done = await operate(stack, "config.confirm", id=told["confirmationId"])
+    text = stack.home.config_file.read_text()
+    assert (done["status"], mode(stack)) == ("applied", "steer")
+    assert "cap" not in text
+    assert text.startswith("# ours\n")
+    stack.home.config_file.write_text(TEXT + ASKS)  # by a person, who thinks better of it
+    again = await operate(stack, "config.confirm", id=told["confirmationId"])
+
+    assert again == done
+    assert mode(stack) == "collect"
+    assert (await operate(stack, "config.pending")) == {"changes": []}
+
+
+async def test_confirmed_by_two_at_once_it_is_done_once(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = await ask(stack)
+    written: list[object] = []
+    real = ConfigFile.write
+
+    async def noted(self: ConfigFile, plan: Any) -> None:
+        written.append(plan)
+        await real(self, plan)
+
+    monkeypatch.setattr(ConfigFile, "write", noted)
+    both = [confirm(stack.fleet, stack.home, told["confirmationId"], by=name) for name in "ab"]
+    await asyncio.gather(*both)
+
+    assert len(written) == 1
+    assert mode(stack) == "steer"
+
+
+async def test_what_is_rejected_is_never_done(stack: Stack, configured: str) -> None:
+    told = await ask(stack)
+    await operate(stack, "config.reject", id=told["confirmationId"])
+    await operate(stack, "config.reject", id=told["confirmationId"])
+    with pytest.raises(CallRefused, match="was rejected"):
+        await operate(stack, "config.confirm", id=told["confirmationId"])
+
+    assert stack.home.config_file.read_text() == configured
+    assert (await operate(stack, "config.pending")) == {"changes": []}
+
+
+async def test_what_is_done_can_t_be_rejected(stack: Stack) -> None:
+    told = await ask(stack)
+    await operate(stack, "config.confirm", id=told["confirmationId"])
+
+    with pytest.raises(CallRefused, match="was done already"):
+        await operate(stack, "config.reject", id=told["confirmationId"])
+
+
+@pytest.mark.parametrize("before", ["# ours", "'collect'"])
+async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, before: str) -> None:
+    """Also where the change would come to the very same: it was asked for something else."""
+    told = await ask(stack)
+    by_hand = f"{TEXT}{ASKS}".replace(before, {"# ours": "# mine"}.get(before, "'followup'"))
+    stack.home.config_file.write_text(by_hand)
+    with pytest.raises(CallRefused, match=r"has changed since .* so it is not done"):
+        await operate(stack, "config.confirm", id=told["confirmationId"])
+
+    assert stack.home.config_file.read_text() == by_hand
+
+
+async def test_one_that_was_killed_behind_the_writing_has_done_it(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = await ask(stack)
+
+    async def killed(*_: Any, **__: Any) -> bool:
+        raise asyncio.CancelledError
+
+    with monkeypatch.context() as patched:
+        patched.setattr("remoteclaw.fleet.confirmations.Confirmations.settle", killed)
+        with pytest.raises(asyncio.CancelledError):
+            await confirm(stack.fleet, stack.home, told["confirmationId"], by="a")
+    assert mode(stack) == "steer"
+    inode = stack.home.config_file.stat().st_ino
+    await confirm(stack.fleet, stack.home, told["confirmationId"], by="b")
+
+    assert stack.home.config_file.stat().st_ino == inode
+    assert await stack.fleet.confirmations.list() == []
+
+
+async def test_what_was_decided_stays_so(stack: Stack) -> None:
+    """Also for a host that has read it before, and for one whose answer was lost."""
+    await ask(stack)
+    (change,) = await stack.fleet.confirmations.list()
+    settle = stack.fleet.confirmations.settle
+
+    assert await settle(change, "rejected", by="a")
+    assert await settle(change, "rejected", by="a")
+    assert not await settle(change, "done", by="b")
+    found = await stack.fleet.confirmations.find(change.id)
+    assert found is not None
+    assert (found.status, found.by) == ("rejected", "a")
+
+
+async def test_asked_again_it_waits_once(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    first = await turn.call("gateway_config_patch", "one", patches=CHANGE)
+    again = await turn.call("gateway_config_patch", "one", patches=CHANGE)
+
+    assert first == again
+    assert len(await stack.fleet.confirmations.list()) == 1
+
+
+async def test_no_other_change_takes_an_id_that_a_person_was_shown(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "7" * 2 * size)
+    turn = await begin_turn(stack, HANDLERS)
+    told = await turn.call("gateway_config_patch", "one", patches=CHANGE)
+    other = {"queue": {"mode": "interrupt"}}
+    with pytest.raises(CallRefused, match="Nothing was done: its id was taken"):
+        await turn.call("gateway_config_patch", "two", patches=other)
+    await operate(stack, "config.confirm", id=told["confirmationId"])
+
+    assert mode(stack) == "steer"
+
+
+async def test_what_was_decided_is_in_nobody_s_way(stack: Stack) -> None:
+    """As many may wait as may, whatever was rejected within the hour."""
+    told = await ask(stack)
+    (change,) = await stack.fleet.confirmations.list()
+    await operate(stack, "config.reject", id=told["confirmationId"])
+    settled = [replace(change, id=f"{n}", status="done", by="a") for n in range(MOST_PENDING)]
+    for one in settled:
+        await store(stack, one)
+    await ask(stack, channel_id="chat-2")
+    for one in settled:
+        await store(stack, replace(one, status="pending"))
+
+    with pytest.raises(CallRefused, match="100 changes wait to be confirmed already"):
+        await ask(stack, channel_id="chat-3")
+
+
+async def test_after_its_time_it_is_not_there(stack: Stack) -> None:
+    told = await ask(stack)
+    (change,) = await stack.fleet.confirmations.list()
+    over = replace(change, expires_ms=change.asked_ms)
+    await store(stack, over)
+    for method in ("config.confirm", "config.reject"):
+        with pytest.raises(CallRefused, match=r"No change .* waits to be confirmed"):
+            await operate(stack, method, id=told["confirmationId"])
+    assert await stack.fleet.confirmations.list() == []
+    await ask(stack, channel_id="chat-2")
+
+    assert len(await stack.fleet.scripts.client.hkeys(keys.CONFIG_PENDING)) == 1
+
+
+async def store(stack: Stack, change: PendingChange) -> None:
+    client = stack.fleet.scripts.client
+    await client.hset(keys.CONFIG_PENDING, change.id, change.encode())
+
+
+async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
+    stack: Stack, configured: str
+) -> None:
+    await ask(stack)
+    (change,) = await stack.fleet.confirmations.list()
+    await store(stack, replace(change, patch={"redis": {"url": "redis://evil"}}))
+    with pytest.raises(CallRefused, match="agents may not change redis"):
+        await operate(stack, "config.confirm", id=change.id)
+    await store(stack, replace(change, patch={"queue": {"mode": "interrupt"}}))
+    with pytest.raises(CallRefused, match="has changed since"):
+        await operate(stack, "config.confirm", id=change.id)
+    await stack.fleet.scripts.client.hset(keys.CONFIG_PENDING, change.id, b"{}")
+    with pytest.raises(CallRefused, match="No change"):
+        await operate(stack, "config.confirm", id=change.id)
+
+    assert stack.home.config_file.read_text() == configured
+
+
+async def test_another_host_s_change_is_decided_there(stack: Stack) -> None:
+    await ask(stack)
+    (change,) = await stack.fleet.confirmations.list()
+    await store(stack, replace(change, host="elsewhere"))
+    for decide in (confirm, reject):
+        with pytest.raises(CallRefused, match="the file of elsewhere: decide it there"):
+            await decide(stack.fleet, stack.home, change.id, by="a")
+
+
+async def test_what_is_to_be_confirmed_since_a_call_waits_for_the_file_is(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.home.config_file.write_text(TEXT)
+    turn = await begin_turn(stack, HANDLERS)
+    change_before_the_lock(stack, monkeypatch, TEXT + ASKS)
+    told = await turn.call("gateway_config_patch", patches=CHANGE)
+
+    assert told["status"] == "needs_confirmation"
+    assert 'tools.confirm has "gateway_config_*"' in told["detail"]
+    assert stack.home.config_file.read_text() == TEXT + ASKS
+
+
+async def test_an_operator_s_own_change_waits_for_nobody(stack: Stack) -> None:
+    assert (await operate(stack, "config.patch", patches=CHANGE))["status"] == "applied"
+
+
+async def test_an_agent_has_no_way_to_confirm(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    told = await turn.call("gateway_config_patch", patches=CHANGE)
+    for method in ("config.confirm", "config.reject", "config.pending"):
+        with pytest.raises(CallRefused, match="is for operators"):
+            await turn.call(method, id=told["confirmationId"])
+    with pytest.raises(CallRefused, match=r"may not change tools\.confirm"):
+        await turn.call("gateway_config_patch", patches={"tools": {"confirm": []}})
+
+
+SUBJECT = Subject("main", "test", "group", is_group=True, senders=("alice",))
+PATCH = next(fact for fact in TOOLS if fact.name == "gateway_config_patch")
+
+
+@pytest.mark.parametrize(
+    ("tables", "rule"),
+    [
+        ({}, None),
+        ({"tools": ["*"]}, "tools"),
+        ({"tools": ["*"], "agents.main.tools": []}, None),
+        ({"tools": [], "agents.main.tools": ["group:gateway"]}, "agents.main.tools"),
+        ({"agents.main.tools": [], "channels.test.tools": ["*"]}, "channels.test.tools"),
+        ({"channels.test.tools": ["*"], "channels.test.senders.alice.tools": []}, None),
+        (
+            {
+                "channels.test.senders.alice.tools": [],
+                "channels.test.groups.group.tools": ["*"],
+            },
+            'channels.test.groups."group".tools',
+        ),
+        (
+            {
+                "channels.test.groups.group.tools": ["*"],
+                "channels.test.groups.group.senders.alice.tools": [],
+            },
+            None,
+        ),
+        ({"channels.test.senders.bob.tools": ["*"]}, None),
+        ({"tools": ["gateway_config_apply"]}, None),
+    ],
+)
+def test_the_narrowest_table_decides(
+    stack: Stack, tables: dict[str, list[str]], rule: str | None
+) -> None:
+    tree: dict[str, Any] = {}
+    for path, entries in tables.items():
+        table = tree
+        for name in path.split("."):
+            table = table.setdefault(name, {})
+        table["confirm"] = entries
+    tree.setdefault("agents", {}).setdefault("main", {})
+    stack.home.config_file.write_text(tomlkit.dumps(tree))
+    config = load_config(stack.home.config_file, {})
+    found = confirmed_by(config, SUBJECT, PATCH)
+    together = confirmed_by(config, replace(SUBJECT, senders=("bob", "alice")), PATCH)
+
+    assert (found or "").partition(".confirm has")[0] == (rule or "")
+    assert together is not None or rule is None
+
+
+def test_what_can_t_wait_is_refused(stack: Stack) -> None:
+    stack.home.config_file.write_text("[tools]\nconfirm = ['message_send']\n")
+
+    with pytest.raises(ConfigError, match=r"tools\.confirm has 'message_send', which can't wait"):
+        check(load_config(stack.home.config_file, {}), TOOLS)

@@ -1,0 +1,291 @@
+"""Conversations that have ended: operators end them, list them, read them and forget them."""
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
+from remoteclaw.session.reset import RESET
+from tests.cli.test_cli import refused, run
+from tests.session.test_reset import agent, answers, append, busy, drain, ended, recorded, talk
+from tests.support.stack import Stack, said
+from tests.support.turns import begin_turn, gateway, operator
+from tests.support.waiting import eventually
+
+__all__ = ["agent"]  # the fixture
+
+HANDLERS = dict(OPERATORS)
+NOTHING = "No ended conversation is kept of this session.\n"
+
+
+async def reset(stack: Stack, session_key: str, **params: Any) -> Any:
+    """End a conversation over the gateway."""
+    options = {"call_id": params.pop("call_id")} if "call_id" in params else {}
+    result, _ = await gateway(stack.fleet, stack.home, HANDLERS).call(
+        operator(), "sessions.reset", {"sessionKey": session_key, **params}, **options
+    )
+    return result
+
+
+async def why_not(stack: Stack, session_key: str, **params: Any) -> tuple[CallError, str]:
+    with pytest.raises(CallRefused) as refusal:
+        await reset(stack, session_key, **params)
+    return refusal.value.code, str(refusal.value)
+
+
+@pytest.fixture
+async def two(agent: Stack) -> Accepted:
+    """Have a session with two ended conversations and one that goes on."""
+    first = await agent.append("one")
+    await drain(agent, first)
+    await talk(agent, "one more", "/new", "two", "/reset three")
+    return first
+
+
+# -- looking ----------------------------------------------------------------------------------
+
+
+async def test_what_has_ended_is_listed(agent: Stack, two: Accepted) -> None:
+    lines = run(agent, "sessions", "archive", str(two.session)).stdout.splitlines()
+
+    assert lines[0].split() == ["NUMBER", "ENDED", "MESSAGES", "WHY"]
+    assert [(line.split()[0], *line.split()[3:]) for line in lines[1:]] == [
+        ("1", "1", "/reset"),
+        ("2", "2", "/new"),
+    ]
+
+
+async def test_what_has_ended_can_be_read(agent: Stack, two: Accepted) -> None:
+    def exported(*options: str) -> list[str]:
+        output = run(agent, "sessions", "export", two.session.sid, *options).stdout
+        lines = [json.loads(line) for line in output.splitlines()]
+        return [line["text"] for line in lines if line["role"] == "user"]
+
+    assert exported() == ["three"]
+    assert exported("--archived", "1") == ["two"]
+    assert exported("--archived", "2") == ["one", "one more"]
+    none = run(agent, "sessions", "export", two.session.sid, "--archived", "3")
+    refused(none, "There is no ended conversation 3 of")
+
+
+async def test_what_has_ended_is_forgotten_with_the_rest(agent: Stack, two: Accepted) -> None:
+    assert run(agent, "sessions", "forget", two.session.sid).stdout == "It is gone.\n"
+
+    names = [name async for name in agent.fleet.scripts.client.scan_iter("rc:old:*")]
+    assert names == []
+    assert await recorded(agent, two) == []
+    again = run(agent, "sessions", "forget", two.session.sid).stdout
+    assert again == "Nothing was recorded of this conversation.\n"
+    assert run(agent, "sessions", "archive", two.session.sid).stdout == NOTHING
+
+
+async def test_a_session_of_which_nothing_else_is_left_is_found(
+    agent: Stack, two: Accepted
+) -> None:
+    client, sid = agent.fleet.scripts.client, two.session.sid
+    await client.delete(f"rc:st:{{{sid}}}", f"rc:rec:{{{sid}}}")
+
+    assert run(agent, "sessions", "archive", sid).stdout.count("\n") == 3
+    assert run(agent, "sessions", "forget", sid).stdout == "It is gone.\n"
+    refused(run(agent, "sessions", "archive", sid), "is no session")
+
+
+async def test_one_whose_time_is_over_is_not_listed(agent: Stack, two: Accepted) -> None:
+    client, sid = agent.fleet.scripts.client, two.session.sid
+    lines: Any = await client.lrange(f"rc:old:{{{sid}}}", 0, -1)
+    await client.delete(f"rc:old:{{{sid}}}:{lines[1].decode().split()[0]}")
+
+    assert [one.why for one in await agent.fleet.sessions.ended(sid)] == ["/reset"]
+
+
+# -- operators --------------------------------------------------------------------------------
+
+
+async def test_an_operator_ends_an_idle_conversation(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    ending = asyncio.create_task(reset(agent, str(first.session), reason="new"))
+    await serve(agent, first)
+
+    assert (await ending).session_key == str(first.session)
+    assert [one.why for one in await agent.fleet.sessions.ended(first.session.sid)] == [
+        "operator: new"
+    ]
+    assert await talk(agent, "two") == ["heard two, knew -"]
+    assert await agent.fleet.scripts.client.xlen("rc:out:test:default") == 2  # nothing in the chat
+
+
+async def serve(stack: Stack, accepted: Accepted) -> None:
+    """Have a session served once it has something to do, as a work-horse would."""
+
+    async def has_work() -> bool:
+        view = await stack.fleet.sessions.view(accepted.session.sid)
+        return view is not None and view.waiting > 0
+
+    await eventually(has_work)
+    await drain(stack, accepted)
+
+
+async def test_without_a_worker_it_ends_before_anything_else(
+    agent: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.gateway.methods.operators.RESET_S", 0.05)
+    first = await agent.append("one")
+    await drain(agent, first)
+
+    code, why = await why_not(agent, first.session.sid)
+
+    assert code == "UNAVAILABLE"
+    assert "it ends as soon as one is, before anything else is answered" in why
+    assert await talk(agent, "two") == ["heard two, knew -"]
+
+
+async def test_it_stops_what_runs_and_what_waits(agent: Stack) -> None:
+    first, task = await busy(agent)
+    (waiting,) = await append(agent, "waiting")
+    result = await reset(agent, str(first.session))
+    after = await agent.append("two")
+    await task
+    await drain(agent, after)
+
+    assert result.session_key == str(first.session)
+    statuses = [(await agent.outcome(each)).status for each in (first, waiting)]
+    assert statuses == ["stopped", "stopped"]
+    assert await answers(agent, after) == ["heard two, knew -"]
+
+
+async def test_a_stop_or_another_end_does_not_keep_it_from_ending(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    inbound, sid = agent.fleet.inbound, first.session.sid
+    entries = [await inbound.end_conversation(first.session, "new", call=call) for call in "ab"]
+    assert await agent.fleet.sessions.stop(sid) == 2
+    await drain(agent, first)
+
+    outcomes = [await agent.fleet.outcomes.read(sid, entry_id) for entry_id in entries]
+    assert [outcome and outcome.status for outcome in outcomes] == ["done", "done"]
+    assert await ended(agent, first) == ["one"]
+
+
+async def test_a_call_that_is_repeated_ends_no_other_conversation(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    ending = asyncio.create_task(reset(agent, str(first.session), call_id="c"))
+    await serve(agent, first)
+    await ending
+    await talk(agent, "two")
+
+    await reset(agent, str(first.session), call_id="c")
+
+    assert await ended(agent, first) == ["one"]
+    assert await talk(agent, "three") == ["heard three, knew two"]
+
+
+async def test_the_reply_to_the_one_who_ended_it_may_be_lost(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    proxy = await agent.proxied()
+    lost = proxy.arm("end", "after")
+    lost.cut()
+    fleet = agent.open_at(proxy.url)
+
+    await fleet.inbound.end_conversation(first.session, "reset", call="c")
+
+    assert lost.reached.is_set()
+    view = await agent.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    assert view.waiting == 1
+
+
+async def test_a_session_that_has_been_idle_for_long_is_named_by_its_key(
+    agent: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record is there for longer than all else, and would be told to the next agent."""
+    monkeypatch.setattr("remoteclaw.gateway.methods.operators.RESET_S", 0.05)
+    first = await agent.append("one")
+    await drain(agent, first)
+    client, sid = agent.fleet.scripts.client, first.session.sid
+    await client.delete(f"rc:st:{{{sid}}}", f"rc:map:{{{sid}}}")
+
+    assert "give its key" in (await why_not(agent, sid))[1]
+    assert (await why_not(agent, str(first.session)))[0] == "UNAVAILABLE"
+
+    before = len((agent.home.path / "workspaces" / "main" / "prompts").read_text())
+    await talk(agent, "two")
+    prompts = (agent.home.path / "workspaces" / "main" / "prompts").read_text()
+    assert "conversation_before" not in prompts[before:]
+
+
+async def test_there_is_no_such_session(agent: Stack) -> None:
+    absent = await agent.append("one")
+    other = replace(absent.session, user="nobody")
+
+    assert "is no session" in (await why_not(agent, str(other)))[1]
+
+
+async def test_an_agent_can_not_end_a_conversation(agent: Stack) -> None:
+    turn = await begin_turn(agent, HANDLERS)
+
+    with pytest.raises(CallRefused) as refusal:
+        await turn.call("sessions.reset", sessionKey=str(turn.lease.session))
+
+    assert refusal.value.code == "FORBIDDEN"
+
+
+async def test_an_operator_s_words_are_no_command_of_a_chat(agent: Stack) -> None:
+    assert await talk(agent, "operator: reset") == ["heard operator: reset, knew -"]
+
+
+# -- the command line -------------------------------------------------------------------------
+
+
+async def test_the_command_line_ends_a_conversation(stack: Stack) -> None:
+    await stack.start_worker()
+    first = await stack.append("hello")
+    await stack.outcome(first)
+
+    result = run(stack, "sessions", "reset", str(first.session))
+
+    assert (result.returncode, result.stdout) == (0, "The conversation has ended.\n")
+    assert "operator: reset" in run(stack, "sessions", "archive", first.session.sid).stdout
+    assert "- hello" not in await stack.ask("memory")
+
+
+async def test_the_command_line_need_not_wait(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+
+    result = run(agent, "sessions", "reset", first.session.sid[:8], "--no-wait")
+
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert await talk(agent, "two") == ["heard two, knew -"]
+
+
+async def test_the_command_line_says_that_nobody_is_there_to_do_it(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+
+    result = run(agent, "sessions", "reset", first.session.sid)
+
+    assert (result.returncode, result.stdout) == (3, "")
+    assert "no rq worker is running yet, so the conversation ends later" in result.stderr
+    assert "it will, before anything else is answered" in result.stderr
+    assert await talk(agent, "/new") == [RESET]
+
+
+async def test_what_runs_is_stopped_and_ended_by_a_stock_worker(stack: Stack) -> None:
+    await stack.start_worker()
+    first = await stack.append("slow")
+    await stack.reached(first, "output")
+
+    result = run(stack, "sessions", "reset", str(first.session))
+
+    assert result.returncode == 0
+    outcome = await stack.outcome(first)
+    assert outcome.status == "stopped"
+    assert said(outcome).endswith("Stopped.")

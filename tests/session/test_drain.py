@@ -1,0 +1,547 @@
+"""A session's turns: in order, each with one outcome, whatever goes wrong at the agent."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config.model import load_config
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.replies import Reply
+from remoteclaw.session.drain import GOES_ON_FROM_NOTES, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
+from tests.support.bridges import acp_script, script
+from tests.support.processes import is_alive
+from tests.support.stack import Stack, message, said
+from tests.support.waiting import eventually
+
+
+async def drain(stack: Stack, accepted: Accepted) -> None:
+    """Run one session here, as a work-horse would."""
+    drain = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
+    await drain.run(accepted.session.sid)
+
+
+async def published(stack: Stack) -> list[Reply]:
+    """Return what is on the reply stream."""
+    client = stack.fleet.scripts.client
+    count = await client.xlen("rc:out:test:default")
+    replies = stack.fleet.replies.reader("test", "default").replies()
+    found = [await anext(replies) for _ in range(count)]
+    await replies.aclose()
+    await client.delete("rc:reader:test:default")
+    return found
+
+
+def agent_pid(detail: str) -> int:
+    return int(detail.rpartition(" ")[2])
+
+
+async def test_messages_of_a_session_are_answered_in_order(stack: Stack) -> None:
+    accepted = [await stack.append(text) for text in ("one", "two", "three")]
+
+    await drain(stack, accepted[0])
+
+    replies = await published(stack)
+    assert [reply.entries for reply in replies] == [(each.entry_id,) for each in accepted]
+    assert [
+        next(word for word in ("message 1", "message 2", "message 3") if word in reply.text)
+        for reply in replies
+    ] == ["message 1", "message 2", "message 3"]
+
+
+async def test_an_idle_session_keeps_its_agent_and_gives_up_its_lease(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    await drain(stack, accepted)
+
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+
+    assert view is not None
+    assert (view.state, view.waiting) == ("idle", 0)
+    assert is_alive(agent_pid(await stack.reached(accepted, "spawned")))
+
+
+async def test_a_hint_too_many_does_nothing(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+
+    await asyncio.gather(drain(stack, accepted), drain(stack, accepted))
+    await drain(stack, accepted)
+
+    assert len(await published(stack)) == 1
+
+
+async def test_a_long_answer_comes_in_messages_and_the_last_one_ends_the_turn(
+    stack: Stack,
+) -> None:
+    accepted = await stack.append("long")
+
+    await drain(stack, accepted)
+
+    replies = await published(stack)
+    assert len(replies) > 2
+    assert all(len(reply.text) <= 4000 for reply in replies)
+    assert [reply.index for reply in replies] == list(range(len(replies)))
+    assert [bool(reply.entries) for reply in replies] == [False] * (len(replies) - 1) + [True]
+    assert said(await stack.outcome(accepted)) == "\n\n".join(reply.text for reply in replies)
+
+
+async def test_a_reply_for_the_caller_goes_nowhere_else(stack: Stack) -> None:
+    accepted = await stack.fleet.inbound.append(message("hello"), agent="main", deliver="caller")
+
+    await drain(stack, accepted)
+
+    assert "demo agent" in said(await stack.outcome(accepted))
+    assert await published(stack) == []
+
+
+async def test_an_agent_that_says_nothing_is_not_silent_to_the_person(
+    stack: Stack, directory: Path
+) -> None:
+    mute = script(directory, "while True:\n    turn(); say(type='done')")
+    stack.configure({"runtime": "demo", "command": list(mute)})
+    accepted = await stack.append("hello")
+
+    await drain(stack, accepted)
+
+    assert [reply.text for reply in await published(stack)] == [NOTHING_SAID]
+
+
+async def test_others_are_let_through_after_some_turns(stack: Stack) -> None:
+    accepted = [await stack.append(f"message {n}") for n in range(MOST_TURNS + 2)]
+    other = await stack.append("hello", from_="bob")
+
+    await drain(stack, accepted[0])
+
+    view = await stack.fleet.sessions.view(accepted[0].session.sid)
+    assert view is not None
+    assert (view.state, view.waiting) == ("scheduled", 2)
+    assert other.session.sid != accepted[0].session.sid
+
+
+async def test_nobody_waiting_means_no_interruption(stack: Stack) -> None:
+    accepted = [await stack.append(f"message {n}") for n in range(MOST_TURNS + 2)]
+    await stack.fleet.scripts.client.delete("rq:queue:agents")
+
+    await drain(stack, accepted[0])
+
+    assert len(await published(stack)) == MOST_TURNS + 2
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+async def test_a_failure_is_an_outcome_and_the_next_message_runs(stack: Stack) -> None:
+    first, second = await stack.append("fail"), await stack.append("hello")
+
+    await drain(stack, first)
+
+    outcome = await stack.outcome(first)
+    assert outcome.status == "failed"
+    assert outcome.error == {"category": "fatal", "detail": "the demo fails when asked to"}
+    assert f"({first.session.sid[:8]}-{first.entry_id})" in said(outcome)
+    assert (await stack.outcome(second)).status == "done"
+
+
+async def test_an_agent_that_dies_is_an_outcome_and_the_next_message_runs(stack: Stack) -> None:
+    first, second = await stack.append("crash"), await stack.append("memory")
+
+    await drain(stack, first)
+
+    assert "stopped working in the middle of" in said(await stack.outcome(first))
+    assert "- crash" in said(await stack.outcome(second))
+
+
+async def test_an_agent_that_dies_without_a_word_is_followed_by_another(
+    stack: Stack, directory: Path
+) -> None:
+    """Nothing was said or done, so nobody needs to hear of it."""
+    body = """
+if not os.path.exists('died'):
+    open('died', 'w')
+    turn()
+    sys.exit(1)
+while True:
+    turn(); say(type='text', text='hello'); say(type='done')
+"""
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+    accepted = await stack.append("hello")
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert said(outcome) == f"{SECOND_TRY}\n\nhello"
+    assert len([step for step in outcome.steps if step.name == "begun"]) == 1
+
+
+async def test_a_second_try_has_the_time_that_the_first_one_left(
+    stack: Stack, directory: Path
+) -> None:
+    body = """
+turn()
+if not os.path.exists('died'):
+    open('died', 'w')
+    time.sleep(2)
+    sys.exit(1)
+began = time.monotonic()
+turn()
+open('waited', 'w').write(str(time.monotonic() - began))
+say(type='done', aborted=True)
+"""
+    agent = {"runtime": "demo", "command": list(script(directory, body)), "turn_s": 4}
+    stack.configure(agent)
+    accepted = await stack.append("hello")
+
+    await drain(stack, accepted)
+
+    error = (await stack.outcome(accepted)).error
+    waited = stack.home.path / "workspaces" / "main" / "waited"
+    assert error is not None
+    assert error["category"] == ErrorCategory.TIMEOUT
+    assert float(waited.read_text()) < 3.9
+
+
+async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack) -> None:
+    first = await stack.append("hello")
+    await drain(stack, first)
+    await forget_everything(stack, first)
+    second = await stack.append("memory")
+
+    await drain(stack, second)
+
+    outcome = await stack.outcome(second)
+    assert outcome.status == "done"
+    assert [part["text"] for part in outcome.reply] == [GOES_ON_FROM_NOTES, "You said before:\n\n-"]
+
+
+async def forget_everything(stack: Stack, accepted: Accepted) -> None:
+    """End the session's warm agent and remove what it had kept."""
+    import os
+    import signal
+
+    pid = agent_pid(await stack.reached(accepted, "spawned"))
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(pid))
+    workspace = stack.home.path / "workspaces" / "main" / ".demo-agent"
+    for file in workspace.iterdir():
+        file.unlink()
+
+
+async def test_an_agent_that_is_no_longer_configured_is_said(stack: Stack) -> None:
+    accepted = await stack.fleet.inbound.append(message("hello"), agent="gone")
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert outcome.status == "failed"
+    assert "gone can't be started" in said(outcome)
+    assert "There is no agent 'gone'" in (outcome.error or {})["detail"]
+
+
+async def put(stack: Stack, accepted: Accepted, entry: bytes) -> str:
+    """Put something else in the place of an accepted message."""
+    client, stream = stack.fleet.scripts.client, f"rc:in:{{{accepted.session.sid}}}"
+    await client.xtrim(stream, maxlen=0)
+    entry_id: Any = await client.xadd(stream, {"entry": entry})
+    return str(entry_id.decode())
+
+
+async def test_an_entry_that_cannot_be_read_does_not_block_the_session(stack: Stack) -> None:
+    accepted = await stack.append("hello")
+    damaged = await put(stack, accepted, b'{"v":1,"deliver":"channel"}')
+    after = await stack.append("hello")
+
+    await drain(stack, accepted)
+
+    unread = await stack.fleet.outcomes.read(accepted.session.sid, damaged)
+    assert unread is not None
+    assert unread.status == "dead"
+    assert unread.error == {"category": "unreadable", "detail": "it is damaged (KeyError)"}
+    told = (await published(stack))[0]
+    assert "can't be read" in told.text
+    assert told.entries == (damaged,)
+    assert (await stack.outcome(after)).status == "done"
+
+
+async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: Stack) -> None:
+    """In a rolling upgrade, an old worker must not throw it away."""
+    accepted = await stack.append("hello")
+    newer = await put(stack, accepted, b'{"v":99}')
+    await stack.append("behind it")
+
+    await drain(stack, accepted)
+
+    client = stack.fleet.scripts.client
+    view = await stack.fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert (view.state, view.waiting) == ("scheduled", 2)
+    entries: Any = await client.xrange(f"rc:in:{{{accepted.session.sid}}}")
+    assert entries[0][0].decode() == newer
+    assert await published(stack) == []
+    assert await stack.fleet.sweeper.sweep() == 0  # not at once: it would be the same worker
+
+
+async def test_a_conversation_that_is_lost_on_its_second_message_is_missed_too(
+    stack: Stack, directory: Path
+) -> None:
+    """Also under the lease that answered the first one."""
+    forgetful = """
+asked = 0
+while True:
+    turn()
+    asked += 1
+    if asked == 2: say(type='done', error='No conversation found')
+    else: say(type='text', text='hello'); say(type='done')
+"""
+    stack.configure({"runtime": "demo", "command": list(script(directory, forgetful))})
+    first, second = await stack.append("one"), await stack.append("two")
+
+    await drain(stack, first)
+
+    assert said(await stack.outcome(second)) == f"{GOES_ON_FROM_NOTES}\n\nhello"
+
+
+async def test_a_line_that_is_no_message_is_skipped(stack: Stack, directory: Path) -> None:
+    body = "while True:\n    turn(); print('Warning: 1'); print('[]'); print('{}'); "
+    body += "say(type='tool_use'); say(type='text', text='hello'); say(type='done')"
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+
+    accepted = await stack.append("hello")
+    await drain(stack, accepted)
+
+    assert said(await stack.outcome(accepted)) == "hello"
+
+
+# -- stopping -------------------------------------------------------------------------------------
+
+
+async def test_a_running_turn_is_stopped_and_what_waits_behind_it_too(stack: Stack) -> None:
+    running, waiting = await stack.append("slow"), await stack.append("hello")
+    task = asyncio.create_task(drain(stack, running))
+    await stack.reached(running, "output")
+
+    assert await stack.fleet.sessions.stop(running.session.sid) == 2
+    later = await stack.append("hello")
+    await task
+
+    first = await stack.outcome(running)
+    assert first.status == "stopped"
+    assert said(first).startswith("1")
+    assert said(first).endswith("Stopped.")
+    assert said(await stack.outcome(waiting)) == "Stopped."
+    assert (await stack.outcome(later)).status == "done"
+
+
+async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.QUIET_S", 1000)
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
+    running = await stack.append("slow")
+    task = asyncio.create_task(drain(stack, running))
+    await stack.reached(running, "output")
+
+    # As `stop` does, without the announcement.
+    state = f"rc:st:{{{running.session.sid}}}"
+    await stack.fleet.scripts.client.hset(state, "stop", running.entry_id)
+    await task
+
+    assert (await stack.outcome(running)).status == "stopped"
+
+
+# -- recovery -------------------------------------------------------------------------------------
+
+
+async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
+    """Accept a message and leave it as a worker leaves it that dies in a phase."""
+    accepted = await stack.append(text)
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+    assert lease is not None
+    await lease.begin([accepted.entry_id])
+    if phase != "accepted":
+        await lease.mark(phase)
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+    return accepted
+
+
+async def test_a_turn_that_had_not_begun_is_simply_run(stack: Stack) -> None:
+    accepted = await interrupted(stack, "hello", "accepted")
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert outcome.status == "done"
+    assert SECOND_TRY not in said(outcome)
+    assert [step.attempt for step in outcome.steps if step.name == "begun"] == [1, 2]
+
+
+@pytest.mark.parametrize("phase", ["spawned", "output", "tool"])
+async def test_a_turn_that_had_reached_the_agent_is_resumed_with_a_note(
+    stack: Stack, directory: Path, phase: str
+) -> None:
+    echo = script(
+        directory,
+        "while True:\n    say(type='text', text=turn()['prompt'])\n    say(type='done')",
+    )
+    stack.configure({"runtime": "demo", "command": list(echo)})
+    accepted = await interrupted(stack, "hello", phase)
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert outcome.reply[0]["text"] == SECOND_TRY
+    assert "Your earlier attempt at this message was cut off" in str(outcome.reply[1]["text"])
+
+
+async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stack) -> None:
+    accepted = await interrupted(stack, "hello", "tool")
+    for _ in range(2):
+        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+        assert lease is not None
+        await lease.begin([accepted.entry_id])
+        await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+    after = await stack.append("hello")
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert outcome.status == "dead"
+    assert "was cut off while it worked on your message, more than once" in said(outcome)
+    assert (await stack.outcome(after)).status == "done"
+
+
+async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: Stack) -> None:
+    accepted = await interrupted(stack, "hello", "tool")
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+    assert lease is not None
+    await lease.begin([accepted.entry_id])  # and dies before it has an agent
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+
+    await drain(stack, accepted)
+
+    assert said(await stack.outcome(accepted)).startswith(SECOND_TRY)
+
+
+async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.005)
+    accepted = await stack.append("slow")
+    task = asyncio.create_task(drain(stack, accepted))
+    pid = agent_pid(await stack.reached(accepted, "spawned"))
+    await stack.reached(accepted, "output")
+
+    # Somebody else takes the session over while this drain is late.
+    state = f"rc:st:{{{accepted.session.sid}}}"
+    await stack.fleet.scripts.client.hset(state, "expires", 1)
+    assert await stack.fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
+    await task
+
+    await eventually(lambda: not is_alive(pid))
+    assert await published(stack) == []
+    outcome = await stack.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+    assert outcome is not None
+    assert outcome.status == "running"
+
+
+async def test_a_warm_agent_that_knows_another_last_turn_is_not_used(stack: Stack) -> None:
+    """A host that slept must not answer from an old context."""
+    first = await stack.append("hello")
+    await drain(stack, first)
+    pid = agent_pid(await stack.reached(first, "spawned"))
+    state = f"rc:st:{{{first.session.sid}}}"
+    await stack.fleet.scripts.client.hset(state, "finished", "1-0")
+    second = await stack.append("memory")
+
+    await drain(stack, second)
+
+    assert not is_alive(pid)
+    assert (await stack.reached(second, "spawned")).startswith("new demo")
+    assert "- hello" in said(await stack.outcome(second))
+
+
+async def test_a_turn_that_needs_no_agent_leaves_none_forgotten(stack: Stack) -> None:
+    """The warm one knows nothing of it, so the next turn ends it and starts another."""
+    first = await stack.append("hello")
+    await drain(stack, first)
+    pid = agent_pid(await stack.reached(first, "spawned"))
+    stopped = await stack.append("never begun")
+    await stack.fleet.sessions.stop(stopped.session.sid)
+    await drain(stack, stopped)
+
+    again = await stack.append("memory")
+    await drain(stack, again)
+
+    assert (await stack.outcome(stopped)).status == "stopped"
+    assert "- hello" in said(await stack.outcome(again))
+    assert not is_alive(pid)
+
+
+async def test_a_drain_without_redis_gives_up_and_another_one_goes_on(stack: Stack) -> None:
+    stack.configure(lease_s=1)
+    stack.reopen()
+    accepted = await stack.append("slow")
+    task = asyncio.create_task(drain(stack, accepted))
+    pid = agent_pid(await stack.reached(accepted, "spawned"))
+    await stack.reached(accepted, "output")
+
+    stack.redis.kill()
+    await task
+
+    await eventually(lambda: not is_alive(pid))
+    await asyncio.to_thread(stack.redis.start)
+    await stack.fleet.sessions.stop(accepted.session.sid)
+
+    async def is_over() -> bool:
+        await drain(stack, accepted)
+        outcome = await stack.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
+        return outcome is not None and outcome.status == "stopped"
+
+    await eventually(is_over)
+
+
+async def test_an_agent_that_chooses_to_say_nothing_is_heard_as_such(
+    stack: Stack, directory: Path
+) -> None:
+    body = "while True:\n turn()\n say(type='text', text='NO_REPLY')\n say(type='done')\n"
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
+    accepted = await stack.append("fyi")
+
+    await drain(stack, accepted)
+
+    outcome = await stack.outcome(accepted)
+    assert (outcome.status, outcome.reply) == ("done", ())
+    (reply,) = await published(stack)
+    assert (reply.text, reply.entries) == ("", (accepted.entry_id,))
+
+
+async def test_messages_are_as_long_as_their_channel_takes(stack: Stack, directory: Path) -> None:
+    body = "while True:\n turn()\n say(type='text', text='\U0001f600' * 300)\n say(type='done')\n"
+    agent = {"runtime": "demo", "command": list(script(directory, body))}
+    stack.configure(agent, channels={"test": {"chunk_limit": 200, "chunk_unit": "utf16"}})
+
+    outcome_of = await stack.append("hello")
+    await drain(stack, outcome_of)
+
+    texts = [reply.text for reply in await published(stack)]
+    assert "".join(texts) == "\U0001f600" * 300
+    assert all(160 < len(text.encode("utf-16-le")) / 2 <= 200 for text in texts[:-1])
+
+
+async def test_an_agent_that_ends_while_it_starts_is_started_once_more(
+    stack: Stack, directory: Path
+) -> None:
+    """Of two of opencode that start for the first time at once, one finds its database locked."""
+    body = (
+        "if not os.path.exists('tried'):\n"
+        "    open('tried', 'w').close(); sys.exit('database is locked')\n"
+        "prompt = begin(); text('here'); answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    stack.configure({"runtime": "acp", "command": list(acp_script(directory, body))})
+    accepted = await stack.append("hello")
+    config = load_config(stack.home.config_file, {})
+
+    await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
+
+    assert said(await stack.outcome(accepted)) == "here"

@@ -1,0 +1,182 @@
+"""The end of a conversation, together with whatever else goes on in its session."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config.model import load_config
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.lease import Batch, Lease
+from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.session.drain import Drain
+from remoteclaw.session.reset import RESET
+from tests.session.test_freshness import IDLE_2_H, answered, passed
+from tests.session.test_reset import agent, answers, append, busy, configure, drain, go, talk
+from tests.support.stack import Stack, message, said
+
+__all__ = ["agent"]
+
+
+async def taken(stack: Stack, accepted: Accepted) -> Lease:
+    """Take a session over from whoever had it."""
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="x", host="here")
+    assert lease is not None
+    return lease
+
+
+async def begun(lease: Lease, *accepted: Accepted) -> Batch:
+    batch = await lease.begin([each.entry_id for each in accepted])
+    assert batch is not None
+    return batch
+
+
+async def spawn(
+    stack: Stack, parent: SessionKey, call: str, lease: Lease | None = None
+) -> tuple[SessionKey, str]:
+    """Have a session start a task, for its agent if it has a lease."""
+    caller = None
+    if lease:
+        await lease.grant(call[0] * 64, ["sessions_spawn"])
+        caller = await stack.fleet.effects.caller(parent.sid)
+    return await stack.fleet.effects.spawn(
+        caller,
+        call,
+        parent,
+        message("a secret plan"),
+        note=None,
+        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1, parent=str(parent)),
+        parent=parent,
+        depth=1,
+        label=None,
+        most=5,
+    )
+
+
+async def work(stack: Stack, session: SessionKey) -> None:
+    config = load_config(stack.home.config_file, {})
+    await Drain(stack.fleet, config, stack.home, Hooks()).run(session.sid)
+
+
+async def test_results_that_wait_behind_the_command_are_not_told_to_the_next_agent(
+    agent: Stack,
+) -> None:
+    configure(agent, queue={"mode": "collect"})
+    first, task = await busy(agent)
+    child, _ = await spawn(agent, first.session, "c1")
+    (command,) = await append(agent, "/new")
+    await work(agent, child)
+    view = await agent.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    result = Accepted(first.session, str(view.last_entry), False)
+    go(agent)
+    await task
+
+    assert await answers(agent, command) == [RESET]
+    assert (await agent.outcome(result)).status == "stopped"
+    assert await agent.fleet.sessions.children(first.session.sid) == []
+
+
+async def test_a_task_of_messages_that_were_tried_alone_is_not_the_next_conversations(
+    agent: Stack,
+) -> None:
+    a, b, c = await append(agent, "a", "b", "/new go")
+    for _ in range(2):
+        await begun(await taken(agent, a), a, b)
+    lease = await taken(agent, a)
+    assert len((await begun(lease, a, b)).entries) == 1
+    first = await spawn(agent, a.session, "1", lease)
+    child = await agent.fleet.leases.acquire(first[0].sid, worker="x", host="here")
+    assert child is not None
+    await child.begin([first[1]])
+    await child.finish("done", reply=[])
+    await lease.finish("done", reply=[])
+    await begun(lease, b)
+    await lease.finish("done", reply=[])
+    await begun(lease, c)
+
+    assert (await spawn(agent, a.session, "2", lease))[0] != first[0]
+
+
+async def test_an_archive_is_forgotten_although_less_is_kept_by_now(agent: Stack) -> None:
+    (a,) = await append(agent, "a")
+    client, lease = agent.fleet.scripts.client, await taken(agent, a)
+    for keep_ms in (365 * 86_400_000, 60_000):
+        (each,) = await append(agent, "words")
+        await client.set(keys.record(lease.sid), "words")
+        lease.waiting = []
+        await begun(lease, each)
+        await lease.reset(each.entry_id, "/new", keep_ms=keep_ms, keep=10)
+        await lease.finish("done", reply=[])
+
+    assert await client.pttl(keys.archive(lease.sid)) > 60_000
+    await agent.fleet.sessions.forget(lease.sid)
+    assert await client.keys("rc:old:*") == []
+
+
+async def test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt(agent: Stack) -> None:
+    configure(agent, queue={"mode": "steer"}, **IDLE_2_H)
+    first = await answered(agent, "one")
+    await passed(agent, first, 3)
+    tick = await agent.write(first.session, "tick", "cron", deliver="channel")
+    lease = await taken(agent, first)
+    await begun(lease, Accepted(first.session, tick, False))
+    (joined,) = await append(agent, "joined")
+    assert await lease.steer([joined.entry_id])
+    await lease.mark("output")
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+    await drain(agent, joined)
+
+    assert "knew one" in (await answers(agent, joined))[0]
+
+
+async def test_a_stop_wins_over_a_command_that_would_be_dropped(agent: Stack) -> None:
+    configure(agent, queue={"mode": "collect", "cap": 1, "drop": "old"})
+    first, task = await busy(agent)
+    two, three = await append(agent, "/new two", "/new three")
+    await agent.fleet.sessions.stop(first.session.sid)
+    await task
+
+    statuses = [(await agent.outcome(each)).status for each in (first, two, three)]
+    assert statuses == ["stopped"] * 3
+    assert await agent.fleet.sessions.ended(first.session.sid) == []
+
+
+@pytest.mark.parametrize(
+    "sections", [IDLE_2_H, {"sessions": {"reset": {"daily": "04:00", "timezone": "UTC"}}}]
+)
+async def test_a_clock_that_was_ahead_ends_one_conversation_at_most(
+    agent: Stack, sections: dict[str, Any]
+) -> None:
+    """Entries go on to be numbered by it for a day after it was set right."""
+    configure(agent, **sections)
+    first = await answered(agent, "one")
+    client, name = agent.fleet.scripts.client, keys.inbound(first.session.sid)
+    ahead = int(first.entry_id.partition("-")[0]) + 26 * 3600_000
+    await client.xadd(name, {"entry": "x"}, id=f"{ahead}-0")
+    await client.xdel(name, f"{ahead}-0")
+    replies = await talk(agent, "two", "three", "four")
+
+    assert sum("new conversation" in reply for reply in replies) <= 1
+    assert replies[-1].endswith("knew two + three")
+
+
+async def test_what_was_never_begun_is_no_second_try(agent: Stack) -> None:
+    """It came between two messages that were tried together, and failed twice."""
+    configure(agent, queue={"mode": "steer"})
+    await talk(agent, "one")
+    first = await agent.append("p1")
+    lease = await taken(agent, first)
+    await begun(lease, first)
+    tick = await agent.write(first.session, "tick", "cron", deliver="channel")
+    (second,) = await append(agent, "p2")
+    assert await lease.steer([second.entry_id])
+    await begun(await taken(agent, first), first)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+    await drain(agent, first)
+
+    ticked = await agent.fleet.outcomes.read(first.session.sid, tick)
+    assert ticked is not None
+    assert "interrupted" not in said(ticked)

@@ -1,0 +1,534 @@
+"""At every step between accepting a message and its outcome, the worst that can happen there.
+
+Each case stops a stock `rq worker` at one step (`tests/support/failpoints.py`), lets a second
+message arrive in that window, does something bad, and looks at what is there in the end:
+both messages have one outcome, said once, in order, and nothing is left running.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import pytest_asyncio
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import QueueOverride
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.replies import Reply
+from remoteclaw.host import process
+from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.session.drain import SECOND_TRY
+from remoteclaw.session.reset import RESET
+from tests.support.agents import ROOT
+from tests.support.bridges import script
+from tests.support.failpoints import Failpoint, Proxy, Side
+from tests.support.processes import is_alive
+from tests.support.stack import Stack, message
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+#: No case may last as long as the lease, or others would take over what it is about.
+LEASE_S = 12.0
+#: Of those that are frozen until it is over.
+SHORT_LEASE_S = 2.0
+
+#: An agent that notes what it was asked, uses a tool, and answers in two messages.
+AGENT = """
+import select
+pipe = open(0, 'rb', buffering=0, closefd=False)
+def turn():
+    line = pipe.readline()
+    if not line: sys.exit()
+    return json.loads(line)
+while True:
+    message = turn()
+    if message['type'] == 'steer':
+        say(type='refused', id=message['id'])
+        continue
+    word = message['prompt'].split()[-1]
+    with open('asked', 'a') as asked:
+        asked.write(word + chr(10))
+    if word.startswith('busy') and not os.path.exists('failed-' + word):
+        open('failed-' + word, 'w')
+        say(type='done', error='busy', category='retryable', retry_at_ms=time.time() * 1000 + 60000)
+        continue
+    filling = 1960
+    if word.startswith('wait'):
+        say(type='text', text=f'{word} waits. ')
+        filling -= (len(word) + 9) // 2
+    while word.startswith('wait') and not os.path.exists('go-' + word):
+        time.sleep(0.005)
+        if select.select([0], [], [], 0)[0]:
+            message = turn()
+            joined = message['prompt'].split()[-1]
+            with open('asked', 'a') as asked:
+                asked.write(joined + chr(10))
+            say(type='steered', id=message['id'])
+            say(type='text', text=f'{joined} joined. ')
+    say(type='tool_use', id='1', name='look', input={})
+    say(type='tool_result', id='1', output='nothing')
+    say(type='text', text=f'{word} begins' + ' x' * filling)
+    say(type='text', text=chr(10) * 2 + f'{word} ends')
+    say(type='done')
+"""
+
+#: The steps of a first turn, in the order in which they come.
+STEPS = ("acquire", "begin", "mark", "remember", "publish", "finish", "close")
+
+
+class Lab:
+    """Workers behind a proxy, for all cases of this module."""
+
+    def __init__(self, stack: Stack, proxy: Proxy) -> None:
+        self.stack = stack
+        self.proxy = proxy
+        self.workspace = stack.home.path / "workspaces" / "main"
+
+    async def keep_workers(self) -> None:
+        """Have two workers, always: RQ's own end at any time after Redis was away."""
+        while True:
+            running = [worker for worker in self.stack.workers if worker.poll() is None]
+            self.stack.workers = running
+            if len(running) < 2:
+                with contextlib.suppress(AssertionError):  # Redis may be away just now
+                    await self.stack.start_worker()
+            else:
+                await asyncio.sleep(0.05)
+
+    def asked(self, word: str) -> int:
+        """Return how often the agent was asked something."""
+        return (self.workspace / "asked").read_text().split().count(word)
+
+    async def replies(self, sid: str) -> list[Reply]:
+        """Return what was said to one session, oldest first."""
+        reader = self.stack.fleet.replies.reader("test", "default", token="the test's")
+        count = await self.stack.fleet.scripts.client.xlen("rc:out:test:default")
+        replies = reader.replies()
+        found = [await anext(replies) for _ in range(count)]
+        await replies.aclose()
+        return [reply for reply in found if reply.sid == sid]
+
+    async def see_the_promise_held(self, first: Accepted, second: Accepted) -> None:
+        """Both messages are done; what was said is complete, in order, and there once."""
+        for accepted in (first, second):
+            outcome = await self.stack.outcome(accepted)
+            assert outcome.status == "done"
+        await self.stack.until_idle(first)
+        sid = first.session.sid
+        assert await self.stack.fleet.scripts.client.xlen(f"rc:in:{{{sid}}}") == 0
+        replies = await self.replies(sid)
+        places = [(reply.turn, reply.attempt, reply.index) for reply in replies]
+        assert len(places) == len(set(places)), "said twice"
+        finals = [reply for reply in replies if reply.is_final]
+        assert [reply.entries for reply in finals] == [(first.entry_id,), (second.entry_id,)]
+        assert [reply.text.split()[1] for reply in finals] == ["ends", "ends"]
+        for final in finals:
+            of_turn = [r for r in replies if (r.turn, r.attempt) == (final.turn, final.attempt)]
+            assert [reply.index for reply in of_turn] == list(range(len(of_turn)))
+            said = [reply.text for reply in of_turn if reply.text != SECOND_TRY]
+            assert len(said) == 2
+            assert said[0].split()[0] == said[1].split()[0], "two attempts were mixed"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lab() -> AsyncIterator[Lab]:
+    """Workers whose leases last."""
+    async with laboratory(LEASE_S) as lab:
+        yield lab
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def short_lab() -> AsyncIterator[Lab]:
+    """Workers whose leases are soon over."""
+    async with laboratory(SHORT_LEASE_S) as lab:
+        yield lab
+
+
+@contextlib.asynccontextmanager
+async def laboratory(lease_s: float) -> AsyncIterator[Lab]:
+    with tempfile.TemporaryDirectory(prefix="rc-", dir="/tmp") as name:
+        directory = Path(name)
+        stack = Stack(Home(directory / "home").create())
+        await stack.start()
+        proxy = Proxy(stack.redis.socket, directory / "proxy")
+        await proxy.start()
+        command = list(script(directory, AGENT))
+        agent = {"runtime": "demo", "command": command}
+        stack.configure(agent, lease_s=lease_s, redis_url=proxy.url)
+        await stack.fleet.aclose()
+        stack.reopen()
+        sweeping = asyncio.create_task(stack.fleet.sweeper.run())
+        lab = Lab(stack, proxy)
+        keeping = asyncio.create_task(lab.keep_workers())
+        try:
+            yield lab
+        finally:
+            sweeping.cancel()
+            keeping.cancel()
+            await proxy.stop()
+            await stack.stop()
+
+
+async def go_on(lab: Lab, failpoint: Failpoint) -> None:
+    """Nothing bad: the second message in the window is all."""
+    failpoint.release()
+
+
+async def lose(lab: Lab, failpoint: Failpoint) -> None:
+    """The connection breaks: the command never arrives, or its reply doesn't."""
+    failpoint.cut()
+
+
+async def kill(lab: Lab, failpoint: Failpoint) -> None:
+    """The work-horse is killed; a sweeper of its host sees that, before its lease is over."""
+    os.kill(failpoint.pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(failpoint.pid))
+    failpoint.cut()
+    stack = lab.stack
+    await stack.fleet.sweeper.release_dead(stack.home.host_id, process.is_alive)
+
+
+async def end_redis(lab: Lab, failpoint: Failpoint) -> None:
+    """Redis is killed, and is back at once."""
+    lab.stack.redis.kill()
+    await asyncio.to_thread(lab.stack.redis.start)
+    failpoint.cut()
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_worker_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
+    word = uuid.uuid4().hex
+    failpoint = lab.proxy.arm(step, side)
+    first = await lab.stack.append(f"first{word}", from_=word)
+    await failpoint.wait()
+
+    second = await lab.stack.append(f"second{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    await lab.see_the_promise_held(first, second)
+    if what_happens is not kill:
+        assert (lab.asked(f"first{word}"), lab.asked(f"second{word}")) == (1, 1)
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+async def test_a_worker_that_freezes_past_its_lease_at(
+    short_lab: Lab, step: str, side: Side
+) -> None:
+    lab = short_lab
+    word = uuid.uuid4().hex
+    failpoint = lab.proxy.arm(step, side)
+    first = await lab.stack.append(f"first{word}", from_=word)
+    horse = await failpoint.wait()
+    second = await lab.stack.append(f"second{word}", from_=word)
+
+    os.kill(horse, signal.SIGSTOP)
+    await lab.see_the_promise_held(first, second)
+    os.kill(horse, signal.SIGCONT)
+    failpoint.release()
+
+    await eventually(lambda: not is_alive(horse))
+    await lab.see_the_promise_held(first, second)
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["steer", "finish"])
+async def test_a_worker_with_a_message_that_joins_its_turn_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    word = f"wait{uuid.uuid4().hex}"
+    first = await lab.stack.append("hello", from_=word)
+    sid = first.session.sid
+    await lab.stack.outcome(first)
+    await lab.stack.fleet.sessions.configure(sid, QueueOverride(mode="steer"))
+    await lab.stack.until_idle(first)
+
+    first = await lab.stack.append(word, from_=word)
+    await eventually(lambda: lab.asked(word) == 1)
+    failpoint = lab.proxy.arm(step, side)
+    second = await lab.stack.append(f"second{word}", from_=word)
+    if step == "finish":
+        await eventually(lambda: lab.asked(f"second{word}") == 1)
+        (lab.workspace / f"go-{word}").touch()
+    await failpoint.wait()
+    third = await lab.stack.append(f"third{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+    (lab.workspace / f"go-{word}").touch()
+
+    statuses = [(await lab.stack.outcome(each)).status for each in (first, second, third)]
+    await lab.stack.until_idle(first)
+    assert set(statuses) <= {"done", "steered"}
+    assert await lab.stack.fleet.scripts.client.xlen(f"rc:in:{{{sid}}}") == 0
+    _, *finals = [reply.entries for reply in await lab.replies(sid) if reply.is_final]
+    # Each message is answered once, in order, whether alone or together.
+    answered = [entry_id for entries in finals for entry_id in entries]
+    assert answered == [each.entry_id for each in (first, second, third)]
+    if what_happens is not kill:
+        assert [lab.asked(f"{which}{word}") for which in ("", "second", "third")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["renew", "live"])
+async def test_a_worker_in_a_long_turn_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    word = f"wait{uuid.uuid4().hex}"
+    failpoint = lab.proxy.arm(step, side)
+    first = await lab.stack.append(word, from_=word)
+    await failpoint.wait()
+
+    second = await lab.stack.append(f"second{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+    (lab.workspace / f"go-{word}").touch()
+
+    await lab.see_the_promise_held(first, second)
+    if what_happens is not kill:
+        assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_worker_that_leaves_at_its_release(
+    lab: Lab, side: Side, what_happens: object
+) -> None:
+    """Asked to end in mid-turn, it gives back what waits."""
+    word = f"wait{uuid.uuid4().hex}"
+    first = await lab.stack.append(word, from_=word)
+    await lab.stack.reached(first, "output")
+    second = await lab.stack.append(f"second{word}", from_=word)
+    failpoint = lab.proxy.arm("release", side)
+    client = lab.stack.fleet.scripts.client
+    for worker in lab.stack.workers:
+        worker.terminate()
+
+    async def is_leaving() -> bool:
+        names = [name async for name in client.scan_iter("rq:worker:*")]
+        return any([await client.hexists(name, "shutdown_requested_date") for name in names])
+
+    await eventually(is_leaving)
+    (lab.workspace / f"go-{word}").touch()
+    await failpoint.wait()
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    await lab.see_the_promise_held(first, second)
+    assert (lab.asked(word), lab.asked(f"second{word}")) == (1, 1)
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_worker_that_postpones_a_turn_at(
+    lab: Lab, side: Side, what_happens: object
+) -> None:
+    word = f"busy{uuid.uuid4().hex}"
+    failpoint = lab.proxy.arm("postpone", side)
+    first = await lab.stack.append(word, from_=word)
+    await failpoint.wait()
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    async def is_postponed_or_done() -> bool:
+        view = await lab.stack.fleet.sessions.view(first.session.sid)
+        outcome = await lab.stack.fleet.outcomes.read(first.session.sid, first.entry_id)
+        return bool((view and view.postponed) or (outcome and outcome.is_final))
+
+    await eventually(is_postponed_or_done)
+    second = await lab.stack.append(f"/second{word}", from_=word)  # as a command, it wakes
+
+    await lab.see_the_promise_held(first, second)
+    texts = [reply.text for reply in await lab.replies(first.session.sid)]
+    assert len([text for text in texts if text.startswith("The model is busy.")]) <= 1
+    if what_happens is not kill:
+        assert (lab.asked(word), lab.asked(f"/second{word}")) == (2, 1)
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["begin", "mark", "finish", "close"])
+async def test_a_worker_with_a_task_of_another_session_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    """Whatever happens, the session that has started it gets the result once."""
+    word = uuid.uuid4().hex
+    parent = SessionKey("main", "test", "default", "chat-1", word)
+    task = message(f"first{word}", from_=word)
+    failpoint = lab.proxy.arm(step, side)
+    child, entry_id = await lab.stack.fleet.effects.spawn(
+        None,
+        word,
+        parent,
+        task,
+        note=None,
+        provenance=Provenance(by=str(parent), via=(parent.sid,), hops=1),
+        parent=parent,
+        depth=1,
+        label=None,
+        most=5,
+    )
+    await failpoint.wait()
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    outcome = await lab.stack.outcome(Accepted(child, entry_id, False))
+    assert outcome.status == "done"
+    await lab.stack.until_idle(Accepted(child, entry_id, False))
+
+    async def is_told() -> bool:
+        view = await lab.stack.fleet.sessions.view(parent.sid)
+        return view is not None and view.state == "idle" and bool(view.last_entry)
+
+    await eventually(is_told)
+    recorded = (await lab.stack.fleet.sessions.record(parent.sid)).splitlines()
+    asked = [line["text"] for line in map(orjson.loads, recorded) if line["role"] == "user"]
+    (result,) = asked
+    assert result.endswith(f"first{word} ends")
+    assert [reply.is_final for reply in await lab.replies(parent.sid)].count(True) == 1
+    assert await lab.replies(child.sid) == []
+    if what_happens is not kill:
+        assert lab.asked(f"first{word}") == 1
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["acquire", "begin", "reset", "finish", "close"])
+async def test_a_worker_that_ends_a_conversation_at(
+    lab: Lab, step: str, side: Side, what_happens: object
+) -> None:
+    """It ends once, it is said once, and what follows knows nothing of it."""
+    word = uuid.uuid4().hex
+    first = await lab.stack.append(f"first{word}", from_=word)
+    await lab.stack.outcome(first)
+    await lab.stack.until_idle(first)
+    sid, client = first.session.sid, lab.stack.fleet.scripts.client
+    before = await client.hvals(f"rc:map:{{{sid}}}")
+    failpoint = lab.proxy.arm(step, side)
+    command = await lab.stack.append("/new", from_=word)
+    await failpoint.wait()
+
+    second = await lab.stack.append(f"second{word}", from_=word)
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    assert (await lab.stack.outcome(command)).status == "done"
+    await lab.stack.outcome(second)
+    await lab.stack.until_idle(first)
+    replies = await lab.replies(sid)
+    assert [reply.text for reply in replies if command.entry_id in reply.entries] == [RESET]
+    assert [reply.text for reply in replies].count(RESET) == 1
+    assert await client.llen(f"rc:old:{{{sid}}}") == 1
+    archived: Any = await client.get(f"rc:old:{{{sid}}}:{command.entry_id}")
+    assert f"first{word}".encode() in archived
+    assert b"first" not in await lab.stack.fleet.sessions.record(sid)
+    assert set(before).isdisjoint(await client.hvals(f"rc:map:{{{sid}}}"))
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation(
+    short_lab: Lab, side: Side
+) -> None:
+    """When it wakes, it doesn't end the conversation that has begun meanwhile."""
+    lab = short_lab
+    word = uuid.uuid4().hex
+    first = await lab.stack.append(f"first{word}", from_=word)
+    await lab.stack.outcome(first)
+    await lab.stack.until_idle(first)
+    sid, client = first.session.sid, lab.stack.fleet.scripts.client
+    failpoint = lab.proxy.arm("reset", side)
+    command = await lab.stack.append(f"/new second{word}", from_=word)
+    horse = await failpoint.wait()
+
+    os.kill(horse, signal.SIGSTOP)
+    assert (await lab.stack.outcome(command)).status == "done"
+    await lab.stack.until_idle(first)
+    ids = await client.hvals(f"rc:map:{{{sid}}}")
+    os.kill(horse, signal.SIGCONT)
+    failpoint.release()
+    await eventually(lambda: not is_alive(horse))
+
+    assert ids
+    assert await client.hvals(f"rc:map:{{{sid}}}") == ids
+    assert await client.llen(f"rc:old:{{{sid}}}") == 1
+    assert lab.asked(f"second{word}") == 1
+
+
+@contextlib.asynccontextmanager
+async def adapter(lab: Lab, account: str, file: Path) -> AsyncIterator[None]:
+    """Have a channel's process running, always."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    async def keep() -> None:
+        argv = [sys.executable, "-m", "tests.support.adapter", lab.proxy.url, account, str(file)]
+        while True:
+            if not running or running[-1].poll() is not None:
+                running.append(subprocess.Popen(argv, cwd=ROOT))
+            await asyncio.sleep(0.05)
+
+    keeping = asyncio.create_task(keep())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        running[-1].kill()
+        for one in running:
+            one.wait()
+
+
+@pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("side", ["before", "after"])
+async def test_an_adapter_at_its_receipt(
+    lab: Lab, side: Side, what_happens: object, directory: Path
+) -> None:
+    """What was delivered is delivered again only if the adapter died before its receipt."""
+    word, file = uuid.uuid4().hex, directory / "delivered"
+    failpoint = lab.proxy.arm("receipt", side)
+    async with adapter(lab, word, file):
+        first = await lab.stack.append(f"first{word}", from_=word, account=word)
+        await failpoint.wait()
+        second = await lab.stack.append(f"second{word}", from_=word, account=word)
+        await what_happens(lab, failpoint)  # type: ignore[operator]
+
+        await lab.stack.reached(first, "delivered")
+        await lab.stack.reached(second, "delivered")
+
+    delivered = file.read_text().splitlines()
+    in_order = [f"{each.entry_id} 1 {index}" for each in (first, second) for index in (0, 1)]
+    if what_happens is kill and side == "before":
+        assert delivered == [in_order[0], *in_order]
+    else:
+        assert delivered == in_order
+
+
+@pytest.mark.parametrize("what_happens", [lose, kill], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    ("step", "side"),
+    [("append", "before"), ("append", "after"), ("hint", "before")],
+)
+async def test_an_adapter_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
+    """It dies, or loses its connection; the platform sends the message again."""
+    word = uuid.uuid4().hex
+    argv = [str(Path(sys.executable).with_name("remoteclaw")), "send", f"first{word}"]
+    argv += ["--from", word, "--message-id", word, "--wait", "30"]
+    failpoint = lab.proxy.arm(step, side)
+    sending = subprocess.Popen(argv, env=lab.stack.env(), stdout=subprocess.DEVNULL)
+    await failpoint.wait()
+
+    await what_happens(lab, failpoint)  # type: ignore[operator]
+
+    again = await asyncio.create_subprocess_exec(
+        *argv, env=lab.stack.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    output, _ = await again.communicate()
+    assert f"first{word} ends" in output.decode()
+    assert lab.asked(f"first{word}") == 1
+    await eventually(lambda: sending.poll() is not None)

@@ -1,0 +1,474 @@
+"""Conversations that end by themselves: each day, or after so long; by channel and kind of chat."""
+
+import time
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoteclaw.bridge.freshness import kind_of, staleness
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import ChatKind, ResetConfig, load_config
+from remoteclaw.errors import ConfigError
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.messages import SessionKey
+from remoteclaw.session.drain import CONTEXT_LOST, GOES_ON_FROM_NOTES, SECOND_TRY
+from remoteclaw.session.reset import ENDED_BY_ITSELF, RESET
+from tests.session.test_reset import agent, answers, configure, drain, ended, prompts, talk
+from tests.support.agents import AgentCli
+from tests.support.stack import Stack, said
+
+__all__ = ["agent"]  # the fixture
+
+DAILY, IDLE = ENDED_BY_ITSELF["daily"], ENDED_BY_ITSELF["idle"]
+HOUR_MS = 3_600_000
+IDLE_2_H = {"sessions": {"reset": {"idle_minutes": 120}}}
+#: All conversations that were not at work at midnight have ended.
+AT_MIDNIGHT = {"sessions": {"reset": {"daily": "00:00", "timezone": "UTC"}}}
+
+
+# -- without I/O ------------------------------------------------------------------------------
+
+
+def at(text: str) -> int:
+    """Return an instant: a local time with its zone, and a ! for the second of two."""
+    clock, zone = text.removesuffix("!").rsplit(" ", 1)
+    moment = datetime.fromisoformat(clock).replace(
+        tzinfo=ZoneInfo(zone), fold=int(text.endswith("!"))
+    )
+    return int(moment.timestamp() * 1000)
+
+
+@pytest.mark.parametrize(
+    ("daily", "last", "now", "is_stale"),
+    [
+        ("04:00", "2026-06-01 23:00 Europe/Berlin", "2026-06-02 03:59 Europe/Berlin", False),
+        ("04:00", "2026-06-01 23:00 Europe/Berlin", "2026-06-02 04:00 Europe/Berlin", True),
+        ("04:00", "2026-06-02 04:00 Europe/Berlin", "2026-06-02 23:00 Europe/Berlin", False),
+        ("04:00", "2026-06-02 03:59 Europe/Berlin", "2026-06-02 04:01 Europe/Berlin", True),
+        ("04:00", "2026-05-01 12:00 Europe/Berlin", "2026-06-02 03:00 Europe/Berlin", True),
+        # A turn that went on over the hour, and a message that came in its midst.
+        ("04:00", "2026-06-02 04:10 Europe/Berlin", "2026-06-02 04:05 Europe/Berlin", False),
+        # Elsewhere it is another day.
+        ("00:00", "2026-06-02 00:30 Asia/Tokyo", "2026-06-01 23:00 Europe/Berlin", False),
+        # Clocks go forward from 02:00 to 03:00: that time doesn't come, so it comes at 03:30.
+        ("02:30", "2026-03-29 01:59 Europe/Berlin", "2026-03-29 03:29 Europe/Berlin", False),
+        ("02:30", "2026-03-29 01:59 Europe/Berlin", "2026-03-29 03:30 Europe/Berlin", True),
+        ("02:30", "2026-03-29 03:30 Europe/Berlin", "2026-03-30 02:29 Europe/Berlin", False),
+        ("02:30", "2026-03-29 03:30 Europe/Berlin", "2026-03-30 02:30 Europe/Berlin", True),
+        # 23 hours later it is 04:00 again.
+        ("04:00", "2026-03-28 04:00 Europe/Berlin", "2026-03-29 03:59 Europe/Berlin", False),
+        ("04:00", "2026-03-28 04:00 Europe/Berlin", "2026-03-29 04:00 Europe/Berlin", True),
+        # Clocks go back from 03:00 to 02:00: it comes twice, and counts once.
+        ("02:30", "2026-10-25 02:29 Europe/Berlin", "2026-10-25 02:30 Europe/Berlin", True),
+        ("02:30", "2026-10-25 02:31 Europe/Berlin", "2026-10-25 02:31 Europe/Berlin!", False),
+        ("02:30", "2026-10-25 02:30 Europe/Berlin", "2026-10-26 02:29 Europe/Berlin", False),
+        # Over midnight: the old day comes again for an hour.
+        ("00:00", "2026-10-31 23:30 America/Havana", "2026-11-01 00:30 America/Havana", True),
+        ("00:00", "2026-11-01 00:30 America/Havana", "2026-11-01 00:30 America/Havana!", False),
+        ("23:30", "2011-12-29 22:00 Pacific/Apia", "2011-12-31 00:30 Pacific/Apia", True),
+        ("04:00", "2011-12-29 05:00 Pacific/Apia", "2011-12-31 03:00 Pacific/Apia", False),
+    ],
+)
+def test_a_day_ends_at_its_time(daily: str, last: str, now: str, is_stale: bool) -> None:
+    zone = now.removesuffix("!").rsplit(" ", 1)[1]
+    policy = ResetConfig(daily=daily, timezone=zone)
+
+    why = staleness(policy, last_ms=at(last), now_ms=at(now))
+
+    assert why == ("daily" if is_stale else None)
+
+
+@pytest.mark.parametrize(("minutes", "why"), [(119, None), (120, None), (121, "idle")])
+def test_a_conversation_ends_after_so_long(minutes: int, why: str | None) -> None:
+    policy = ResetConfig(idle_minutes=120)
+
+    assert staleness(policy, last_ms=HOUR_MS, now_ms=HOUR_MS + minutes * 60_000) == why
+
+
+def test_whichever_comes_first() -> None:
+    policy = ResetConfig(daily="04:00", idle_minutes=120, timezone="UTC")
+    last = at("2026-06-01 12:00 UTC")
+
+    assert staleness(policy, last_ms=last, now_ms=last + HOUR_MS) is None
+    assert staleness(policy, last_ms=last, now_ms=last + 3 * HOUR_MS) == "idle"
+    late = at("2026-06-02 03:30 UTC")
+    assert staleness(policy, last_ms=late, now_ms=late + HOUR_MS) == "daily"
+
+
+def test_a_conversation_ends_never_unless_something_is_configured() -> None:
+    assert staleness(ResetConfig(), last_ms=0, now_ms=4_000_000_000_000) is None
+
+
+def test_a_clock_that_was_set_back_ends_nothing() -> None:
+    policy = ResetConfig(daily="04:00", idle_minutes=1, timezone="UTC")
+
+    assert staleness(policy, last_ms=at("2026-06-02 05:00 UTC"), now_ms=0) is None
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"])
+def test_the_zone_is_this_computer_s(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    policy = ResetConfig(daily="04:00")
+    before, behind = at(f"2026-03-08 03:59 {zone}"), at(f"2026-03-08 04:00 {zone}")
+
+    try:
+        assert staleness(policy, last_ms=before, now_ms=before) is None
+        assert staleness(policy, last_ms=before, now_ms=behind) == "daily"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+ZONES = ("Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "Pacific/Apia", "Asia/Beirut")
+
+
+@given(
+    now=st.integers(0, 4_000_000_000_000),
+    passed=st.integers(0, 3 * 24 * HOUR_MS),
+    daily=st.times().map(lambda moment: f"{moment:%H:%M}"),
+    zone=st.sampled_from(ZONES),
+)
+def test_each_day_ends_once(now: int, passed: int, daily: str, zone: str) -> None:
+    """Of any moment, whatever the clocks do: with time, what is stale stays so."""
+    policy = ResetConfig(daily=daily, timezone=zone)
+
+    assert staleness(policy, last_ms=now, now_ms=now) is None
+    is_stale = staleness(policy, last_ms=now, now_ms=now + passed)
+    if passed < 22 * HOUR_MS and is_stale:
+        assert staleness(policy, last_ms=now + passed, now_ms=now + 22 * HOUR_MS) is None
+    if passed > 50 * HOUR_MS:
+        assert is_stale == "daily"
+
+
+@pytest.mark.parametrize(
+    ("chat", "thread", "kind"),
+    [
+        ("alice", None, "direct"),
+        ("console", None, "direct"),
+        ("general", None, "group"),
+        ("general", "t", "thread"),
+        ("alice", "t", "thread"),
+    ],
+)
+def test_kinds_of_chats(chat: str, thread: str | None, kind: str) -> None:
+    assert kind_of(SessionKey("main", "console", "default", chat, "alice", thread)) == kind
+
+
+# -- configuration ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("channel", "kind", "minutes"),
+    [("other", "direct", 1), ("other", "group", 2), ("test", "group", 3), ("test", "direct", 3)],
+)
+def test_the_most_specific_table_holds(
+    home: Home, channel: str, kind: ChatKind, minutes: int
+) -> None:
+    home.config_file.write_text(
+        "[sessions.reset]\nidle_minutes = 1\n"
+        "[sessions.reset_by_kind.group]\nidle_minutes = 2\n"
+        "[channels.test.reset]\nidle_minutes = 3\n"
+    )
+
+    assert load_config(home.config_file, {}).reset_of(channel, kind).idle_minutes == minutes
+
+
+def test_a_table_holds_as_a_whole_and_an_empty_one_ends_nothing(home: Home) -> None:
+    home.config_file.write_text(
+        '[sessions.reset]\ndaily = "04:00"\n'
+        "[sessions.reset_by_kind.group]\nidle_minutes = 2\n"
+        "[channels.console.reset]\n"
+    )
+    config = load_config(home.config_file, {})
+
+    assert config.reset_of("test", "group") == ResetConfig(idle_minutes=2)
+    assert config.reset_of("console", "direct") == ResetConfig()
+    assert config.reset_of("test", "thread") == ResetConfig(daily="04:00")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[sessions.reset]\ndaily = '4:00'", "must be a time of day such as 04:00, not '4:00'"),
+        ("[sessions.reset]\ndaily = '24:00'", "must be a time of day"),
+        ("[sessions.reset]\ndaily = '04:00:00'", "must be a time of day"),
+        ("[sessions.reset]\ndaily = 04:00:00", "daily is not valid"),
+        ("[sessions.reset]\nidle_minutes = 0", "idle_minutes is not valid"),
+        ("[sessions.reset]\nidle_minutes = 10081", "idle_minutes is not valid"),
+        ("[sessions.reset]\ntimezone = 'Europe'", "must be a time zone such as Europe/Berlin"),
+        ("[sessions.reset]\nidle_minute = 1", "did you mean 'idle_minutes'?"),
+        ("[channels.test.reset]\ndailly = '04:00'", "did you mean 'daily'?"),
+        ("[sessions.reset_by_kind.groups]\ndaily = '04:00'", "'direct', 'group' or 'thread'"),
+        ("[sessions]\nreset_by_kinds = 1", "did you mean 'reset_by_kind'?"),
+    ],
+)
+def test_a_mistake_in_the_configuration(home: Home, text: str, why: str) -> None:
+    home.config_file.write_text(text)
+
+    with pytest.raises(ConfigError) as error:
+        load_config(home.config_file, {})
+
+    assert why in str(error.value)
+
+
+# -- conversations ----------------------------------------------------------------------------
+
+
+async def passed(stack: Stack, accepted: Accepted, hours: float) -> None:
+    """Have it been so long since a person was heard in a session."""
+    client, name = stack.fleet.scripts.client, f"rc:st:{{{accepted.session.sid}}}"
+    heard: Any = await client.hget(name, "heard")
+    await client.hset(name, "heard", int(heard) - int(hours * HOUR_MS))
+
+
+async def answered(stack: Stack, text: str, **fields: Any) -> Accepted:
+    accepted = await stack.append(text, **fields)
+    await drain(stack, accepted)
+    await stack.outcome(accepted)
+    return accepted
+
+
+@pytest.mark.parametrize(
+    ("sections", "hours", "told"), [(IDLE_2_H, 2.1, IDLE), (AT_MIDNIGHT, 24.1, DAILY)]
+)
+async def test_a_conversation_that_is_too_old_ends_and_it_is_said(
+    agent: Stack, sections: dict[str, Any], hours: float, told: str
+) -> None:
+    configure(agent, **sections)
+    first = await answered(agent, "one")
+    assert await talk(agent, "two") == ["heard two, knew one"]
+    await passed(agent, first, hours)
+
+    assert await talk(agent, "three", "four") == [
+        f"{told}\n\nheard three, knew -",
+        "heard four, knew three",
+    ]
+    assert await ended(agent, first) == ["one"]
+
+
+async def test_by_default_a_conversation_goes_on(agent: Stack) -> None:
+    first = await answered(agent, "one")
+    await passed(agent, first, 24 * 6)
+
+    assert await talk(agent, "two") == ["heard two, knew one"]
+
+
+async def test_a_conversation_in_use_goes_on(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    for _ in range(3):
+        await passed(agent, first, 1.9)
+        await answered(agent, "more")
+
+    assert (await talk(agent, "two"))[0] == "heard two, knew one + more + more + more"
+
+
+async def test_it_is_the_time_of_the_answer_that_counts(agent: Stack) -> None:
+    """An agent may have worked for hours: whoever reads what it did and replies goes on."""
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    before: Any = await agent.fleet.scripts.client.hget(f"rc:st:{{{first.session.sid}}}", "heard")
+    await answered(agent, "two")
+    heard: Any = await agent.fleet.scripts.client.hget(f"rc:st:{{{first.session.sid}}}", "heard")
+
+    outcome = await agent.fleet.outcomes.read(first.session.sid, first.entry_id)
+    assert outcome is not None
+    assert int(before) == outcome.steps[-1].at_ms
+    assert int(heard) > int(before)
+
+
+@pytest.mark.parametrize("origin", ["cron", "session"])
+async def test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it(
+    agent: Stack, origin: Any
+) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    await passed(agent, first, 3)
+    entry_id = await agent.write(first.session, "tick", origin)
+    await drain(agent, first)
+    ticked = await agent.fleet.outcomes.read(first.session.sid, entry_id)
+
+    assert ticked is not None
+    assert said(ticked) == "heard tick, knew one"
+    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+
+
+async def test_what_nobody_heard_does_not_keep_a_conversation(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    await passed(agent, first, 3)
+    stopped = await agent.append("stopped")
+    await agent.fleet.sessions.stop(stopped.session.sid)
+    await drain(agent, stopped)
+
+    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+
+
+async def test_a_message_that_waited_for_a_worker_is_as_old_as_it_was_sent(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    await passed(agent, first, 1.9)
+    two = await agent.append("two")  # and answered whenever a worker is there
+    await drain(agent, two)
+
+    assert await answers(agent, two) == ["heard two, knew one"]
+
+
+async def test_a_session_that_begins_has_nothing_to_end(agent: Stack) -> None:
+    """Neither has one that began anew; and a thread's past is told to an agent that begins."""
+    configure(agent, **AT_MIDNIGHT)
+
+    first = await answered(agent, "one", thread_id="t", thread_context="what was said before")
+
+    assert said(await agent.outcome(first)) == "heard one, knew -"
+    assert "what was said before" in prompts(agent)
+    await answered(agent, "/new", thread_id="t")
+    await passed(agent, first, 48)
+    assert await talk(agent, "two", thread_id="t") == ["heard two, knew -"]
+
+
+async def test_a_copy_is_not_too_old_to_begin(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    view = await agent.fleet.sessions.view(first.session.sid)
+    assert view is not None
+    await agent.fleet.sessions.fork(view, replace(first.session, thread="t"), [])
+
+    (reply,) = await talk(agent, "two", thread_id="t")
+
+    assert reply.startswith(GOES_ON_FROM_NOTES)
+
+
+async def test_what_is_recorded_of_a_session_that_was_idle_for_weeks_ends_too(
+    agent: Stack,
+) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    client, sid = agent.fleet.scripts.client, first.session.sid
+    await client.delete(f"rc:st:{{{sid}}}", f"rc:map:{{{sid}}}")
+
+    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+    assert "conversation_before" not in prompts(agent)
+
+
+async def test_a_conversation_whose_id_is_gone_is_not_missed_when_it_ends(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H, record={"keep_days": 0})
+    first = await answered(agent, "one")
+    await agent.fleet.scripts.client.delete(f"rc:map:{{{first.session.sid}}}")
+    await passed(agent, first, 3)
+
+    (reply,) = await talk(agent, "two")
+
+    assert reply == f"{IDLE}\n\nheard two, knew -"
+    assert CONTEXT_LOST not in reply
+
+
+async def test_a_session_of_an_older_version_is_as_old_as_its_last_turn(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    client, name = agent.fleet.scripts.client, f"rc:st:{{{first.session.sid}}}"
+    await client.hdel(name, "heard")
+
+    assert await talk(agent, "two") == ["heard two, knew one"]
+
+
+async def test_a_word_of_the_person_ends_it_without_another(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    await passed(agent, first, 3)
+
+    assert await talk(agent, "/new", "two") == [RESET, "heard two, knew -"]
+    assert await ended(agent, first) == ["one"]
+
+
+@pytest.mark.parametrize("phase", ["", "output"])
+async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    await passed(agent, first, 3)
+    two = await agent.append("two")
+    lease = await agent.fleet.leases.acquire(two.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([two.entry_id])
+    await lease.reset(two.entry_id, "idle", keep_ms=60_000, keep=10)
+    if phase:
+        name = f"demo|{agent.home.path}/workspaces/main"
+        await lease.remember(name, "of-the-new-conversation")
+        await lease.mark(phase)
+    await agent.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+
+    await drain(agent, two)
+
+    again = [SECOND_TRY] if phase else []
+    assert await answers(agent, two) == ["\n\n".join([IDLE, *again, "heard two, knew -"])]
+    assert await ended(agent, first) == ["one"]
+    view = await agent.fleet.sessions.view(lease.sid)
+    assert view is not None
+    if phase:
+        assert [*view.session_ids.values()] == ["of-the-new-conversation"]
+
+
+async def test_by_channel_and_by_kind(agent: Stack) -> None:
+    configure(
+        agent,
+        sessions={
+            "reset": {"idle_minutes": 120},
+            "reset_by_kind": {"thread": {}},
+        },
+        channels={"elsewhere": {"reset": {"idle_minutes": 600}}},
+    )
+    group = await answered(agent, "one")
+    thread = await answered(agent, "one", thread_id="t")
+    elsewhere = await answered(agent, "one", provider="elsewhere")
+    for session in (group, thread, elsewhere):
+        await passed(agent, session, 3)
+
+    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+    assert await talk(agent, "two", thread_id="t") == ["heard two, knew one"]
+    assert await talk(agent, "two", provider="elsewhere") == ["heard two, knew one"]
+
+
+async def test_it_is_said_in_the_chat_once(agent: Stack) -> None:
+    configure(agent, **IDLE_2_H)
+    first = await answered(agent, "one")
+    await passed(agent, first, 3)
+    await answered(agent, "two")
+    await answered(agent, "three")
+
+    count = await agent.fleet.scripts.client.xlen("rc:out:test:default")
+    replies = agent.fleet.replies.reader("test", "default", token="t").replies()
+    texts = [(await anext(replies)).text for _ in range(count)]
+    await replies.aclose()
+    assert texts == [
+        "heard one, knew -",
+        IDLE,
+        "heard two, knew -",
+        "heard three, knew two",
+    ]
+
+
+async def test_the_real_claude_begins_anew(stack: Stack, claude: AgentCli) -> None:
+    stack.agent = claude.config()
+    configure(stack, **IDLE_2_H)
+    first = await answered(stack, "my colour is green SAY:noted")
+    await passed(stack, first, 3)
+
+    (reply,) = await talk(stack, "RECALL")
+
+    assert reply.startswith(IDLE)
+    assert "green" not in reply
+    assert "green" not in claude.model.bodies().splitlines()[-1]
+
+
+def test_a_channel_that_has_defaults_can_be_configured(tmp_path: Path) -> None:
+    file = tmp_path / "remoteclaw.toml"
+    file.write_text("[channels.console.reset]\nidle_minutes = 5\n")
+
+    assert load_config(file, {}).reset_of("console", "direct").idle_minutes == 5

@@ -1,0 +1,183 @@
+"""Two hosts on one Redis: a session goes where its agent is, and moves when that host is gone."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.session.drain import GOES_ON_FROM_NOTES
+from tests.support.processes import is_alive, marked_processes
+from tests.support.stack import Stack, said
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+async def other(stack: Stack, directory: Path) -> AsyncIterator[Stack]:
+    """A second host: a state directory and workers of its own, and the first one's Redis."""
+    other = Stack(Home(directory / "other").create())
+    other.redis, other.fleet = stack.redis, stack.fleet
+    os.mkfifo(other.lifeline)
+    other.open_lifeline()
+    other.configure()
+    yield other
+    await other.end_processes()
+
+
+async def served_by(stack: Stack, accepted: Accepted) -> str:
+    """Return the host that a session belongs to."""
+    host: Any = await stack.fleet.scripts.client.hget(f"rc:st:{{{accepted.session.sid}}}", "host")
+    return str(host.decode())
+
+
+async def agent_of(stack: Stack, accepted: Accepted) -> int:
+    return int((await stack.reached(accepted, "spawned")).rpartition(" ")[2])
+
+
+async def gone(host: Stack) -> None:
+    """Have a host lose its power: its processes at once, its signs of life after a while."""
+    await host.end_processes()
+    client = host.fleet.scripts.client
+    async for name in client.scan_iter(match=f"rc:host:*@{host.home.host_id}"):
+        await client.delete(name)  # their time has passed
+
+
+async def test_a_session_stays_with_its_host(stack: Stack, other: Stack) -> None:
+    """With a worker of each host waiting, every message finds its own agent, warm."""
+    await stack.start_worker()
+    await other.start_worker()
+    firsts = [await stack.append("hello", from_=f"person-{number}") for number in range(6)]
+    for first in firsts:
+        await stack.outcome(first)
+        await stack.until_idle(first)
+    agents = [await agent_of(stack, first) for first in firsts]
+
+    again = [await stack.append("hello", from_=f"person-{number}") for number in range(6)]
+    for message in again:
+        await stack.outcome(message)
+
+    assert [await agent_of(stack, message) for message in again] == agents
+    for message in again:
+        assert (await stack.reached(message, "spawned")).startswith("warm")
+
+
+async def test_a_session_whose_host_is_gone_moves_and_says_what_it_lost(
+    stack: Stack, other: Stack
+) -> None:
+    await stack.start_worker()
+    first = await stack.append("hello")
+    await stack.outcome(first)
+    await stack.until_idle(first)
+    await other.start_worker()
+
+    await gone(stack)
+    second = await stack.append("memory")
+
+    assert said(await stack.outcome(second)).startswith(GOES_ON_FROM_NOTES)
+    assert await served_by(other, second) == other.home.host_id
+
+
+async def test_what_waited_for_a_host_that_is_gone_is_found(stack: Stack, other: Stack) -> None:
+    """Its hint lies in a queue that nobody serves any more."""
+    await stack.start_worker()
+    first = await stack.append("hello")
+    await stack.outcome(first)
+    await stack.until_idle(first)
+    await stack.end_processes()
+    await other.start_worker()
+    second = await stack.append("hello")  # the host still counts as alive
+    assert await stack.fleet.scripts.client.llen(f"rq:queue:agents@{stack.home.host_id}") == 1
+
+    await gone(stack)
+    await stack.fleet.scripts.client.zadd("rc:active", {second.session.sid: 0})
+    await stack.fleet.sweeper.sweep()
+
+    assert (await stack.outcome(second)).status == "done"
+
+
+async def test_a_conversation_whose_files_are_shared_goes_on(
+    stack: Stack, other: Stack, directory: Path
+) -> None:
+    """Where both hosts see the CLI's own record, nothing is lost."""
+    workspace = directory / "shared"
+    workspace.mkdir()
+    for host in (stack, other):
+        host.configure({"runtime": "demo", "workspace": str(workspace)})
+    await stack.start_worker()
+    first = await stack.append("hello")
+    await stack.outcome(first)
+    await stack.until_idle(first)
+    agent = await agent_of(stack, first)
+    await other.start_worker()
+
+    await gone(stack)
+    reply = await stack.ask("memory")
+
+    assert reply == "You said before:\n\n- hello"
+    assert not is_alive(agent)
+    assert marked_processes(other.home)
+
+
+async def test_people_are_not_kept_waiting_by_the_background(stack: Stack) -> None:
+    await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+    behind = await stack.append("hello", lane="background", from_="cron")
+
+    assert "demo agent" in await stack.ask("hello")
+    outcome = await stack.fleet.outcomes.read(behind.session.sid, behind.entry_id)
+    assert outcome is not None
+    assert outcome.status == "accepted"
+
+    await stack.start_worker()
+    assert (await stack.outcome(behind)).status == "done"
+
+
+async def test_a_person_who_writes_to_a_background_session_is_served_as_one(stack: Stack) -> None:
+    await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
+    behind = await stack.append("hello", lane="background")
+
+    assert "message 2" in await stack.ask("hello")
+    assert (await stack.outcome(behind)).status == "done"
+
+
+async def test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end(
+    stack: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Started without our settings, it would run any job that is put on our queue."""
+    stranger = await stack.start_stranger()
+    (view,) = [view for view in await stack.fleet.workers.list() if not view.is_ours]
+    assert view.pid == stranger.pid
+
+    await stack.fleet.sweeper.look(1000.0)
+    await stack.fleet.sweeper.look(1001.0)  # so soon it is not looked again
+    assert stranger.poll() is None
+    await stack.fleet.sweeper.look(1021.0)
+
+    await eventually(lambda: stranger.poll() is not None)
+    assert "was not started as `remoteclaw worker`" in caplog.text
+
+
+async def test_the_queue_of_a_host_that_is_gone_is_removed(stack: Stack, other: Stack) -> None:
+    await stack.start_worker()
+    first = await stack.append("hello")
+    await stack.outcome(first)
+    await stack.until_idle(first)
+    await stack.end_processes()
+    await stack.append("nobody is there to take this hint")
+    queue = f"agents@{stack.home.host_id}"
+    workers, client = stack.fleet.workers, stack.fleet.scripts.client
+    assert await workers.waiting() == 1
+    jobs: Any = await client.lrange(f"rq:queue:{queue}", 0, -1)
+
+    assert await workers.clear_deserted(frozenset({queue})) == frozenset()
+    assert await workers.waiting() == 1  # the host is silent, but not for long enough
+    await gone(stack)
+    await stack.fleet.sweeper.look(1000.0)
+    assert await client.llen(f"rq:queue:{queue}") == 1  # only at the second look
+    await stack.fleet.sweeper.look(1021.0)
+
+    assert await client.llen(f"rq:queue:{queue}") == 0
+    assert f"rq:queue:{queue}".encode() not in await client.smembers("rq:queues")
+    assert not await client.exists(f"rq:job:{jobs[0].decode()}")

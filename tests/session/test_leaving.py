@@ -1,0 +1,90 @@
+"""Whoever is asked to end in mid-turn, or killed, leaves nothing behind that isn't taken up."""
+
+from pathlib import Path
+
+from remoteclaw.config.home import Home
+from remoteclaw.session.drain import MOST_ATTEMPTS
+from tests.support.bridges import script
+from tests.support.stack import Stack, said
+from tests.support.waiting import HANG_S, eventually, eventually_sync
+from tests.up.test_up import remoteclaw, running
+
+
+def begin_something_long(home: Home, **more: str) -> str:
+    """Send a message whose answer takes half a minute; return its reference once it is begun."""
+    reference = remoteclaw(home, "send", "slow", "--wait", "0", **more).stdout.strip()
+    eventually_sync(lambda: "output" in trace(home, reference, **more))
+    return reference
+
+
+def trace(home: Home, reference: str, **more: str) -> str:
+    return remoteclaw(home, "sessions", "trace", reference, **more).stdout
+
+
+def test_a_message_outlives_any_number_of_polite_ends(home: Home) -> None:
+    """They don't count as failures, or it would be given up."""
+    with running(home) as up:
+        reference = begin_something_long(home)
+        up.terminate()
+        up.wait(HANG_S)
+
+    for again in range(2, MOST_ATTEMPTS + 2):
+        with running(home) as up:
+            attempt = f"output     attempt {again}"
+            eventually_sync(lambda: attempt in trace(home, reference))  # noqa: B023 - used at once
+            up.terminate()
+            up.wait(HANG_S)
+
+
+def test_a_kill_is_not_taken_for_the_agents_own_end(home: Home) -> None:
+    """Everything ends at once then; whoever sees the agent end first must not say that it died."""
+    with running(home) as up:
+        reference = begin_something_long(home)
+        up.kill()
+        up.wait()
+
+    with running(home):
+        eventually_sync(lambda: "attempt 2" in trace(home, reference))
+        session = reference.partition("-")[0]
+        assert remoteclaw(home, "stop", session).returncode == 0
+        assert "died" not in trace(home, reference)
+
+
+async def test_a_worker_that_is_asked_to_end_finishes_its_turn_and_leaves_the_rest(
+    stack: Stack, directory: Path
+) -> None:
+    body = """
+while True:
+    word = turn()['prompt'].split()[-1]
+    say(type='text', text='heard ' + word)
+    while not os.path.exists('go'):
+        time.sleep(0.005)
+    say(type='done')
+"""
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))}, linger_s=2)
+    worker = await stack.start_worker()
+    first, second = await stack.append("one"), await stack.append("two")
+    await stack.reached(first, "output")
+    worker.terminate()
+    client = stack.fleet.scripts.client
+    (name,) = [key async for key in client.scan_iter("rq:worker:*")]
+    await eventually(lambda: client.hexists(name, "shutdown_requested_date"))
+    (stack.home.path / "workspaces" / "main" / "go").touch()
+
+    await eventually(lambda: worker.poll() is not None)
+    assert said(await stack.outcome(first)) == "heard one"
+    waiting = await stack.fleet.outcomes.read(second.session.sid, second.entry_id)
+    assert waiting is not None
+    assert waiting.status == "accepted"
+    await stack.start_worker()
+    assert said(await stack.outcome(second)) == "heard two"
+    assert (await stack.reached(second, "spawned")).startswith("warm")
+
+
+async def test_a_worker_that_lingers_leaves_when_it_is_asked_to(stack: Stack) -> None:
+    stack.configure(linger_s=30)
+    worker = await stack.start_worker()
+    await stack.ask("hello")
+    worker.terminate()
+
+    await eventually(lambda: worker.poll() is not None, within_s=25)  # before it had lingered

@@ -1,0 +1,562 @@
+"""What becomes of messages that arrive while their session is busy: each mode, and each crash."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config.model import QueueOverride, load_config
+from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.messages import Provenance
+from remoteclaw.session.drain import Drain
+from tests.support.bridges import script
+from tests.support.stack import Stack, message, said
+from tests.support.waiting import HANG_S, eventually
+
+#: An agent that says which texts it was asked, and waits first where the text asks for it.
+ECHO = """
+while True:
+    words = [line for line in turn()['prompt'].splitlines() if line and line[0] != '[']
+    say(type='text', text='heard ' + ' + '.join(words))
+    while 'wait' in words and not os.path.exists('go'):
+        time.sleep(0.005)
+        if select.select([0], [], [], 0)[0]:
+            say(type='done', aborted=True)
+            turn()
+            break
+    else:
+        say(type='done')
+"""
+
+
+@pytest.fixture
+async def echo(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent says what it was asked."""
+    stack.agent = {"runtime": "demo", "command": list(script(directory, "import select" + ECHO))}
+    return stack
+
+
+def configure(stack: Stack, **queue: object) -> None:
+    stack.configure(stack.agent, queue={"debounce_ms": 0, **queue})
+
+
+def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
+    """Run the session here, as a work-horse would."""
+    worker = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
+    return asyncio.create_task(worker.run(accepted.session.sid))
+
+
+async def busy(stack: Stack) -> tuple[Accepted, "asyncio.Task[None]"]:
+    """Have a turn running that ends when it is told to go on."""
+    first = await stack.append("wait")
+    task = drain(stack, first)
+    await stack.reached(first, "output")
+    return first, task
+
+
+def go(stack: Stack) -> None:
+    (stack.home.path / "workspaces" / "main" / "go").touch()
+
+
+async def replies(stack: Stack, *accepted: Accepted) -> list[str]:
+    return [said(await stack.outcome(each)) for each in accepted]
+
+
+async def statuses(stack: Stack, *accepted: Accepted) -> list[str]:
+    return [(await stack.outcome(each)).status for each in accepted]
+
+
+async def append(stack: Stack, *texts: str) -> list[Accepted]:
+    return [await stack.append(text) for text in texts]
+
+
+# -- followup and collect -------------------------------------------------------------------------
+
+
+async def test_followup_answers_each_message_in_its_own_turn(echo: Stack) -> None:
+    configure(echo, mode="followup")
+    first, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, first, *waiting) == ["heard wait", "heard two", "heard three"]
+
+
+async def test_collect_answers_what_waits_in_one_turn(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    _, task = await busy(echo)
+    two, three = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, two, three) == ["heard two + three"] * 2
+    outcome = await echo.outcome(three)
+    assert outcome.turn == two.entry_id  # each names the turn that answered it
+    assert outcome.status == "done"
+
+
+async def test_collect_gives_a_caller_its_own_reply(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    _, task = await busy(echo)
+    two = await echo.append("two")
+    caller = await echo.fleet.inbound.append(message("mine"), agent="main", deliver="caller")
+    four = await echo.append("four")
+    go(echo)
+    await task
+
+    assert await replies(echo, two, caller, four) == ["heard two", "heard mine", "heard four"]
+
+
+async def test_a_message_is_collected_when_the_person_has_stopped_typing(echo: Stack) -> None:
+    configure(echo, mode="collect", debounce_ms=3000)
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    go(echo)
+    await echo.outcome(first)
+    three = await echo.append("three")  # within the pause
+    await task
+
+    assert await replies(echo, two, three) == ["heard two + three"] * 2
+
+
+# -- too many -------------------------------------------------------------------------------------
+
+
+async def test_beyond_the_cap_the_oldest_are_left_out_and_mentioned(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=2, drop="summarize")
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three", "four", "five")
+    go(echo)
+    await task
+
+    assert await statuses(echo, *waiting) == ["dropped", "dropped", "done", "done"]
+    assert said(await echo.outcome(waiting[3])) == "heard four + five"
+
+
+@pytest.mark.parametrize(
+    ("drop", "expected"),
+    [
+        ("old", ["dropped", "dropped", "done", "done"]),
+        ("new", ["done", "done", "dropped", "dropped"]),
+    ],
+)
+async def test_beyond_the_cap_messages_are_dropped_and_their_sender_is_told(
+    echo: Stack, drop: str, expected: list[str]
+) -> None:
+    configure(echo, mode="followup", cap=2, drop=drop)
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three", "four", "five")
+    go(echo)
+    await task
+
+    assert await statuses(echo, *waiting) == expected
+    dropped = waiting[expected.index("dropped")]
+    assert "more came than the 2 messages that I keep waiting, so I left out 2" in said(
+        await echo.outcome(dropped)
+    )
+
+
+async def test_without_a_cap_nothing_is_dropped(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=0)
+    _, task = await busy(echo)
+    waiting = await append(echo, *(f"m{number}" for number in range(40)))
+    go(echo)
+    await task
+
+    assert set(await statuses(echo, *waiting)) == {"done"}
+    assert said(await echo.outcome(waiting[-1])).count("+") == 39
+
+
+# -- interrupt ------------------------------------------------------------------------------------
+
+
+async def test_interrupt_stops_the_turn_for_the_new_message(echo: Stack) -> None:
+    configure(echo, mode="interrupt")
+    first, task = await busy(echo)
+
+    second = await echo.append("two")
+    await task
+
+    outcome = await echo.outcome(first)
+    assert outcome.status == "interrupted"
+    assert said(outcome) == "heard wait\n\n(I left this for your next message.)"
+    assert await replies(echo, second) == ["heard two"]
+
+
+async def test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.QUIET_S", 1000)
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
+    configure(echo, mode="interrupt")
+    first, task = await busy(echo)
+
+    second = await echo.append("two")
+    await task
+
+    assert await statuses(echo, first, second) == ["interrupted", "done"]
+
+
+# -- what no person has sent ----------------------------------------------------------------------
+
+
+async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
+    """Have a session that another one has started do its task; return the result's entry."""
+    key = parent.session
+    child, entry_id = await stack.fleet.effects.spawn(
+        None,
+        task,
+        key,
+        message(task),
+        note=None,
+        provenance=Provenance(by=str(key), via=(key.sid,), hops=1),
+        parent=key,
+        depth=1,
+        label=None,
+        most=5,
+    )
+    await drain(stack, Accepted(child, entry_id, False))
+    view = await stack.fleet.sessions.view(key.sid)
+    assert view is not None
+    return Accepted(key, str(view.last_entry), False)
+
+
+async def renewals(stack: Stack, accepted: Accepted) -> None:
+    """Wait until a session's lease was renewed twice."""
+    client, seen = stack.fleet.scripts.client, set()
+
+    async def count() -> bool:
+        seen.add(await client.hget(keys.state(accepted.session.sid), "expires"))
+        return len(seen) > 2
+
+    await eventually(count)
+
+
+@pytest.mark.parametrize("mode", ["interrupt", "steer"])
+async def test_a_result_waits_for_the_running_turn(
+    echo: Stack, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
+    configure(echo, mode=mode)
+    first, task = await busy(echo)
+    came = await result(echo, first, "hi")
+    await renewals(echo, first)
+    go(echo)
+    await task
+
+    assert await statuses(echo, first, came) == ["done", "done"]
+    assert await replies(echo, first, came) == ["heard wait", "heard heard hi"]
+
+
+async def test_a_turn_about_what_no_person_has_sent_is_not_interrupted(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would send it again. What a person sends is answered behind it, in its own turn."""
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
+    configure(echo, mode="interrupt")
+    first = await echo.append("hello")
+    await drain(echo, first)
+    tick = await echo.write(first.session, "wait", "cron", deliver="channel")
+    cron = Accepted(first.session, tick, False)
+    together = await echo.append("two")
+    task = drain(echo, first)
+    await echo.reached(cron, "output")
+    later = await echo.append("three")
+    await renewals(echo, first)
+    go(echo)
+    await task
+
+    assert await statuses(echo, cron, together, later) == ["done"] * 3
+    assert await replies(echo, cron) == ["heard wait"]
+    assert await replies(echo, together, later) == ["heard two + three"] * 2
+
+
+@pytest.mark.parametrize("drop", ["old", "new", "summarize"])
+async def test_a_result_is_never_dropped(echo: Stack, drop: str) -> None:
+    configure(echo, mode="followup", cap=1, drop=drop)
+    first, task = await busy(echo)
+    results = [await result(echo, first, f"t{number}") for number in range(3)]
+    said_later = await append(echo, "two")
+    go(echo)
+    await task
+
+    assert await statuses(echo, *results, *said_later) == ["done"] * 4
+    assert await replies(echo, *results) == [f"heard heard t{number}" for number in range(3)]
+
+
+# -- overrides ------------------------------------------------------------------------------------
+
+
+async def test_a_channel_may_have_a_mode_of_its_own(echo: Stack) -> None:
+    configure(echo, mode="collect", channels={"test": {"mode": "followup"}})
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, *waiting) == ["heard two", "heard three"]
+
+
+async def test_a_session_may_have_a_mode_of_its_own(echo: Stack) -> None:
+    configure(echo, mode="collect", channels={"test": {"mode": "interrupt"}})
+    first = await echo.append("hello")
+    await echo.fleet.sessions.configure(first.session.sid, QueueOverride(mode="followup"))
+    await drain(echo, first)
+    _, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    go(echo)
+    await task
+
+    assert await replies(echo, *waiting) == ["heard two", "heard three"]
+
+
+# -- crashes --------------------------------------------------------------------------------------
+
+
+async def crashed(stack: Stack, accepted: Accepted, *batch: Accepted, phase: str) -> None:
+    """Leave a session as a worker does that was killed in a turn about some messages."""
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([each.entry_id for each in batch])
+    await lease.mark(phase)
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+
+
+async def test_a_collected_batch_is_repeated_exactly(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    one, two = await append(echo, "one", "two")
+    await crashed(echo, one, one, two, phase="accepted")
+    three = await echo.append("three")
+
+    await drain(echo, one)
+
+    assert await replies(echo, one, two, three) == ["heard one + two"] * 2 + ["heard three"]
+
+
+async def test_what_kills_its_worker_takes_no_other_message_along(echo: Stack) -> None:
+    """After two failures together, each message is tried alone; then it is given up."""
+    configure(echo, mode="collect")
+    poison, good = await append(echo, "poison", "good")
+    await crashed(echo, poison, poison, good, phase="output")
+    await crashed(echo, poison, poison, good, phase="output")
+    await crashed(echo, poison, poison, phase="output")
+
+    await drain(echo, poison)
+
+    assert await statuses(echo, poison, good) == ["dead", "done"]
+    assert said(await echo.outcome(good)).endswith("heard good")
+
+
+async def test_a_dropped_message_stays_dropped(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=1, drop="old")
+    one, two = await append(echo, "one", "two")
+    lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([one.entry_id], phase="dropped")
+    await echo.fleet.scripts.client.hset(f"rc:st:{{{one.session.sid}}}", "expires", 1)
+
+    await drain(echo, one)
+
+    assert await statuses(echo, one, two) == ["dropped", "done"]
+
+
+# -- at the edges ---------------------------------------------------------------------------------
+
+
+async def test_followup_without_a_cap_waits_for_quiet_and_goes_on(echo: Stack) -> None:
+    configure(echo, mode="followup", cap=0, debounce_ms=300)
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    go(echo)
+    await echo.outcome(first)
+    three = await echo.append("three")
+
+    await asyncio.wait_for(task, HANG_S)
+
+    assert await replies(echo, two, three) == ["heard two", "heard three"]
+
+
+async def test_what_was_stopped_is_not_run_with_what_came_after_the_stop(echo: Stack) -> None:
+    configure(echo, mode="collect")
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    await echo.fleet.sessions.stop(first.session.sid)
+    three = await echo.append("three")
+    await task
+
+    assert await statuses(echo, first, two, three) == ["stopped", "stopped", "done"]
+    assert await replies(echo, three) == ["heard three"]
+
+
+async def test_a_caller_among_too_many_gets_a_reply_of_its_own(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=2)
+    _, task = await busy(echo)
+    caller = await echo.fleet.inbound.append(message("mine"), agent="main", deliver="caller")
+    waiting = await append(echo, "two", "three", "four", "five")
+    go(echo)
+    await task
+
+    assert await replies(echo, caller) == ["heard mine"]
+    assert await statuses(echo, *waiting) == ["dropped", "dropped", "done", "done"]
+    assert said(await echo.outcome(waiting[0])) == "heard four + five"
+
+
+async def test_what_waited_before_the_session_was_busy_is_not_dropped(echo: Stack) -> None:
+    configure(echo, mode="followup", cap=2, drop="old")
+    waiting = await append(echo, *(f"m{number}" for number in range(6)))
+
+    await drain(echo, waiting[0])
+
+    assert set(await statuses(echo, *waiting)) == {"done"}
+
+
+async def test_the_cap_is_not_forgotten_when_the_session_changes_hands(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.session.drain.MOST_TURNS", 1)
+    configure(echo, mode="collect", cap=2, drop="old")
+    _, task = await busy(echo)
+    waiting = await append(echo, "m1", "m2", "m3", "m4")
+    await echo.append("another session, so that this one lets others go first", from_="bob")
+    go(echo)
+    await task
+    view = await echo.fleet.sessions.view(waiting[0].session.sid)
+    assert view is not None
+    assert view.state == "scheduled"
+    await echo.fleet.scripts.client.delete("rq:queue:agents")  # the others are served
+
+    await drain(echo, waiting[0])
+
+    assert await statuses(echo, *waiting) == ["dropped", "dropped", "done", "done"]
+
+
+async def test_what_was_waiting_when_a_turn_began_does_not_interrupt_it(
+    echo: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.005)
+    configure(echo, mode="interrupt")
+    calls = [
+        await echo.fleet.inbound.append(message(text), agent="main", deliver="caller")
+        for text in ("one", "two", "three")
+    ]
+
+    await drain(echo, calls[0])
+
+    assert await statuses(echo, *calls) == ["done", "done", "done"]
+
+
+async def test_a_stop_is_a_stop_though_a_message_comes_with_it(echo: Stack) -> None:
+    configure(echo, mode="interrupt")
+    first, task = await busy(echo)
+    await echo.fleet.sessions.stop(first.session.sid)
+    second = await echo.append("two")
+    await task
+
+    assert await statuses(echo, first, second) == ["stopped", "done"]
+
+
+async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=1)
+    one, two, three = await append(echo, "one", "two", "three")
+    for _ in range(2):
+        lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
+        assert lease is not None
+        ids = [each.entry_id for each in (one, two, three)]
+        assert await lease.begin(ids, left_out=ids[:2])
+        await lease.mark("output")
+        await echo.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+
+    await drain(echo, one)
+
+    assert await statuses(echo, one, two, three) == ["dropped", "dropped", "done"]
+
+
+async def test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it(echo: Stack) -> None:
+    configure(echo, mode="followup", cap=1, drop="old")
+    first = await echo.append("one")
+    await crashed(echo, first, first, phase="output")
+    waiting = await append(echo, "two", "three", "four")
+
+    await drain(echo, first)
+
+    assert await statuses(echo, first, *waiting) == ["done", "dropped", "dropped", "done"]
+
+
+async def test_a_stop_ends_what_would_only_have_been_mentioned(echo: Stack) -> None:
+    configure(echo, mode="collect", cap=1)
+    first, task = await busy(echo)
+    two = await echo.append("two")
+    await echo.fleet.sessions.stop(first.session.sid)
+    after = await append(echo, "three", "four")
+    await task
+
+    assert await statuses(echo, first, two, *after) == ["stopped", "stopped", "dropped", "done"]
+
+
+async def test_a_message_does_not_interrupt_somebody_who_waits_for_a_reply(echo: Stack) -> None:
+    configure(echo, mode="interrupt")
+    caller = await echo.fleet.inbound.append(message("wait"), agent="main", deliver="caller")
+    task = drain(echo, caller)
+    await echo.reached(caller, "output")
+    second = await echo.append("two")
+    go(echo)
+    await task
+
+    assert await replies(echo, caller, second) == ["heard wait", "heard two"]
+
+
+async def test_a_sessions_own_mode_holds_from_its_next_turn_on(echo: Stack) -> None:
+    configure(echo, mode="followup")
+    first, task = await busy(echo)
+    waiting = await append(echo, "two", "three")
+    await echo.fleet.sessions.configure(first.session.sid, QueueOverride(mode="collect"))
+    go(echo)
+    await task
+
+    assert await replies(echo, *waiting) == ["heard two + three"] * 2
+
+
+# -- dead letters ---------------------------------------------------------------------------------
+
+
+async def dead(stack: Stack, text: str) -> Accepted:
+    """Have a message that killed its worker three times."""
+    accepted = await stack.append(text)
+    for _ in range(3):
+        await crashed(stack, accepted, accepted, phase="output")
+    await drain(stack, accepted)
+    assert await statuses(stack, accepted) == ["dead"]
+    return accepted
+
+
+async def test_a_dead_letter_is_kept_and_can_be_tried_again(echo: Stack) -> None:
+    configure(echo)
+    accepted = await dead(echo, "poison")
+    (letter,) = await echo.fleet.dead_letters.list()
+    assert (letter.text, letter.attempts, letter.category) == ("poison", 3, "interrupted")
+    assert letter.entry_id == accepted.entry_id
+
+    again = await echo.fleet.dead_letters.retry(letter.id)
+    await drain(echo, again)
+
+    assert await replies(echo, again) == ["heard poison"]
+    assert await echo.fleet.dead_letters.list() == []
+    assert again.entry_id in await echo.reached(accepted, "retried")
+    with pytest.raises(UnknownDeadLetter):
+        await echo.fleet.dead_letters.retry(letter.id)
+
+
+async def test_a_dead_letter_can_be_dropped(echo: Stack) -> None:
+    configure(echo)
+    await dead(echo, "poison")
+    (letter,) = await echo.fleet.dead_letters.list()
+
+    await echo.fleet.dead_letters.drop(letter.id)
+
+    assert await echo.fleet.dead_letters.list() == []
+    with pytest.raises(UnknownDeadLetter):
+        await echo.fleet.dead_letters.drop(letter.id)

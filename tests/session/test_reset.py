@@ -1,0 +1,628 @@
+"""The end of a conversation: what was said before it is answered before it, and nothing stays."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config.model import QueueOverride, load_config
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.messages import Attachment
+from remoteclaw.session.drain import SECOND_TRY, Drain
+from remoteclaw.session.reset import RESET
+from tests.conftest import required
+from tests.session.test_steering import renewed
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.bridges import script
+from tests.support.processes import is_alive
+from tests.support.stack import Stack, message, said
+from tests.support.waiting import eventually
+
+#: An agent that says what it was asked, and what it knew before. Asked to wait, it does, and hears
+#: what comes meanwhile; it notes every prompt.
+AGENT = """
+import select
+pipe = open(0, 'rb', buffering=0, closefd=False)
+def turn():
+    line = pipe.readline()
+    if not line: sys.exit()
+    return json.loads(line)
+file = 'said-' + sys.argv[2]
+def words(message):
+    with open('prompts', 'a') as prompts: prompts.write(message['prompt'] + chr(10))
+    return [line for line in message['prompt'].splitlines() if line and line[0] != '[']
+while True:
+    message = turn()
+    if message['type'] == 'steer':
+        say(type='refused', id=message['id'])
+        continue
+    if message['type'] == 'interrupt':
+        continue
+    asked = words(message)
+    known = open(file).read().split(chr(10))[:-1] if os.path.exists(file) else []
+    with open(file, 'a') as before: before.writelines(line + chr(10) for line in asked)
+    say(type='text', text='heard ' + ' + '.join(asked) + ', knew ' + (' + '.join(known) or '-'))
+    while 'wait' in asked and not os.path.exists('go'):
+        time.sleep(0.005)
+        if select.select([0], [], [], 0)[0]:
+            message = turn()
+            if message['type'] == 'steer':
+                say(type='steered', id=message['id'])
+                say(type='text', text=' & '.join(['', *words(message)]))
+                continue
+            say(type='done', aborted=True)
+            break
+    else:
+        say(type='done')
+"""
+MODES = ("collect", "followup", "steer", "interrupt")
+
+
+@pytest.fixture
+async def agent(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent says what it knows."""
+    stack.agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
+    stack.configure(stack.agent)
+    return stack
+
+
+def configure(stack: Stack, **sections: Any) -> None:
+    queue = {"debounce_ms": 0, **sections.pop("queue", {})}
+    stack.configure(stack.agent, queue=queue, **sections)
+
+
+def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
+    """Run the session here, as a work-horse would."""
+    worker = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
+    return asyncio.create_task(worker.run(accepted.session.sid))
+
+
+async def append(stack: Stack, *texts: str, **fields: Any) -> list[Accepted]:
+    return [await stack.append(text, **fields) for text in texts]
+
+
+async def answers(stack: Stack, *accepted: Accepted) -> list[str]:
+    return [said(await stack.outcome(each)) for each in accepted]
+
+
+async def talk(stack: Stack, *texts: str, **fields: Any) -> list[str]:
+    """Have messages answered, one after another; return the replies."""
+    replies = []
+    for text in texts:
+        accepted = await stack.append(text, **fields)
+        await drain(stack, accepted)
+        replies += await answers(stack, accepted)
+    return replies
+
+
+async def busy(stack: Stack) -> tuple[Accepted, "asyncio.Task[None]"]:
+    """Have a turn running that ends when it is told to go on."""
+    first = await stack.append("wait")
+    task = drain(stack, first)
+    await stack.reached(first, "output")
+    return first, task
+
+
+def go(stack: Stack) -> None:
+    (stack.home.path / "workspaces" / "main" / "go").touch()
+
+
+def prompts(stack: Stack) -> str:
+    """Return all that agents were told."""
+    return (stack.home.path / "workspaces" / "main" / "prompts").read_text()
+
+
+async def recorded(stack: Stack, accepted: Accepted) -> list[str]:
+    """Return what people said, as it is recorded."""
+    lines = (await stack.fleet.sessions.record(accepted.session.sid)).splitlines()
+    return [line["text"] for line in map(json.loads, lines) if line["role"] == "user"]
+
+
+# -- in a chat ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["/new", "/reset", "/NEW", "/new@claw_bot"])
+async def test_a_person_begins_a_new_conversation(agent: Stack, word: str) -> None:
+    replies = await talk(agent, "one", "two", word, "three", "four")
+
+    assert replies == [
+        "heard one, knew -",
+        "heard two, knew one",
+        RESET,
+        "heard three, knew -",
+        "heard four, knew three",
+    ]
+
+
+async def test_what_stands_behind_the_command_begins_the_new_conversation(agent: Stack) -> None:
+    replies = await talk(agent, "one", "/new\n\n  two ", "three")
+
+    assert replies == ["heard one, knew -", "heard two, knew -", "heard three, knew two"]
+    assert "/new" not in prompts(agent)
+
+
+async def test_the_old_conversation_is_in_no_note_to_the_agent(agent: Stack) -> None:
+    """The record goes with the conversation, so an agent that begins anew is told nothing."""
+    await talk(agent, "a secret", "/new")
+    before = len(prompts(agent))
+    last = await agent.append("two")
+    await drain(agent, last)
+
+    assert "secret" not in prompts(agent)[before:]
+    assert "conversation_before" not in prompts(agent)[before:]
+    assert await recorded(agent, last) == ["two"]
+
+
+async def test_what_was_said_in_the_thread_before_is_not_told_any_more(agent: Stack) -> None:
+    thread = {"thread_id": "t", "thread_context": "a secret"}
+    await talk(agent, "one", **thread)
+    assert "a secret" in prompts(agent)
+    before = len(prompts(agent))
+
+    await talk(agent, "/new two", "/new", "three", **thread)
+
+    assert "secret" not in prompts(agent)[before:]
+
+
+async def test_the_agent_of_the_old_conversation_ends(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    pid = int((await agent.reached(first, "spawned")).rpartition(" ")[2])
+    assert is_alive(pid)
+
+    await talk(agent, "/new")
+
+    await eventually(lambda: not is_alive(pid))
+
+
+async def test_settings_of_the_session_stay(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    await agent.fleet.sessions.configure(first.session.sid, QueueOverride(mode="steer"))
+    before = await agent.fleet.sessions.view(first.session.sid)
+    await talk(agent, "/new")
+    after = await agent.fleet.sessions.view(first.session.sid)
+
+    assert before is not None
+    assert after is not None
+    assert (after.queue, after.lane, after.host) == (before.queue, before.lane, before.host)
+    assert before.session_ids
+    assert after.session_ids == {}
+
+
+async def test_another_session_goes_on(agent: Stack) -> None:
+    await talk(agent, "one", from_="alice")
+    await talk(agent, "uno", from_="bob")
+
+    await talk(agent, "/new", from_="alice")
+
+    assert await talk(agent, "due", from_="bob") == ["heard due, knew uno"]
+
+
+async def test_a_new_conversation_of_a_new_session(agent: Stack) -> None:
+    assert await talk(agent, "/new", "one") == [RESET, "heard one, knew -"]
+
+
+async def test_the_words_are_configured(agent: Stack) -> None:
+    configure(agent, sessions={"reset_triggers": ["!neu"]})
+
+    replies = await talk(agent, "one", "/new", "!Neu", "two")
+
+    assert replies[1:] == ["heard /new, knew one", RESET, "heard two, knew -"]
+
+
+async def test_only_people_give_commands(agent: Stack) -> None:
+    """Another session's agent, or a cron job, can't end a conversation."""
+    first = await agent.append("one")
+    await drain(agent, first)
+    entry_id = await agent.fleet.effects.entry(
+        None, "call", first.session, message("/new"), note=None, provenance=None
+    )
+    await drain(agent, first)
+    outcome = await agent.fleet.outcomes.read(first.session.sid, entry_id)
+
+    assert outcome is not None
+    assert said(outcome) == "heard /new, knew one"
+
+
+async def test_whoever_waits_for_the_reply_gets_it(agent: Stack) -> None:
+    """As `remoteclaw send /new` does."""
+    await talk(agent, "one")
+    sent = await agent.fleet.inbound.append(message("/new"), agent="main", deliver="caller")
+    await drain(agent, sent)
+
+    assert await answers(agent, sent) == [RESET]
+    assert await talk(agent, "two") == ["heard two, knew -"]
+
+
+async def test_a_file_with_the_command_for_a_caption_begins_the_new_conversation(
+    agent: Stack,
+) -> None:
+    await talk(agent, "one")
+    first = await agent.append("one more")
+    await drain(agent, first)
+    blobs, sid = agent.fleet.blobs, first.session.sid
+    file = await blobs.put(sid, "plan.txt", b"the plan")
+    assert isinstance(file, Attachment)
+    with_file = await agent.append("/new", attachments=(file,))
+    await drain(agent, with_file)
+
+    assert await answers(agent, with_file) == ["heard , knew -"]
+    assert "plan.txt" in prompts(agent)
+
+
+async def test_a_stopped_command_ends_nothing(agent: Stack) -> None:
+    await talk(agent, "one")
+    command = await agent.append("/new")
+    await agent.fleet.sessions.stop(command.session.sid)
+    await drain(agent, command)
+
+    assert (await agent.outcome(command)).status == "stopped"
+    assert await talk(agent, "two") == ["heard two, knew one"]
+
+
+async def test_a_session_without_an_agent_can_be_reset(agent: Stack) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    agent.configure({"runtime": "demo", "command": ["not-there"]})
+    assert await talk(agent, "/new") == [RESET]
+    agent.configure(agent.agent)
+
+    assert await talk(agent, "two") == ["heard two, knew -"]
+
+
+async def test_it_is_traced(agent: Stack) -> None:
+    command = await agent.append("/new")
+    await drain(agent, command)
+
+    outcome = await agent.outcome(command)
+    assert outcome.status == "done"
+    assert [step.name for step in outcome.steps] == ["accepted", "begun", "reset", "finished"]
+    assert await agent.reached(command, "reset") == "/new"
+
+
+async def ended(stack: Stack, accepted: Accepted) -> list[str]:
+    """Return what people said in the conversations that are archived, newest first."""
+    client, name = stack.fleet.scripts.client, f"rc:old:{{{accepted.session.sid}}}"
+    lines: Any = await client.lrange(name, 0, -1)
+    records: Any = [await client.get(f"{name}:{line.decode().split()[0]}") for line in lines]
+    return [json.loads(record.splitlines()[0])["text"] for record in records]
+
+
+async def test_no_more_ended_conversations_are_kept_than_configured(agent: Stack) -> None:
+    configure(agent, sessions={"keep_archived": 2})
+    first = await agent.append("one")
+    await drain(agent, first)
+    await talk(agent, "/new two", "/new three", "/new", "/new", "/new four", "/new")
+
+    assert await ended(agent, first) == ["four", "three"]
+    names = [name async for name in agent.fleet.scripts.client.scan_iter("rc:old:*")]
+    assert len(names) == 3
+
+
+async def test_an_ended_conversation_is_kept_as_long_as_a_record(agent: Stack) -> None:
+    configure(agent, record={"keep_days": 2})
+    first = await agent.append("one")
+    await drain(agent, first)
+    await talk(agent, "/new")
+
+    async for name in agent.fleet.scripts.client.scan_iter("rc:old:*"):
+        ttl = await agent.fleet.scripts.client.pttl(name)
+        assert 1.9 < ttl / 24 / 3600 / 1000 <= 2
+
+
+@pytest.mark.parametrize(
+    "sections", [{"sessions": {"keep_archived": 0}}, {"record": {"keep_days": 0}}]
+)
+async def test_there_need_be_no_archive(agent: Stack, sections: dict[str, Any]) -> None:
+    first = await agent.append("one")
+    await drain(agent, first)
+    await talk(agent, "/new", "two")
+    configure(agent, **sections)
+
+    assert await talk(agent, "/new", "three") == [RESET, "heard three, knew -"]
+
+    assert await ended(agent, first) == []
+    assert "two" not in await recorded(agent, first)
+    assert [name async for name in agent.fleet.scripts.client.scan_iter("rc:old:*")] == []
+
+
+# -- while the session is busy --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_order_is_kept(agent: Stack, mode: str) -> None:
+    configure(agent, queue={"mode": mode})
+    first, task = await busy(agent)
+    two, new, three, reset, four = await append(
+        agent, "two", "/new", "three", "/reset four", "five"
+    )
+    go(agent)
+    await task
+
+    replies = await answers(agent, two, new, three, reset)
+    joined = {"heard wait, knew - & two"} if mode == "steer" else set()
+    assert replies[0] in {"heard two, knew wait"} | joined
+    assert replies[1:] == [RESET, "heard three, knew -", "heard four, knew -"]
+    assert await answers(agent, four) == ["heard five, knew four"]
+    expected = "interrupted" if mode == "interrupt" else "done"
+    assert (await agent.outcome(first)).status == expected
+
+
+async def test_it_waits_for_the_running_turn(agent: Stack) -> None:
+    configure(agent, queue={"mode": "collect"})
+    first, task = await busy(agent)
+    command = await agent.append("/new")
+    outcome = await agent.fleet.outcomes.read(command.session.sid, command.entry_id)
+    assert outcome is not None
+    assert outcome.status == "accepted"
+    go(agent)
+    await task
+
+    assert (await agent.outcome(first)).status == "done"
+    assert await answers(agent, command) == [RESET]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_command_that_is_repeated_is_answered_once(agent: Stack, mode: str) -> None:
+    configure(agent, queue={"mode": mode})
+    _, task = await busy(agent)
+    new, reset, again, two = await append(agent, "/new", "/reset", "/new", "/new two")
+    go(agent)
+    await task
+
+    assert {(await agent.outcome(each)).turn for each in (new, reset, again)} == {new.entry_id}
+    assert await answers(agent, again, two) == [RESET, "heard two, knew -"]
+    assert len(await ended(agent, new)) == 1
+
+
+async def test_it_interrupts_as_any_message_does(agent: Stack) -> None:
+    configure(agent, queue={"mode": "interrupt"})
+    first, task = await busy(agent)
+    command = await agent.append("/new")
+    await task
+
+    assert (await agent.outcome(first)).status == "interrupted"
+    assert await answers(agent, command) == [RESET]
+
+
+async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(
+    agent: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.002)
+    configure(agent, queue={"mode": "steer"})
+    first, task = await busy(agent)
+    command = await agent.append("/new three")
+    four = await agent.append("four")
+    await renewed(agent, first, times=5)  # each tells of the newest message
+    go(agent)
+    await task
+
+    assert await answers(agent, first, command, four) == [
+        "heard wait, knew -",
+        "heard three, knew -",
+        "heard four, knew three",
+    ]
+
+
+async def test_a_message_joins_the_turn_of_a_new_conversation(agent: Stack) -> None:
+    configure(agent, queue={"mode": "steer"})
+    await talk(agent, "one")
+    command = await agent.append("/new wait")
+    task = drain(agent, command)
+    await agent.reached(command, "output")
+    second = await agent.append("two")
+    assert await agent.reached(second, "steered")
+    go(agent)
+    await task
+
+    assert (await answers(agent, command))[0].startswith("heard wait, knew -")
+
+
+async def test_nobody_waits_for_somebody_who_has_given_a_command_to_stop_typing(
+    agent: Stack,
+) -> None:
+    configure(agent, queue={"mode": "collect", "debounce_ms": 60_000})
+    _, task = await busy(agent)
+    two, command, three = await append(agent, "two", "/new", "/new three")
+    go(agent)
+    await task
+
+    assert await answers(agent, two, command, three) == [
+        "heard two, knew wait",
+        RESET,
+        "heard three, knew -",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("drop", "expected"),
+    [
+        # What goes beyond two: the oldest of what stands before the command, then the new ones.
+        ("old", ["dropped", "dropped", "done", "done", "done", "done"]),
+        ("summarize", ["dropped", "dropped", "done", "done", "done", "done"]),
+        ("new", ["done", "done", "done", "dropped", "dropped", "done"]),
+    ],
+)
+async def test_no_command_is_dropped(agent: Stack, drop: str, expected: list[str]) -> None:
+    configure(agent, queue={"mode": "followup", "cap": 2, "drop": drop})
+    _, task = await busy(agent)
+    waiting = await append(agent, "two", "three", "/new", "four", "five", "/new")
+    go(agent)
+    await task
+
+    assert [(await agent.outcome(each)).status for each in waiting] == expected
+    replies = await answers(agent, *waiting)
+    assert [replies[2], replies[5]] == [RESET, RESET]
+    told = [reply for reply, status in zip(replies, expected, strict=True) if status == "dropped"]
+    assert all("I left out 2" in reply for reply in told)
+
+
+async def test_with_drop_new_no_message_behind_a_command_is_dropped(agent: Stack) -> None:
+    """It is the newest one, and its command has to wait for those before it."""
+    configure(agent, queue={"mode": "collect", "cap": 1, "drop": "new"})
+    _, task = await busy(agent)
+    waiting = await append(agent, "/new two", "/new three")
+    go(agent)
+    await task
+
+    assert await answers(agent, *waiting) == ["heard two, knew -", "heard three, knew -"]
+
+
+@pytest.mark.parametrize("drop", ["old", "summarize"])
+async def test_beyond_the_cap_only_the_message_behind_a_command_is_dropped(
+    agent: Stack, drop: str
+) -> None:
+    configure(agent, queue={"mode": "collect", "cap": 1, "drop": drop})
+    _, task = await busy(agent)
+    two, three = await append(agent, "/new two", "/new three")
+    go(agent)
+    await task
+
+    assert (await agent.outcome(two)).status == "dropped"
+    assert "I left out 1" in said(await agent.outcome(two))
+    assert await answers(agent, three) == ["heard three, knew -"]
+
+
+# -- crashes --------------------------------------------------------------------------------------
+
+
+async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str = "") -> None:
+    """Leave a session as a worker does that was killed in a turn about a command."""
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([accepted.entry_id])
+    if reset:
+        await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
+    if phase:
+        await lease.mark(phase)
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+
+
+@pytest.mark.parametrize("reset", [False, True])
+async def test_a_crash_and_the_conversation_ends_once(agent: Stack, reset: bool) -> None:
+    await talk(agent, "one")
+    command = await agent.append("/new")
+    await crash_in(agent, command, reset=reset)
+
+    await drain(agent, command)
+
+    assert await answers(agent, command) == [RESET]
+    assert await talk(agent, "two") == ["heard two, knew -"]
+    lines: Any = await agent.fleet.scripts.client.lrange(f"rc:old:{{{command.session.sid}}}", 0, -1)
+    assert len(lines) == 1
+
+
+async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_began(
+    agent: Stack,
+) -> None:
+    await talk(agent, "one")
+    command = await agent.append("/new two")
+    lease = await agent.fleet.leases.acquire(command.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([command.entry_id])
+    await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
+    await lease.remember("demo|elsewhere", "of-the-new-conversation")
+    await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
+    await lease.mark("output")
+    await agent.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+
+    await drain(agent, command)
+
+    assert await answers(agent, command) == [f"{SECOND_TRY}\n\nheard two, knew -"]
+    view = await agent.fleet.sessions.view(command.session.sid)
+    assert view is not None
+    assert set(view.session_ids.values()) == {"of-the-new-conversation", "of-the-new-one-too"}
+
+
+async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) -> None:
+    """Then the batch is not the command's alone."""
+    configure(agent, queue={"mode": "steer"})
+    await talk(agent, "one")
+    command, two = await append(agent, "/new wait", "two")
+    lease = await agent.fleet.leases.acquire(command.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.begin([command.entry_id])
+    await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
+    assert await lease.steer([two.entry_id])
+    await agent.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+    go(agent)
+
+    await drain(agent, command)
+
+    assert await answers(agent, command, two) == ["heard wait + two, knew -"] * 2
+
+
+async def test_a_command_that_kills_its_worker_is_given_up_and_said(agent: Stack) -> None:
+    await talk(agent, "one")
+    command = await agent.append("/new two")
+    for _ in range(3):
+        await crash_in(agent, command, reset=True, phase="output")
+
+    await drain(agent, command)
+
+    assert (await agent.outcome(command)).status == "dead"
+    assert await talk(agent, "three") == ["heard three, knew -"]
+
+
+# -- stock workers, real CLIs ---------------------------------------------------------------------
+
+
+async def test_through_a_stock_worker(stack: Stack) -> None:
+    await stack.start_worker()
+    await stack.ask("hello")
+    assert "- hello" in await stack.ask("memory")
+
+    assert await stack.ask("/new") == RESET
+
+    assert await stack.ask("memory") == "You said before:\n\n-"
+    assert await stack.ask("/reset memory") == "You said before:\n\n-"
+
+
+async def test_two_sessions_at_once(stack: Stack) -> None:
+    await stack.start_worker()
+    await stack.start_worker()
+    for user in ("alice", "bob"):
+        await stack.ask("hello", from_=user)
+
+    first, second = await asyncio.gather(
+        stack.ask("/new memory", from_="alice"), stack.ask("memory", from_="bob")
+    )
+
+    assert first == "You said before:\n\n-"
+    assert "- hello" in second
+
+
+@pytest.mark.parametrize("name", ["codex", "gemini", "opencode"])
+async def test_a_real_cli_knows_nothing_of_before(
+    stack: Stack, model_server: ModelServerProcess, name: str
+) -> None:
+    cli = required(name, model_server)
+    stack.configure(cli.config())
+    await talk(stack, "my colour is green SAY:noted")
+    assert "my colour is green" in (await talk(stack, "RECALL"))[0]
+
+    assert await talk(stack, "/new") == [RESET]
+
+    assert "green" not in (await talk(stack, "RECALL"))[0]
+    assert "green" not in model_server.bodies().splitlines()[-1]
+
+
+@pytest.mark.parametrize("warm_s", [0, 600], ids=["cold", "warm"])
+async def test_the_real_claude_knows_nothing_of_before(
+    stack: Stack, claude: AgentCli, warm_s: int
+) -> None:
+    stack.configure(claude.config(warm_s=warm_s))
+    await talk(stack, "my colour is green SAY:noted")
+    assert "my colour is green" in (await talk(stack, "RECALL"))[0]
+
+    assert await talk(stack, "/new") == [RESET]
+
+    (reply,) = await talk(stack, "RECALL")
+    assert "green" not in reply
+    asked = claude.model.bodies().splitlines()[-1]
+    assert "RECALL" in asked
+    assert "green" not in asked

@@ -1,0 +1,462 @@
+"""Messages that join a running turn: what the agent takes up, what it doesn't, and each crash."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.config.model import load_config
+from remoteclaw.errors import LeaseLost
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.session.drain import Drain
+from remoteclaw.session.steering import MOST_STEERED, Steering
+from tests.support.bridges import script
+from tests.support.processes import is_alive
+from tests.support.stack import Stack, message, said
+from tests.support.waiting import HANG_S, eventually
+
+#: An agent that says which texts it was asked. Asked to wait, it hears what comes meanwhile; asked
+#: to be deaf, it doesn't.
+AGENT = """
+import select
+pipe = open(0, 'rb', buffering=0, closefd=False)
+def turn():
+    line = pipe.readline()
+    if not line: sys.exit()
+    return json.loads(line)
+def words(message):
+    return [line for line in message['prompt'].splitlines() if line and line[0] != '[']
+def may_go():
+    time.sleep(0.005)
+    return os.path.exists('go')
+while True:
+    message = turn()
+    if message['type'] == 'steer':
+        say(type='refused', id=message['id'])
+        continue
+    asked = words(message)
+    say(type='text', text='heard ' + ' + '.join(asked))
+    while 'deaf' in asked and not may_go():
+        pass
+    while 'wait' in asked and not may_go():
+        if select.select([0], [], [], 0)[0]:
+            message = turn()
+            if message['type'] == 'steer':
+                say(type='steered', id=message['id'])
+                if 'die' in words(message):
+                    os._exit(3)
+                say(type='text', text=' & '.join(['', *words(message)]))
+            else:
+                say(type='done', aborted=True)
+                break
+    else:
+        say(type='done')
+"""
+
+
+@pytest.fixture
+async def agent(stack: Stack, directory: Path) -> Stack:
+    """A stack whose agent says what it was asked, and when; it is steered."""
+    stack.agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
+    stack.configure(stack.agent, queue={"mode": "steer"})
+    return stack
+
+
+def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
+    """Run the session here, as a work-horse would."""
+    worker = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
+    return asyncio.create_task(worker.run(accepted.session.sid))
+
+
+async def busy(stack: Stack, text: str = "wait") -> tuple[Accepted, "asyncio.Task[None]"]:
+    """Have a turn running that ends when it is told to go on."""
+    first = await stack.append(text)
+    task = drain(stack, first)
+    await stack.reached(first, "output")
+    return first, task
+
+
+async def heard(stack: Stack, text: str) -> None:
+    """Wait until the running agent has answered to a text."""
+
+    async def is_live() -> bool:
+        client: Any = stack.fleet.scripts.client
+        return any(
+            [text.encode() in await client.get(key) async for key in client.scan_iter("rc:live:*")]
+        )
+
+    await eventually(is_live)
+
+
+async def renewed(stack: Stack, accepted: Accepted, *, times: int) -> None:
+    """Wait until a session's lease was renewed so often."""
+    seen: set[object] = set()
+
+    async def is_renewed() -> bool:
+        name = f"rc:st:{{{accepted.session.sid}}}"
+        seen.add(await stack.fleet.scripts.client.hget(name, "expires"))
+        return len(seen) > times
+
+    await eventually(is_renewed)
+
+
+def go(stack: Stack) -> None:
+    (stack.home.path / "workspaces" / "main" / "go").touch()
+
+
+async def results(stack: Stack, *accepted: Accepted) -> list[tuple[str, str]]:
+    """Return status and reply of each message."""
+    outcomes = [await stack.outcome(each) for each in accepted]
+    return [(outcome.status, said(outcome)) for outcome in outcomes]
+
+
+async def test_a_message_joins_the_running_turn(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("two")
+    await heard(agent, "& two")
+    third = await agent.append("three")
+    await heard(agent, "& three")
+    go(agent)
+    await task
+
+    together = "heard wait & two & three"
+    assert await results(agent, first, second, third) == [
+        ("done", together),
+        ("steered", together),
+        ("steered", together),
+    ]
+    assert (await agent.outcome(third)).turn == first.entry_id
+    replies = agent.fleet.replies.reader("test", "default", token="test").replies()
+    reply = await anext(replies)
+    assert reply.entries == (first.entry_id, second.entry_id, third.entry_id)
+    await replies.aclose()
+
+
+async def test_a_message_joins_although_a_result_came_before_it(agent: Stack) -> None:
+    """What no person has sent waits for a turn of its own, and keeps nobody from being heard."""
+    first, task = await busy(agent)
+    result = await agent.write(first.session, "tick", "cron")
+    second = await agent.append("two")
+    await heard(agent, "two")
+    go(agent)
+    await task
+
+    ticked = await agent.fleet.outcomes.read(first.session.sid, result)
+    assert ticked is not None
+    assert said(ticked) == "heard tick"
+    assert (await agent.outcome(second)).status == "steered"
+
+
+async def test_a_message_that_comes_too_late_gets_a_turn_of_its_own(agent: Stack) -> None:
+    first, task = await busy(agent, "deaf")
+    second = await agent.append("two")
+    await agent.reached(second, "steered")
+    go(agent)
+    await task
+
+    assert await results(agent, first, second) == [("done", "heard deaf"), ("done", "heard two")]
+    outcome = await agent.outcome(second)
+    assert outcome.turn == second.entry_id
+    # It was in no turn that failed, so none counts against it.
+    assert "steered" not in [step.name for step in outcome.steps]
+
+
+async def test_an_agent_that_never_says_what_became_of_a_message_is_ended(
+    agent: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("remoteclaw.runtimes.demo.REFUSE_S", 0.2)
+    file = Path(agent.agent["command"][-1])
+    file.write_text(file.read_text().replace("say(type='refused', id=message['id'])", "pass"))
+    first, task = await busy(agent, "deaf")
+    second = await agent.append("two")
+    await agent.reached(second, "steered")
+    go(agent)
+    await task
+
+    assert [status for status, _ in await results(agent, first, second)] == ["failed", "done"]
+    assert (await agent.reached(second, "spawned")).startswith("new")
+
+
+async def test_what_waits_for_its_own_reply_does_not_join_and_is_not_overtaken(
+    agent: Stack,
+) -> None:
+    first, task = await busy(agent)
+    caller = await agent.fleet.inbound.append(message("mine"), agent="main", deliver="caller")
+    third = await agent.append("three")
+    go(agent)
+    await task
+
+    assert await results(agent, first, caller, third) == [
+        ("done", "heard wait"),
+        ("done", "heard mine"),
+        ("done", "heard three"),
+    ]
+
+
+async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agent: Stack) -> None:
+    first, task = await busy(agent)
+    client = agent.fleet.scripts.client
+    await client.xadd(f"rc:in:{{{first.session.sid}}}", {"entry": '{"v": 99}'})
+    third = await agent.append("three")
+    go(agent)
+    await task
+
+    assert await results(agent, first) == [("done", "heard wait")]
+    outcome = await agent.fleet.outcomes.read(third.session.sid, third.entry_id)
+    assert outcome is not None
+    assert outcome.status == "accepted"
+
+
+async def test_a_message_to_a_caller_is_not_said_to_the_chat(agent: Stack) -> None:
+    """The other way round: what a chat says during a caller's turn is answered in the chat."""
+    caller = await agent.fleet.inbound.append(message("wait"), agent="main", deliver="caller")
+    task = drain(agent, caller)
+    await agent.reached(caller, "output")
+    second = await agent.append("two")
+    go(agent)
+    await task
+
+    assert await results(agent, caller, second) == [("done", "heard wait"), ("done", "heard two")]
+
+
+async def test_nothing_overtakes_what_waits(agent: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.002)
+    first = await agent.append("wait")
+    second = await agent.append("two")
+    task = drain(agent, first)
+    await agent.reached(first, "output")
+    third = await agent.append("three")
+    await renewed(agent, first, times=5)  # each tells of the newest message
+    go(agent)
+    await task
+
+    assert await results(agent, first, second, third) == [
+        ("done", "heard wait"),
+        ("done", "heard two"),
+        ("done", "heard three"),
+    ]
+
+
+async def test_a_stop_ends_the_turn_and_all_that_joined_it(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("two")
+    await heard(agent, "& two")
+    await agent.fleet.sessions.stop(first.session.sid)
+    third = await agent.append("three")
+    await task
+
+    statuses = [status for status, _ in await results(agent, first, second, third)]
+    assert statuses == ["stopped", "stopped", "done"]
+
+
+async def test_an_agent_that_dies_of_a_message_fails_it_with_the_turn(agent: Stack) -> None:
+    first, task = await busy(agent)
+    second = await agent.append("die")
+    third = await agent.append("three")
+    await agent.outcome(first)
+    go(agent)
+    await task
+
+    statuses = [status for status, _ in await results(agent, first, second, third)]
+    assert statuses == ["failed", "failed", "done"]
+
+
+# -- crashes --------------------------------------------------------------------------------------
+
+
+async def crashed(stack: Stack, first: Accepted, *joined: Accepted, phase: str = "output") -> None:
+    """Leave a session as a worker does that was killed in a turn which others had joined."""
+    lease = await owner(stack, first)
+    assert await lease.begin([first.entry_id])
+    await lease.mark(phase)
+    assert await lease.steer([each.entry_id for each in joined])
+    await expire(stack, first)
+
+
+async def owner(stack: Stack, accepted: Accepted) -> Lease:
+    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+    assert lease is not None
+    return lease
+
+
+async def expire(stack: Stack, accepted: Accepted) -> None:
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+
+
+async def append(stack: Stack, *texts: str) -> list[Accepted]:
+    return [await stack.append(text) for text in texts]
+
+
+async def test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it(
+    agent: Stack,
+) -> None:
+    one, two, three, four = await append(agent, "one", "two", "three", "four")
+    await crashed(agent, one, two, three, phase="accepted")
+
+    await drain(agent, one)
+
+    together = ("done", "heard one + two + three")
+    assert await results(agent, one, two, three, four) == [together] * 3 + [("done", "heard four")]
+
+
+async def test_after_two_crashes_each_is_tried_alone(agent: Stack) -> None:
+    one, two = await append(agent, "one", "two")
+    await crashed(agent, one, two)
+    await (await owner(agent, one)).begin([one.entry_id])
+    await expire(agent, one)
+
+    await drain(agent, one)
+
+    (_, first), (_, second) = await results(agent, one, two)
+    assert (first.splitlines()[-1], second.splitlines()[-1]) == ("heard one", "heard two")
+
+
+async def test_nothing_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
+    """Otherwise it would be stopped with it, although it came after."""
+    one = await agent.append("one")
+    lease = await owner(agent, one)
+    await lease.begin([one.entry_id])
+    await agent.fleet.sessions.stop(lease.sid)
+    two = await agent.append("two")
+
+    assert not await lease.steer([two.entry_id])
+    await expire(agent, one)
+    await drain(agent, one)
+
+    assert [status for status, _ in await results(agent, one, two)] == ["stopped", "done"]
+
+
+async def test_nothing_joins_a_turn_under_a_lost_lease(agent: Stack) -> None:
+    one, two = await append(agent, "one", "two")
+    lease = await owner(agent, one)
+    await lease.begin([one.entry_id])
+    await expire(agent, one)
+    await owner(agent, one)
+
+    with pytest.raises(LeaseLost):
+        await lease.steer([two.entry_id])
+
+
+async def test_a_worker_that_is_killed_in_a_steered_turn(agent: Stack) -> None:
+    agent.configure(agent.agent, queue={"mode": "steer"}, lease_s=2)
+    agent.reopen()
+    worker = await agent.start_worker()
+    first = await agent.append("wait")
+    await agent.reached(first, "output")
+    second = await agent.append("two")
+    await heard(agent, "& two")
+    for pid in (*horses(worker.pid), worker.pid):
+        os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not is_alive(worker.pid))
+    go(agent)
+    sweeping = asyncio.create_task(agent.fleet.sweeper.run())
+    await agent.start_worker()
+
+    (status, reply), other = await results(agent, first, second)
+    sweeping.cancel()
+    assert status == "done"
+    assert reply.endswith("heard wait + two")
+    assert other == (status, reply)
+
+
+def horses(worker: int) -> list[int]:
+    """Return the children of a worker."""
+    return [int(pid) for pid in Path(f"/proc/{worker}/task/{worker}/children").read_text().split()]
+
+
+async def test_a_message_is_tried_alone_as_often_as_any_other(agent: Stack) -> None:
+    """One that joined the second attempt was in one failure, not in two."""
+    one, two = await append(agent, "one", "two")
+    lease = await owner(agent, one)
+    await lease.begin([one.entry_id])
+    await expire(agent, one)
+    await crashed(agent, one, two)
+
+    lease = await owner(agent, one)
+    first = await lease.begin([one.entry_id, two.entry_id])
+    assert first is not None
+    assert (len(first.entries), first.failures) == (1, 2)
+    await lease.finish("done", reply=[])
+    second = await lease.begin([two.entry_id])
+
+    assert second is not None
+    assert second.failures == 1
+
+
+async def test_a_turn_that_an_older_worker_finished_leaves_nothing_in_the_way(
+    agent: Stack,
+) -> None:
+    """It knows nothing of messages that join, and forgets the turn without them."""
+    one = await agent.append("one")
+    await agent.fleet.scripts.client.hset(f"rc:st:{{{one.session.sid}}}", "steered", "1-1")
+
+    await drain(agent, one)
+
+    assert await results(agent, one) == [("done", "heard one")]
+
+
+async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
+    first = await agent.append("one")
+    many = await append(agent, *(f"m{number}" for number in range(MOST_STEERED + 5)))
+    lease = await owner(agent, first)
+    await lease.begin([first.entry_id])
+    steering = Steering(lease, first.entry_id, command_of=lambda _: None)
+
+    async def taken() -> list[str]:
+        found = []
+        async for entry in steering.entries():
+            found.append(entry.id)
+            steering.announce()
+        return found
+
+    ids = [each.entry_id for each in many]
+    assert await asyncio.wait_for(taken(), HANG_S) == ids[:MOST_STEERED]
+
+
+async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:
+    one, two, three = await append(agent, "one", "two", "three")
+    lease = await owner(agent, one)
+    await lease.begin([one.entry_id])
+    ids = [two.entry_id, three.entry_id]
+    await lease.steer(ids)
+
+    error = {"category": "died", "detail": ""}
+    answered = [one.entry_id, two.entry_id]
+    await lease.finish("failed", reply=[], error=error, steered=ids, answered=answered)
+
+    outcomes = [await agent.outcome(each) for each in (one, two, three)]
+    assert [outcome.status for outcome in outcomes] == ["done", "steered", "failed"]
+    assert [outcome.error for outcome in outcomes] == [None, None, error]
+
+
+async def test_a_hook_hears_of_a_message_once_though_it_was_given_back(agent: Stack) -> None:
+    hooks, seen = Hooks(), list[Any]()
+    hooks.register("message_received", lambda event: seen.append(event.message.text))
+    first = await agent.append("deaf")
+    config = load_config(agent.home.config_file, {})
+    task = asyncio.create_task(Drain(agent.fleet, config, agent.home, hooks).run(first.session.sid))
+    await agent.reached(first, "output")
+    second = await agent.append("two")
+    await agent.reached(second, "steered")
+    go(agent)
+    await task
+
+    assert seen == ["deaf", "two"]
+
+
+async def test_the_demo_mentions_all_that_it_has_taken_up(stack: Stack) -> None:
+    stack.configure(queue={"mode": "steer"})
+    first = await stack.append("hello")
+    task = drain(stack, first)
+    await stack.reached(first, "output")
+    await stack.append("two " + "word " * 400)
+    await heard(stack, "You wrote meanwhile")
+    third = await stack.append("THIRD")
+    await task
+
+    assert "You wrote meanwhile: THIRD" in said(await stack.outcome(third))

@@ -1,0 +1,238 @@
+"""The contract: every tool that is promised, nothing else, and hostile parameters."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.errors import CallRefused
+from remoteclaw.gateway.dispatch import Call, Dispatcher
+from remoteclaw.gateway.principals import Operator
+from remoteclaw.tools.catalog import METHODS, TOOLS, Method
+from remoteclaw.tools.facts import TOOLS as FACTS
+from tests.support.stack import Stack
+
+#: The tools that are promised, each with its parameters; a ? marks one that may be left out.
+PROMISED = {
+    "sessions_list": "filter? limit?",
+    "sessions_history": "sessionKey limit? before?",
+    "sessions_send": "sessionKey? label? message timeout?",
+    "sessions_spawn": "agentId? channel? prompt label?",
+    "session_status": "sessionKey?",
+    "agents_list": "",
+    "subagents": "action? params?",
+    "message_send": "target message media? threadId?",
+    "message_reply": "message replyToId?",
+    "message_thread_reply": "message threadId",
+    "message_broadcast": "targets message",
+    "message_react": "emoji messageId",
+    "message_delete": "messageId",
+    "message_send_attachment": "target file caption?",
+    "message_send_with_effect": "target message effectId",
+    "message_pin": "messageId",
+    "message_read": "channelId? limit?",
+    "cron_status": "",
+    "cron_list": "filter?",
+    "cron_add": "job",
+    "cron_update": "jobId updates",
+    "cron_remove": "jobId",
+    "cron_run": "jobId force?",
+    "cron_runs": "jobId? limit?",
+    "gateway_restart": "",
+    "gateway_config_get": "key?",
+    "gateway_config_apply": "config baseHash",
+    "gateway_config_patch": "patches baseHash?",
+    "gateway_config_schema": "",
+}
+#: What there are no tools for: the CLIs have their own.
+NOT_EXPOSED = re.compile("web|browser|image|tts|canvas|node|memory")
+#: Names of an older version, each with the one of now.
+ALIASES = [
+    ("sessions_spawn", "task", "prompt"),
+    ("sessions_send", "timeoutSeconds", "timeout"),
+    ("message_send", "to", "target"),
+    ("message_send", "mediaUrl", "media"),
+    ("message_send_attachment", "media", "file"),
+    ("message_read", "to", "channelId"),
+    ("cron_update", "patch", "updates"),
+    ("cron_update", "id", "jobId"),
+    ("cron_remove", "id", "jobId"),
+    ("cron_run", "id", "jobId"),
+    ("cron_list", "query", "filter"),
+]
+#: Values of every kind.
+VALUES: dict[str, Any] = {
+    "string": "text",
+    "integer": 7,
+    "number": 1.5,
+    "boolean": True,
+    "array": ["x"],
+    "object": {"x": 1},
+    "null": None,
+}
+ADMIN = Operator("test", "admin", "c")
+
+
+def schema_of(method: Method) -> dict[str, Any]:
+    return method.params.model_json_schema()
+
+
+def kinds(schema: dict[str, Any], root: dict[str, Any]) -> set[str]:
+    """Return the JSON types that a part of a schema takes."""
+    if "$ref" in schema:
+        return kinds(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    if "anyOf" in schema:
+        return set().union(*(kinds(part, root) for part in schema["anyOf"]))
+    found = {str(schema["type"])}
+    return found | {"integer"} if "number" in found else found
+
+
+def bad_calls() -> Iterator[Any]:
+    """Yield a tool and parameters for each way in which its parameters can be wrong."""
+    for name, method in TOOLS.items():
+        schema = schema_of(method)
+        required = schema.get("required", [])
+        good = {key: example(schema["properties"][key], schema) for key in required}
+        for key in required:
+            yield pytest.param(
+                name, {k: v for k, v in good.items() if k != key}, id=f"{name}-no-{key}"
+            )
+        yield pytest.param(name, {**good, "extra": 1}, id=f"{name}-extra")
+        yield pytest.param(name, {**good, "__proto__": {}}, id=f"{name}-proto")
+        for key, part in schema.get("properties", {}).items():
+            takes = kinds(part, schema)
+            for kind in VALUES.keys() - takes:
+                yield pytest.param(name, {**good, key: VALUES[kind]}, id=f"{name}-{key}-{kind}")
+            if "string" in takes:
+                yield pytest.param(name, {**good, key: "x" * 1_000_000}, id=f"{name}-{key}-huge")
+            if key.endswith("Id") or key in ("target", "sessionKey"):
+                for bad in ("", "a\nb", "a\x00b", "\ud800", "a\u202eb"):
+                    yield pytest.param(name, {**good, key: bad}, id=f"{name}-{key}-{bad!r}")
+            if takes & {"integer", "number"}:
+                for number in (-1, 10**9, float("nan"), float("inf")):
+                    yield pytest.param(name, {**good, key: number}, id=f"{name}-{key}-{number}")
+
+
+def example(part: dict[str, Any], root: dict[str, Any]) -> Any:
+    """Return a value that a part of a schema takes."""
+    if "$ref" in part:
+        part = root["$defs"][part["$ref"].rpartition("/")[2]]
+    if part.get("type") == "array":
+        return [example(part["items"], root)]
+    if part.get("type") == "object":
+        return {"name": "n", "schedule": {"every": 60}, "message": "m"}
+    return "0123456789abcdef"
+
+
+def test_the_tools_are_those_that_are_promised() -> None:
+    assert set(TOOLS) == set(PROMISED) == {fact.name for fact in FACTS}
+    assert len(TOOLS) == 29
+    for name, parameters in PROMISED.items():
+        schema = schema_of(TOOLS[name])
+        required = set(schema.get("required", []))
+        told = {key if key in required else f"{key}?" for key in schema.get("properties", {})}
+        assert told == set(parameters.split()), name
+        assert not NOT_EXPOSED.search(name), name
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_a_tool_is_described(name: str) -> None:
+    method = TOOLS[name]
+    schema = schema_of(method)
+
+    assert method.title
+    assert method.description.endswith(".")
+    assert schema["additionalProperties"] is False
+    assert method.result.model_json_schema(mode="serialization")["type"] == "object"
+
+
+@pytest.mark.parametrize(("tool", "alias", "real"), ALIASES)
+def test_an_older_name_of_a_parameter_is_taken(tool: str, alias: str, real: str) -> None:
+    assert TOOLS[tool].params.aliases[alias] == real
+    with pytest.raises(ValueError, match=f"{real} is given twice"):
+        TOOLS[tool].params.model_validate({alias: "x", real: "y"})
+
+
+def nothing() -> Config:
+    """Return no configuration: what is refused needs none."""
+    raise AssertionError("the configuration was asked for")
+
+
+@pytest.fixture
+async def door(stack: Stack) -> Dispatcher:
+    async def unreached(call: Call, params: Any) -> Any:
+        raise AssertionError(f"{call.method.name} was reached with {params!r:.200}")
+
+    return Dispatcher(
+        stack.fleet,
+        stack.home,
+        nothing,
+        dict.fromkeys(METHODS, unreached),
+    )
+
+
+def test_there_is_something_to_try() -> None:
+    assert len(list(bad_calls())) > 250
+
+
+async def test_bad_parameters_are_refused_in_a_sentence(door: Dispatcher) -> None:
+    for case in bad_calls():
+        tool, params = case.values
+        with pytest.raises(CallRefused) as refusal:
+            await door.call(ADMIN, tool, params)
+        told = str(refusal.value)
+        assert refusal.value.code == "INVALID_REQUEST", case.id
+        assert told.startswith(f"{tool}: "), case.id
+        assert told.endswith("."), case.id
+        assert "\n" not in told, case.id
+        assert len(told) < 1500, case.id
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "told"),
+    [
+        (
+            "cron_add",
+            {"job": {"name": "n", "message": "m", "schedule": {"every": 60, "zone": "UTC"}}},
+            "cron_add: job.schedule.zone is no parameter; there are at, every, cron, tz, stagger.",
+        ),
+        (
+            "subagents",
+            {"params": {"id": "1"}},
+            "subagents: params.id is no parameter; there are runId, sessionKey, label.",
+        ),
+        ("message_broadcast", {"targets": "a", "message": "m"}, "targets must be a list."),
+        ("cron_update", {"jobId": "0" * 16, "updates": "x"}, "updates must be an object."),
+        ("sessions_list", {"limit": "5"}, "sessions_list: limit must be a valid integer."),
+    ],
+)
+async def test_what_is_wrong_is_said_where_it_is(
+    door: Dispatcher, tool: str, params: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(CallRefused) as refusal:
+        await door.call(ADMIN, tool, params)
+
+    assert str(refusal.value).endswith(told)
+
+
+async def test_what_is_only_declared_is_not_there(door: Dispatcher) -> None:
+    for name in ("sessions.spoon", "no_such_tool", ""):
+        with pytest.raises(CallRefused) as refusal:
+            await door.call(ADMIN, name, {})
+        assert refusal.value.code == "NOT_FOUND"
+
+
+def test_a_method_without_a_handler_does_not_start(stack: Stack, home: Home) -> None:
+    with pytest.raises(RuntimeError, match=r"without a handler: .*health"):
+        Dispatcher(stack.fleet, home, nothing, {})
+
+
+def test_a_handler_without_a_method_does_not_start(stack: Stack, home: Home) -> None:
+    async def handler(call: Call, params: Any) -> Any:
+        raise NotImplementedError
+
+    with pytest.raises(RuntimeError, match="without a method: made"):
+        Dispatcher(stack.fleet, home, nothing, {"made.up": handler}, methods={})

@@ -1,0 +1,144 @@
+"""The server that RemoteClaw runs itself: durable, private, alone on its data."""
+
+import asyncio
+import os
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.errors import RedisUnavailable, StateDirectoryError
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.connection import check_fitness, open_redis
+from remoteclaw.up import embedded as module
+from remoteclaw.up.embedded import EmbeddedRedis, bundled_server, find_server
+from tests.support.stack import message
+
+
+@pytest.fixture
+async def fleet(home: Home) -> Fleet:
+    return Fleet.open(f"unix://{home.redis_socket}", lease_s=30)
+
+
+async def test_it_is_fit_and_reachable_by_its_user_alone(home: Home, fleet: Fleet) -> None:
+    server = EmbeddedRedis(home)
+    await server.start()
+
+    await check_fitness(fleet.scripts.client, "it")
+    assert stat.S_IMODE(home.redis_socket.stat().st_mode) == 0o700
+    assert stat.S_IMODE(home.redis_socket.parent.stat().st_mode) == 0o700
+    info = await fleet.scripts.client.info("server")
+    assert info["tcp_port"] == 0
+
+    await fleet.aclose()
+    await server.stop()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+async def test_what_was_accepted_survives_its_end(
+    home: Home, fleet: Fleet, number: signal.Signals
+) -> None:
+    server = EmbeddedRedis(home)
+    await server.start()
+    accepted = await fleet.inbound.append(message("hello"), agent="main")
+    os.kill((await fleet.scripts.client.info("server"))["process_id"], number)
+    await server.wait()
+
+    await server.start()
+
+    view = await fleet.sessions.view(accepted.session.sid)
+    assert view is not None
+    assert view.waiting == 1
+    await fleet.aclose()
+    await server.stop()
+
+
+async def test_it_can_be_told_to_lose_nothing_even_without_power(home: Home) -> None:
+    server = EmbeddedRedis(home, appendfsync="always")
+    await server.start()
+    client = open_redis(home.redis_url(Config()))
+
+    assert (await client.config_get("appendfsync"))["appendfsync"] == "always"
+
+    await client.aclose()
+    await server.stop()
+
+
+async def test_one_that_has_more_than_its_limit_starts_with_room_to_finish(home: Home) -> None:
+    server = EmbeddedRedis(home, memory_limit=64_000_000)
+    await server.start()
+    client = open_redis(home.redis_url(Config()))
+    assert (await client.config_get("maxmemory"))["maxmemory"] == "64000000"
+    await client.set("ballast", b"x" * 30_000_000)
+    await server.stop()
+
+    server = EmbeddedRedis(home, memory_limit=20_000_000)
+    await server.start()
+
+    await client.sadd("rq:workers", "one")  # as RQ does
+    await client.aclose()
+    await server.stop()
+
+
+async def test_a_second_server_on_the_same_data_is_refused(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOCK_S", 0.1)
+    server = EmbeddedRedis(home)
+    await server.start()
+
+    with pytest.raises(StateDirectoryError, match="Another Redis server still uses"):
+        await EmbeddedRedis(home).start()
+
+    await server.stop()
+
+
+async def test_the_data_is_free_again_when_the_server_has_gone(home: Home) -> None:
+    server = EmbeddedRedis(home)
+    await server.start()
+    ending = asyncio.create_task(server.stop())
+
+    second = EmbeddedRedis(home)  # an `up` right after another one
+    await second.start()
+
+    await ending
+    await second.stop()
+
+
+async def test_a_server_that_does_not_start_says_where_to_look(home: Home) -> None:
+    server = EmbeddedRedis(home)
+    (home.redis_data / "appendonlydir").write_text("not a directory")
+
+    with pytest.raises(RedisUnavailable, match=r"did not start: .*/redis\.log"):
+        await server.start()
+
+
+def test_the_server_comes_with_us_when_path_has_none(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+    assert find_server(home.redis_data).path == bundled_server()
+
+
+def test_the_server_that_wrote_the_data_is_kept(home: Home) -> None:
+    """Redis can't read a newer Valkey's file, so an installed server must not take over."""
+    bundled = bundled_server()
+    assert bundled is not None
+    (home.redis_data / "server").write_text(bundled)
+
+    assert find_server(home.redis_data).path == bundled
+
+
+def test_a_server_that_is_too_old_is_passed_over(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = directory / "redis-server"
+    old.write_text("#!/bin/sh\necho 'Redis server v=5.0.7 sha=00000000:0'\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:/bin")
+
+    assert find_server(home.redis_data).path == bundled_server()

@@ -1,0 +1,528 @@
+"""`remoteclaw up`: everything starts with one command, is looked after, and ends together."""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config, load_config
+from remoteclaw.fleet import Fleet
+from remoteclaw.host.logs import MOST_BYTES
+from remoteclaw.up.embedded import EmbeddedRedis
+from remoteclaw.up.supervisor import Supervisor, running_pid
+from tests.support.command import run_command
+from tests.support.processes import children, is_alive, marked_processes
+from tests.support.stack import message
+from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.waiting import HANG_S, eventually_sync
+
+
+def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    return run_command(*arguments, env=env(home, **more))
+
+
+@contextlib.contextmanager
+def running(
+    home: Home, shown: list[str] | None = None, /, **more: str
+) -> Iterator["subprocess.Popen[str]"]:
+    """Have everything running without a console; what it says at its start is added to `shown`."""
+    with subprocess.Popen(
+        [REMOTECLAW, "up"],
+        env=env(home, **more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as up:
+        assert up.stdout is not None
+        lines = [] if shown is None else shown
+        for line in up.stdout:
+            lines.append(line)
+            if line.startswith("Ready"):
+                break
+        assert lines[-1].startswith("Ready"), "".join(lines)
+        try:
+            yield up
+        finally:
+            if up.poll() is None:
+                up.terminate()
+                up.wait(HANG_S)
+
+
+BOLD = re.compile(rb"\x1b\[[0-9;]*\b1m")
+
+
+def everything(up_pid: int) -> list[int]:
+    """Return `up` and all processes below it."""
+    found, queue = [], [up_pid]
+    while queue:
+        found.append(queue[0])
+        queue += children(queue.pop(0))
+    return found
+
+
+def redis_of(up_pid: int) -> int:
+    """Return the process id of an `up`'s Redis."""
+    (redis,) = [pid for pid in children(up_pid) if "redis.sock" in command_line(pid)]
+    return redis
+
+
+def all_gone(processes: list[int], home: Home) -> None:
+    eventually_sync(
+        lambda: not [pid for pid in processes if is_alive(pid)] and not marked_processes(home),
+    )
+
+
+# -- the chat -------------------------------------------------------------------------------------
+
+
+def test_a_person_types_and_is_answered(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+
+        shown = terminal.see("what happens when an agent dies.")
+
+        assert "agent    main is demo, as configured" in shown
+        assert "you> hello" in shown
+        assert "main> This is RemoteClaw's demo agent." in shown
+        assert shown.count("This is RemoteClaw's demo agent") == 1
+        assert BOLD.search(terminal.raw)
+        terminal.type("\x04")
+        assert terminal.leave() == 0
+        assert terminal.shown().endswith("\nLeaving.")  # nothing is unfinished
+
+
+def test_an_answer_is_shown_while_it_comes_and_ctrl_c_stops_it(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home, NO_COLOR="1")) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3 4")
+
+        terminal.type("\x03")
+
+        terminal.see("Stopped.")
+        terminal.type("hello\r")
+        terminal.see("This is RemoteClaw's demo agent.")
+        assert not BOLD.search(terminal.raw)
+        terminal.type("\x1b[200~" + "x" * 530_000 + "\x1b[201~\r")
+        terminal.see("Not sent: The message was refused: text has 530,000 bytes")
+
+
+def test_a_second_ctrl_c_leaves_and_nothing_is_left(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+        terminal.see("what happens when an agent dies.")
+        processes = everything(terminal.pid)
+        assert len(processes) >= 4
+
+        terminal.type("\x03")
+        terminal.see("Press Ctrl-C again to leave.")
+        terminal.type("\x03")
+
+        assert terminal.leave() == 0
+        all_gone(processes, home)
+
+
+def test_leaving_in_mid_turn_loses_nothing(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+        terminal.type("\x04")
+        assert terminal.leave() == 0
+        shown = terminal.shown()
+        assert "main> 1 2 3" in shown
+        assert "Leaving; what isn't finished goes on at the next start." in shown
+
+    with Terminal.running(
+        REMOTECLAW, "up", env=env(home, REMOTECLAW__FLEET__LEASE_S="2")
+    ) as terminal:
+        terminal.see("I was interrupted while I worked on this.")
+        terminal.see("main> 1 2 3")
+        terminal.type("\x03")
+        terminal.see("Stopped.")
+
+
+def test_a_signal_ends_it_as_ctrl_d_does(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        processes = everything(terminal.pid)
+
+        terminal.kill(signal.SIGTERM)
+
+        assert terminal.leave() == 0
+        all_gone(processes, home)
+
+
+def test_ctrl_c_twice_in_mid_turn_stops_it_before_leaving(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+
+        terminal.type("\x03\x03")
+
+        assert terminal.leave() == 0
+    with running(home):
+        sid = remoteclaw(home, "sessions", "list").stdout.splitlines()[1].split()[0]
+        eventually_sync(lambda: "  stopped  " in remoteclaw(home, "sessions", "trace", sid).stdout)
+
+
+def test_ctrl_c_clears_what_is_typed_and_does_not_count(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("rubbish")
+        terminal.see("you> rubbish")
+
+        terminal.type("\x03")
+        terminal.type("\x03")
+
+        terminal.see("Press Ctrl-C again to leave.")
+        terminal.type("hello\r")
+        terminal.see("you> hello")
+        terminal.see("what happens when an agent dies.")
+        assert "rubbish" not in terminal.shown()
+
+        # Half an answer does not stay when a line is sent.
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+
+        terminal.type("second\r")
+
+        terminal.see("you> second")
+        count = len(re.findall(r"\d+", terminal.shown().partition("main> 1")[2]))
+        shown = terminal.see(f"main> 1 2 3 4 5 6 7 8{' 9' * (count < 9)}")
+        assert shown.count("main> 1 2 3") == 1
+        assert shown.index("you> second") < shown.index("main> 1 2 3")
+        terminal.type("\x03")
+        terminal.see("Stopped.")
+
+
+def test_that_redis_is_away_is_said_once_and_the_prompt_stays(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        redis = redis_of(terminal.pid)
+
+        os.kill(redis, signal.SIGSTOP)
+        try:
+            terminal.see("(Redis is away; I keep trying.)")
+            terminal.type("hello\r")
+            terminal.type("I type on")
+            terminal.see("you> I type on")
+            assert "you> hello\n" in terminal.shown()
+        finally:
+            os.kill(redis, signal.SIGCONT)
+
+        terminal.see("(Redis is back.)")
+        shown = terminal.see("what happens when an agent dies.")
+        assert shown.count("(Redis is away") == 1
+
+        os.kill(redis, signal.SIGKILL)
+        terminal.type("\x15memory\r")  # instead of what stands there
+
+        terminal.see("You said before:")
+
+
+def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        terminal.see("you>")
+        terminal.type("slow\r")
+        terminal.see("main> 1 2 3")
+        processes = everything(terminal.pid)
+
+        terminal.hang_up()
+
+        assert terminal.leave() == 0
+        assert not (home.logs / "crash.log").exists()
+        assert "Traceback" not in (home.logs / "up.log").read_text()
+        all_gone(processes, home)
+
+
+def test_a_dumb_terminal_has_a_prompt_and_gets_no_escapes(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home, TERM="dumb")) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+        terminal.see("what happens when an agent dies.\n\nyou>")
+
+        terminal.type("slow\r")
+        terminal.see("you> slow")
+        terminal.type("\x03")
+        terminal.see("Stopped.\n\nyou>")
+        terminal.type("\x04")
+
+        assert terminal.leave() == 0
+        assert b"\x1b" not in terminal.raw
+
+
+# -- what it looks after --------------------------------------------------------------------------
+
+
+def test_without_a_terminal_it_only_runs_and_once_in_a_home(home: Home) -> None:
+    with running(home) as up:
+        processes = everything(up.pid)
+
+        sent = remoteclaw(home, "send", "hello")
+
+        assert sent.returncode == 0
+        assert "RemoteClaw's demo agent" in sent.stdout
+
+        second = remoteclaw(home, "up")
+
+        assert second.returncode == 1
+        assert second.stderr == (
+            f"remoteclaw: RemoteClaw already runs in {home.path} (process {up.pid}): "
+            "use that one, or end it first.\n"
+        )
+        assert remoteclaw(home, "send", "hello").returncode == 0
+        up.terminate()
+        assert up.wait(HANG_S) == 0
+        all_gone(processes, home)
+
+
+def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(home: Home) -> None:
+    with running(home, REMOTECLAW__FLEET__WORKERS="2") as up:
+        workers = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
+        assert len(workers) == 2
+
+        for pid in workers:
+            os.kill(pid, signal.SIGKILL)
+
+        assert remoteclaw(home, "send", "hello").returncode == 0
+        redis = redis_of(up.pid)
+
+        os.kill(redis, signal.SIGKILL)
+
+        reply = eventually_sync(
+            lambda: (result := remoteclaw(home, "send", "memory")).returncode == 0 and result
+        )
+        assert "- hello" in reply.stdout
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full(
+    home: Home,
+) -> None:
+    server = EmbeddedRedis(home)
+    await server.start()
+    fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
+    accepted = await fleet.inbound.append(message("hello"), agent="main")
+    await fleet.scripts.client.set("ballast", b"x" * 30_000_000)
+    await server.stop()
+
+    home.config_file.write_text('[redis]\nmaxmemory = "20mb"')
+
+    shown: list[str] = []
+    with running(home, shown):
+        assert re.search(r"  problem  Redis is full, 1\d\d% of 20 MB in use: ", "".join(shown))
+        outcome = await fleet.outcomes.wait(accepted.session.sid, accepted.entry_id, timeout_s=30)
+        assert outcome is not None
+        assert outcome.status == "done"
+        sent = remoteclaw(home, "send", "more")
+        assert sent.returncode == 1
+        assert "nothing new is accepted" in sent.stderr
+        told = remoteclaw(home, "status")
+        assert told.returncode == 0
+        assert "memory    Redis is full, " in told.stdout
+
+        await fleet.scripts.client.delete("ballast")
+
+        assert remoteclaw(home, "send", "hello").returncode == 0
+    await fleet.aclose()
+
+
+def test_a_power_failure_is_repaired_and_said(home: Home) -> None:
+    with running(home):
+        assert remoteclaw(home, "send", "hello").returncode == 0
+    (file,) = [*home.redis_data.glob("appendonly.aof"), *home.redis_data.glob("*/*.incr.aof")]
+    with file.open("ab") as opened:
+        opened.write(b"*3\r\n" + b"\0" * 4096)
+
+    shown: list[str] = []
+    with running(home, shown):
+        told = "".join(shown)
+        assert f"  problem  Redis starts with less than there was: {file} was damaged" in told
+        assert "4 bytes that were no whole command and 4,096 zeros were removed" in told
+        assert "- hello" in remoteclaw(home, "send", "memory").stdout
+
+
+def test_a_log_that_has_become_too_large_is_moved_aside(home: Home) -> None:
+    log, older = home.logs / "redis.log", home.logs / "redis.log.1"
+    log.touch(mode=0o600)
+    log.write_bytes(b"of an earlier year\n" * 600_000)
+    with running(home) as up:
+        eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
+        os.kill(redis_of(up.pid), signal.SIGKILL)
+        eventually_sync(lambda: b"Server initialized" in log.read_bytes())
+
+        assert b"\0" not in log.read_bytes()  # it goes on at the beginning
+        assert older.read_bytes().startswith(b"of an earlier year\n" * 600_000)
+        assert b"Server initialized" in older.read_bytes()
+        assert stat.S_IMODE(older.stat().st_mode) == 0o600
+
+
+def test_it_leaves_no_agent_whose_holder_is_frozen(home: Home) -> None:
+    with running(home) as up:
+        assert remoteclaw(home, "send", "hello").returncode == 0
+        processes = marked_processes(home)
+        (holder,) = [pid for pid in processes if "program.main()" in command_line(pid)]
+
+        os.kill(holder, signal.SIGSTOP)
+        up.terminate()
+
+        assert up.wait(HANG_S) == 0
+        all_gone(processes, home)
+
+
+def test_a_kill_takes_everything_along(home: Home) -> None:
+    with running(home) as up:
+        assert remoteclaw(home, "send", "hello").returncode == 0  # an agent is warm
+        busy = subprocess.Popen(
+            [REMOTECLAW, "send", "slow", "--from", "bob"], env=env(home), stdout=subprocess.DEVNULL
+        )
+        eventually_sync(lambda: len(marked_processes(home)) >= 4)
+        processes = everything(up.pid) + marked_processes(home)
+
+        up.kill()
+
+        all_gone(processes, home)
+        busy.kill()
+        busy.wait()
+
+
+def test_after_a_kill_it_starts_again_and_goes_on(home: Home) -> None:
+    with running(home) as up:
+        remoteclaw(home, "send", "hello")
+        up.kill()
+
+    with running(home):
+        assert "- hello" in remoteclaw(home, "send", "memory").stdout
+
+
+def test_a_hook_that_is_not_there_is_named_before_anything_starts(home: Home) -> None:
+    (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['nowhere:f']")
+
+    result = remoteclaw(home, "up", "--no-console")
+
+    assert result.returncode == 1
+    assert result.stderr.startswith("remoteclaw: [hooks] agent_end names 'nowhere:f'")
+
+
+def test_a_worker_that_cannot_start_is_explained(home: Home, directory: Path) -> None:
+    (home.path / "remoteclaw.toml").write_text("[hooks]\nagent_end = ['picky:f']")
+    (directory / "picky.py").write_text(
+        "import sys\nif 'workers.settings' not in sys.modules: f = print\n"
+    )
+
+    result = remoteclaw(home, "up", "--no-console", PYTHONPATH=str(directory))
+
+    assert result.returncode == 1
+    assert "A worker ended at its start: [hooks] agent_end names 'picky:f'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_first_agent_cli_that_is_found_is_taken(home: Home, directory: Path) -> None:
+    (directory / "claude").write_text("#!/bin/sh\n")
+    (directory / "claude").chmod(0o755)
+    more = env(home, PATH=f"{directory}:{Path(REMOTECLAW).parent}:/usr/bin:/bin")
+    del more["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+
+    with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
+        shown = terminal.see("you>")
+
+        assert f"main is claude: the first agent CLI found: {directory}/claude" in shown
+        terminal.type("\x04")
+        terminal.leave()
+
+
+def test_without_any_the_demo_is_taken_and_the_reason_is_said(home: Home) -> None:
+    more = env(home, PATH=f"{Path(REMOTECLAW).parent}:/usr/bin:/bin")
+    del more["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+
+    with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
+        shown = terminal.see("you>")
+
+        assert "main is demo: no agent CLI was found on PATH (looked for claude, " in shown
+        terminal.type("\x04")
+        terminal.leave()
+
+
+def test_an_agent_that_cannot_work_is_named_before_the_chat(home: Home) -> None:
+    (home.path / "remoteclaw.toml").write_text(
+        "[agents.main]\nruntime = 'demo'\n"
+        "[agents.other]\nruntime = 'claude'\ncommand = ['no-such-claude']\n"
+        f"[agents.third]\nruntime = 'demo'\nworkspace = '{home.path}/nowhere'\n"
+        "[agents.fourth]\nruntime = 'gemini'\ncommand = ['/bin/true']\n"
+    )
+    (home.path / ".env").touch()
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
+        shown = terminal.see("you>").replace("\n", "")
+
+        problem = (
+            "  problem  other can't work: claude: 'no-such-claude' is not installed: install it,"
+        )
+        assert problem in shown
+        where = f"its workspace {home.path}/nowhere is not there: make it."
+        assert f"  problem  third can't work: {where}" in shown
+        assert "main can't work" not in shown
+        assert f"  problem  fourth has no tools: {home.path}/.env would count" in shown
+        terminal.type("\x04")
+        terminal.leave()
+
+
+# -- where it runs --------------------------------------------------------------------------------
+
+
+def test_any_path_will_do(directory: Path) -> None:
+    """A relative one, with what has a meaning in the URL of a socket."""
+    path = "a #b%20c?d"
+    with contextlib.chdir(directory):
+        home = Home(Path(path))
+        with running(home):
+            assert "RemoteClaw's demo agent" in remoteclaw(home, "send", "hello").stdout
+            assert remoteclaw(home, "status").returncode == 0
+
+    assert sorted(file.name for file in directory.iterdir()) == [path]
+    elsewhere = Home(directory / path).sockets
+    if not elsewhere.is_relative_to(directory):
+        shutil.rmtree(elsewhere)
+
+
+def test_a_locale_without_letters_will_do(home: Home) -> None:
+    bare = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    with running(home, **bare):
+        sent = remoteclaw(home, "send", "grüße", **bare)
+        again = remoteclaw(home, "send", "memory")
+
+    assert "RemoteClaw's demo agent" in sent.stdout
+    assert "- grüße" in again.stdout
+
+
+def test_looking_does_not_keep_it_from_starting(home: Home) -> None:
+    """`status` holds the lock for a moment, to see whether anybody has it."""
+    supervisor = Supervisor(home, load_config(home.config_file, {}))
+    with (home.path / "up.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        looked = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))
+        looked.start()
+
+        with supervisor._locked():
+            assert running_pid(home) == os.getpid()
+
+        looked.join()
