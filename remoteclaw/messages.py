@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -22,7 +22,6 @@ from pydantic import (
     model_validator,
 )
 
-from remoteclaw.config.rights import BY_PEOPLE
 from remoteclaw.errors import ErrorCategory, MessageRefused
 
 __all__ = [
@@ -760,30 +759,22 @@ class AgentDeliveryResult:
 OWN_SERVER = "remoteclaw"
 
 
-class McpServerConfig(BaseModel):
+@dataclass(frozen=True, slots=True)
+class McpServerConfig:
     """An MCP server that the agent gets: a program to start (stdio) or an address (HTTP)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    command: Annotated[str | None, BY_PEOPLE] = None
+    command: str | None = None
     """The program to start."""
-    args: Annotated[tuple[str, ...], BY_PEOPLE] = ()
+    args: tuple[str, ...] = ()
     """Its arguments. Everybody on the machine can read them: no secrets here."""
-    env: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
     """Variables added to its environment."""
-    url: Annotated[str | None, BY_PEOPLE] = None
+    url: str | None = None
     """The address of a server that runs already."""
-    headers: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
     """Headers sent with every request, such as a token."""
 
-    @field_validator("url")
-    @classmethod
-    def _check_url(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("http://", "https://")):
-            raise ValueError("must begin with http:// or https://")
-        return value
-
-    def model_post_init(self, _context: Any) -> None:
+    def __post_init__(self) -> None:
         """Refuse a server that is neither or both."""
         if (self.command is None) == (self.url is None):
             raise ValueError("needs either a command or a url")

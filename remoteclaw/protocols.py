@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -105,7 +105,7 @@ class AgentSpec:
             version = (program.st_ino, program.st_size, program.st_mtime_ns)
         except OSError:
             version = (0, 0, 0)
-        servers = {name: server.model_dump() for name, server in self.mcp_servers.items()}
+        servers = {name: asdict(server) for name, server in self.mcp_servers.items()}
         parts = (
             *(self.runtime, self.command, version, self.workspace, dict(self.env)),
             *(self.system_prompt, self.model, self.permissions, self.inherit_mcp),

@@ -90,7 +90,7 @@ class Scrubber:
 def secrets_of(config: Config) -> Iterator[str]:
     """Yield the values that a configuration declares secret."""
     for agent in config.agents.values():
-        yield from secrets_of_agent(agent.env, agent.mcp_servers)
+        yield from secrets_of_agent(agent.env, agent.servers())
     parts = urlsplit(config.redis.url or "")
     password = parts.netloc.rpartition("@")[0].partition(":")[2]
     options = (value for name, value in parse_qsl(parts.query) if "password" in name)

@@ -38,6 +38,7 @@ __all__ = [
     "GatewayConfig",
     "GroupConfig",
     "HooksConfig",
+    "McpServerSettings",
     "Profile",
     "QueueConfig",
     "QueueOverride",
@@ -287,6 +288,43 @@ class ToolsConfig(_Section):
         return value
 
 
+class McpServerSettings(_Section):
+    """An MCP server that the agent gets: a program to start (stdio) or an address (HTTP)."""
+
+    command: Annotated[str | None, BY_PEOPLE] = None
+    """The program to start."""
+    args: Annotated[tuple[str, ...], BY_PEOPLE] = ()
+    """Its arguments. Everybody on the machine can read them: no secrets here."""
+    env: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
+    """Variables added to its environment."""
+    url: Annotated[str | None, BY_PEOPLE] = None
+    """The address of a server that runs already."""
+    headers: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
+    """Headers sent with every request, such as a token."""
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("must begin with http:// or https://")
+        return value
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        self.server()  # refuses what is neither a program nor an address
+        return self
+
+    def server(self) -> McpServerConfig:
+        """Return it as runtimes take it."""
+        return McpServerConfig(
+            command=self.command,
+            args=self.args,
+            env=self.env,
+            url=self.url,
+            headers=self.headers,
+        )
+
+
 class AgentConfig(_Section):
     """One agent: which CLI, where, and what it may do."""
 
@@ -316,7 +354,7 @@ class AgentConfig(_Section):
     and hooks and MCP servers, which run as you. Whoever can write there could then do that too."""
     inherit_mcp: Annotated[bool, BY_PEOPLE] = True
     """Whether the MCP servers of the CLI's own configuration stay available."""
-    mcp_servers: Annotated[dict[str, McpServerConfig], BY_PEOPLE] = Field(default_factory=dict)
+    mcp_servers: Annotated[dict[str, McpServerSettings], BY_PEOPLE] = Field(default_factory=dict)
     """More MCP servers for this agent, by name. Their tools need no permission, because you chose
     them, except under `permissions = "deny"`."""
     sees_sessions: Annotated[Literal["self", "tree", "agent", "all"] | None, BY_PEOPLE] = None
@@ -394,10 +432,14 @@ class AgentConfig(_Section):
 
     @field_validator("mcp_servers")
     @classmethod
-    def _check_servers(cls, value: dict[str, McpServerConfig]) -> dict[str, McpServerConfig]:
+    def _check_servers(cls, value: dict[str, McpServerSettings]) -> dict[str, McpServerSettings]:
         if OWN_SERVER in value:
             raise ValueError(f"has {OWN_SERVER!r}, which is what RemoteClaw's own is called")
         return _check_names(value)
+
+    def servers(self) -> dict[str, McpServerConfig]:
+        """Return its MCP servers as runtimes take them."""
+        return {name: settings.server() for name, settings in self.mcp_servers.items()}
 
 
 class SenderConfig(_Section):

@@ -1,0 +1,1 @@
+"""Cron: when jobs are due, how they are kept, fired and settled."""

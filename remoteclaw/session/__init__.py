@@ -1,1 +1,1 @@
-"""What a session's entries become: decisions about turns, without any I/O."""
+"""A session's turns: what waits, who answers, and when its conversation ends."""

@@ -140,7 +140,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         permissions=settings.permissions,
         inherit_mcp=settings.inherit_mcp,
         trust_workspace=settings.trust_workspace,
-        mcp_servers=settings.mcp_servers,
+        mcp_servers=settings.servers(),
         chunk_limit=channel.chunk_limit,
         chunk_unit=channel.chunk_unit,
         zone=settings.timezone,

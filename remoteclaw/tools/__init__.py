@@ -1,0 +1,1 @@
+"""What agents and operators can ask for: every method and tool, and who may use it."""

@@ -1,0 +1,1 @@
+"""`remoteclaw up` and `doctor`: everything on one machine, started, watched and looked at."""

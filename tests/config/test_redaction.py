@@ -25,7 +25,7 @@ SHOWN = {
         "AgentConfig.sends_to",
         "AgentConfig.spawns",
     ),
-    *("McpServerConfig.command", "RedisConfig.maxmemory"),
+    *("McpServerSettings.command", "RedisConfig.maxmemory"),
     *("SessionsConfig.reset_triggers", "ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.confirm"),
@@ -38,7 +38,7 @@ SHOWN = {
 #: Of these, a part is shown.
 PARTLY = {
     "RedisConfig.url": "redis://{}:{}@host/1?password={}",
-    "McpServerConfig.url": "https://{}:{}@host/{}?key={}#{}",
+    "McpServerSettings.url": "https://{}:{}@host/{}?key={}#{}",
 }
 
 
@@ -99,7 +99,7 @@ def test_no_text_that_may_be_a_secret_is_shown() -> None:
     assert {field for field, canary in canaries.hidden.items() if canary in text} == set()
     assert {field for field, canary in canaries.shown.items() if canary not in text} == set()
     assert set(canaries.shown) == SHOWN
-    assert {"AgentConfig.env", "McpServerConfig.env", "McpServerConfig.headers"} <= set(
+    assert {"AgentConfig.env", "McpServerSettings.env", "McpServerSettings.headers"} <= set(
         canaries.hidden
     )
 
