@@ -9,18 +9,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import orjson
 
-from remoteclaw.messages import (
-    OWN_SERVER,
-    AgentEvent,
-    Attachment,
-    Entry,
-    Image,
-    McpServerConfig,
-    PermissionEvent,
-    ReplyPayload,
-    ToolActivity,
-    ToolResultEvent,
-)
+from remoteclaw.events import AgentEvent, PermissionEvent, ToolActivity, ToolResultEvent
+from remoteclaw.messages import OWN_SERVER, Attachment, Entry, Image, McpServerConfig, ReplyPayload
 
 __all__ = [
     "FILES",

@@ -9,9 +9,10 @@ from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.data import clean, clean_name
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.errors import classify_error
+from remoteclaw.events import ToolUseEvent
 from remoteclaw.fleet.commands import at_once
 from remoteclaw.host.terminal import one_line
-from remoteclaw.messages import ToolUseEvent, file_name
+from remoteclaw.messages import file_name
 from remoteclaw.runtimes.gemini import _COMMENTS, GeminiRuntime
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.waits import retry_at_ms

@@ -10,7 +10,8 @@ import sys
 import rq.serializers
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import GatewayConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.gateway.guard import is_own_name
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from remoteclaw.bridge.scrubber import Scrubber
-from remoteclaw.messages import ToolActivity, ToolUseEvent
+from remoteclaw.events import ToolActivity, ToolUseEvent
 
 __all__ = ["Activity", "label_of"]
 

@@ -39,21 +39,18 @@ from remoteclaw.errors import (
     RemoteClawError,
     sentence,
 )
+from remoteclaw.events import AgentRunResult, ErrorEvent, PermissionEvent, ToolUseEvent
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
     OWN_SERVER,
     AgentDeliveryResult,
-    AgentRunResult,
     ChannelMessage,
     Entry,
-    ErrorEvent,
     Image,
     McpServerConfig,
     McpSideEffects,
-    PermissionEvent,
     ReplyPayload,
     SessionKey,
-    ToolUseEvent,
     Turn,
 )
 from remoteclaw.protocols import (

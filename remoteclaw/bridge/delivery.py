@@ -10,26 +10,23 @@ from remoteclaw.bridge.activity import Activity
 from remoteclaw.bridge.chunks import Chunker, Unit
 from remoteclaw.bridge.directives import Directives
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     AnswerEndEvent,
-    Attachment,
-    ChannelMessage,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
     PermissionEvent,
     PlanEvent,
-    ReplyPayload,
     SteeredEvent,
     TextEvent,
     TextResetEvent,
     ThinkingEvent,
-    ToolCall,
     ToolResultEvent,
     ToolUseEvent,
 )
+from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks
 
 __all__ = ["Delivered", "DeliveryAdapter"]

@@ -17,7 +17,8 @@ from typing import Any
 
 from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
-from remoteclaw.messages import AgentUsage, ChannelMessage, McpSideEffects, SessionKey
+from remoteclaw.events import AgentUsage
+from remoteclaw.messages import ChannelMessage, McpSideEffects, SessionKey
 
 __all__ = [
     "AfterRuntimeExit",

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from remoteclaw.errors import Overdue
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     AnswerEndEvent,
     PermissionEvent,

@@ -23,7 +23,7 @@ __all__ = ["addressed", "clock", "load", "on_fleet", "require_running", "session
 def load() -> "tuple[Home, Config]":
     """Return the state directory, which need not be there yet, and the configuration."""
     from remoteclaw.config.home import Home
-    from remoteclaw.config.model import load_config
+    from remoteclaw.config.load import load_config
     from remoteclaw.tools import policy
     from remoteclaw.tools.facts import TOOLS
 

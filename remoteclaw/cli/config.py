@@ -29,7 +29,7 @@ def config() -> None:
 @config.command()
 def validate() -> None:
     """Check the configuration file, the overrides and the hooks."""
-    from remoteclaw.config.model import overrides
+    from remoteclaw.config.load import overrides
 
     home, settings = load()
     _check_hooks(settings)

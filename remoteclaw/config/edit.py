@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from remoteclaw.clock import boottime
+from remoteclaw.config.load import overrides, parse_config, parse_toml, parse_tree
 from remoteclaw.config.merge_patch import (
     check_depth,
     check_patch,
@@ -25,7 +26,7 @@ from remoteclaw.config.merge_patch import (
     replacing,
     without_hidden,
 )
-from remoteclaw.config.model import Config, overrides, parse_config, parse_toml, parse_tree
+from remoteclaw.config.model import Config
 from remoteclaw.config.redact import redacted
 from remoteclaw.config.rights import Difference, differences
 from remoteclaw.errors import CallRefused, ConfigError

@@ -4,26 +4,23 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 `REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not ours to read.
 """
 
-import difflib
 import ipaddress
 import os
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
-from urllib.parse import parse_qsl, urlsplit
+from typing import Annotated, Any, Literal, Self, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationError,
     field_validator,
     model_validator,
 )
 
+from remoteclaw.config.redis_url import redis_address
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, by_people
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
@@ -48,12 +45,6 @@ __all__ = [
     "SessionsConfig",
     "ToolsConfig",
     "is_loopback",
-    "load_config",
-    "overrides",
-    "parse_config",
-    "parse_toml",
-    "parse_tree",
-    "redis_address",
     "state_directory",
 ]
 
@@ -87,14 +78,6 @@ Cap = Annotated[int, Field(ge=0, le=MOST)]
 
 #: The least that Redis may be told to keep, in bytes: when empty, it has one or two million.
 LEAST_MEMORY = 16 * 1024 * 1024
-
-#: What may stand behind the `?` of a Redis address. Everything else would become an argument of
-#: redis-py's connection, where it fails late or changes what we rely on (time limits, decoding).
-REDIS_OPTIONS = frozenset(("db", "username", "password", "client_name"))
-TLS_OPTIONS = frozenset(
-    f"ssl_{name}"
-    for name in ("ca_certs", "ca_path", "certfile", "keyfile", "password", "check_hostname")
-) | {"ssl_cert_reqs"}
 
 
 #: Where ids have a form that tells them from names. Elsewhere only what can be no id is refused.
@@ -745,61 +728,13 @@ class Config(_Section):
             return next(iter(self.agents.items()))
         if wanted not in self.agents:
             raise ConfigError(
-                f"There is no agent {wanted!r}: the configuration has {_listing(self.agents)}."
+                f"There is no agent {wanted!r}: the configuration has {listing(self.agents)}."
             )
         return wanted, self.agents[wanted]
 
 
 # ---------------------------------------------------------------------------------------------
 # Redis' address
-
-
-def redis_address(url: str) -> str:
-    """Return the address of a Redis without what may be secret in it: login and options.
-
-    Raises ValueError, whose text completes "[redis] url …" and quotes nothing, if redis-py can't
-    use it, or would take a part of the password for something else.
-    """
-    scheme = url.partition("://")[0]
-    if scheme not in ("redis", "rediss", "unix") or "://" not in url:
-        raise ValueError("must begin with redis://, rediss:// or unix://")
-    if not url.isprintable() or (" " in url and scheme != "unix"):
-        raise ValueError("must have no space and no control character in it")
-    _check_options(scheme, url.partition("?")[2])
-    form = "/PATH" if scheme == "unix" else "HOST[:PORT][/DATABASE]"
-    try:
-        parts = urlsplit(url)
-        place = parts.netloc.rpartition("@")[2]
-        if scheme == "unix":
-            is_usable = not place and len(parts.path) > 1
-        else:
-            is_usable = bool(parts.hostname) and parts.port != 0
-            is_usable &= re.fullmatch(r"/?|/\d{1,9}", parts.path, re.ASCII) is not None
-    except ValueError:  # a port that is none, half an IPv6 address
-        is_usable = False
-    if not is_usable or "#" in url:
-        raise ValueError(
-            f"must be {scheme}://[USER:PASSWORD@]{form}; where a password has them, "
-            "write / as %2F, # as %23, ? as %3F, @ as %40, % as %25"
-        )
-    return f"{scheme}://{place}{parts.path}"
-
-
-def _check_options(scheme: str, query: str) -> None:
-    known = REDIS_OPTIONS | (TLS_OPTIONS if scheme == "rediss" else frozenset())
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name not in known:
-            # Behind an unescaped "?" in a password, this is the rest of it: it is not quoted.
-            raise ValueError(
-                f"must have no options but {_listing(sorted(known))}; a ? in a password is %3F"
-            )
-        is_usable = bool(value)
-        if name == "db":
-            is_usable = re.fullmatch(r"\d{1,9}", value, re.ASCII) is not None
-        elif name == "ssl_cert_reqs":
-            is_usable = value in ("required", "optional", "none")
-        if not is_usable:
-            raise ValueError(f"must have another value for its option {name!r}")
 
 
 # ---------------------------------------------------------------------------------------------
@@ -811,125 +746,5 @@ def state_directory() -> Path:
     return Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser().absolute()
 
 
-def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """Read the file and the overrides; raises `ConfigError` in one line on the first mistake."""
-    try:
-        content = file.read_bytes()
-    except FileNotFoundError:
-        if environment.get("REMOTECLAW_CONFIG"):
-            raise ConfigError(f"REMOTECLAW_CONFIG names {file}, which does not exist.") from None
-        content = b""
-    except OSError as error:
-        raise ConfigError(f"{file} can't be read: {error.strerror}.") from None
-    return parse_config(content, file, environment)
-
-
-def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> Config:
-    """Return what a file's content means with the overrides; raises as `load_config()` does."""
-    tree = parse_toml(content, file)
-    sources = _override(tree, environment)
-    try:
-        return Config.model_validate(tree)
-    except ValidationError as error:
-        raise ConfigError(_explain(error, str(file), sources)) from None
-
-
-def parse_tree(content: bytes, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return a file's content with the overrides as a tree, which may not be valid."""
-    tree = parse_toml(content, file)
-    _override(tree, environment)
-    return tree
-
-
-def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
-    """Return a file's content as a tree; raises `ConfigError` if it is no TOML."""
-    try:
-        return tomllib.loads(content.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file} is not valid TOML: {error}.") from None
-
-
-def overrides(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the names of the variables that override the file."""
-    return sorted(name for name in environment if name.startswith("REMOTECLAW__"))
-
-
-def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
-    """Put REMOTECLAW__… into the tree; return which path came from which variable."""
-    sources = {}
-    for name in overrides(environment):
-        path: list[str] = []
-        branch = tree
-        for part in name.split("__")[1:]:
-            if path:
-                branch = branch.setdefault(path[-1], {})
-            if not isinstance(branch, dict):
-                raise ConfigError(f"{name} can't be used: {path[-1]!r} is not a section.")
-            # These are called what they are called; our own keys are lower case.
-            keep = path[-1:] in (["env"], ["headers"], ["senders"], ["groups"])
-            path.append(part if keep else _existing(branch, part))
-        branch[path[-1]] = _value(environment[name])
-        sources[".".join(path)] = name
-    return sources
-
-
-def _existing(branch: Mapping[str, Any], part: str) -> str:
-    """Return the key that is meant: one that is there, however it is written, or a new one."""
-    return next((key for key in branch if key.lower() == part.lower()), part.lower())
-
-
-def _value(text: str) -> Any:
-    """Read a variable as TOML where it is a list or a table; numbers are told by their field."""
-    if not text.startswith(("[", "{")):
-        return text
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
-def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> str:
-    """Say in one line where the first mistake is, what it is, and what would be right."""
-    first = error.errors()[0]
-    path = [str(part) for part in first["loc"]]
-    *sections, key = path or [""]
-    where = _source(path, sources) or file
-    section = f"[{'.'.join(sections)}] " if sections else ""
-    if first["type"] == "extra_forbidden":
-        valid = _valid_keys(sections)
-        near = difflib.get_close_matches(key, valid, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {_listing(valid)}."
-        return f"{where}: {section}has no key {key!r}; {hint}"
-    why = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {section}{key} is not valid: {why}."
-
-
-def _source(path: list[str], sources: Mapping[str, str]) -> str | None:
-    """Return the variable that a mistake comes from: it made the value, a part or the section."""
-    dotted = ".".join(path) + "."
-    related = (
-        name
-        for made, name in sources.items()
-        if f"{made}.".startswith(dotted) or dotted.startswith(f"{made}.")
-    )
-    return next(related, None)
-
-
-def _valid_keys(sections: list[str]) -> list[str]:
-    """Return the keys of the model that a path of sections leads to."""
-    model: Any = Config
-    for section in sections:
-        if isinstance(model, type) and issubclass(model, BaseModel):
-            field = model.model_fields.get(section)
-            annotation = field.annotation if field else None
-            parts = get_args(annotation)
-            # A section that may be absent is a union with None.
-            model = parts[0] if type(None) in parts else annotation
-        else:
-            # A table of named things, such as agents: the section is one thing's own name.
-            model = model.__args__[1] if hasattr(model, "__args__") else None
-    return list(model.model_fields) if hasattr(model, "model_fields") else []
-
-
-def _listing(names: Any) -> str:
+def listing(names: Any) -> str:
     return ", ".join(repr(name) for name in names)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
-from remoteclaw.config.model import redis_address
+from remoteclaw.config.redis_url import redis_address
 from remoteclaw.errors import ConfigError
 
 __all__ = ["HIDDEN", "part", "redacted"]

@@ -5,7 +5,8 @@ import os
 from collections.abc import Callable
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config, load_config, parse_config
+from remoteclaw.config.load import load_config, parse_config
+from remoteclaw.config.model import Config
 from remoteclaw.errors import ConfigError
 from remoteclaw.tools import policy
 from remoteclaw.tools.facts import TOOLS

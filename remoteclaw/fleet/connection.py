@@ -24,7 +24,7 @@ from redis.backoff import NoBackoff
 from redis.commands.core import AsyncScript
 
 from remoteclaw.clock import boottime
-from remoteclaw.config.model import redis_address
+from remoteclaw.config.redis_url import redis_address
 from remoteclaw.errors import (
     ConfigError,
     LeaseLost,

@@ -8,9 +8,9 @@ from datetime import date, timedelta
 from typing import Any, Self
 
 from remoteclaw.clock import boottime
+from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.messages import AgentRunResult
 
 __all__ = ["USAGE_DAYS", "SessionDay", "Usage", "UsageLedger"]
 

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import Fleet

@@ -14,15 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
-from remoteclaw.messages import (
-    OWN_SERVER,
-    AgentEvent,
-    DoneEvent,
-    ErrorEvent,
-    Image,
-    McpServerConfig,
-    NoticeEvent,
-)
+from remoteclaw.events import AgentEvent, DoneEvent, ErrorEvent, NoticeEvent
+from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 from remoteclaw.protocols import (
     SIDE_EFFECTS_FILE,
     AgentPipes,

@@ -17,19 +17,18 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end, classify_error
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     AgentUsage,
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
-    Image,
-    McpServerConfig,
     PermissionEvent,
     SteeredEvent,
     TextEvent,
 )
+from remoteclaw.messages import Image, McpServerConfig
 from remoteclaw.protocols import (
     FILES,
     SIDE_EFFECTS_FILE,

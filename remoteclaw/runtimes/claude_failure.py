@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
-from remoteclaw.messages import ErrorEvent
+from remoteclaw.events import ErrorEvent
 from remoteclaw.runtimes.waits import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, text
 

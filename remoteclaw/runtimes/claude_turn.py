@@ -8,7 +8,7 @@ So text is passed on at once while nothing else can be speaking, and held back o
 
 from typing import Any
 
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     NoticeEvent,
     TextEvent,

@@ -17,12 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
-from remoteclaw.messages import (
-    AgentEvent,
-    DoneEvent,
-    Image,
-    McpServerConfig,
-)
+from remoteclaw.events import AgentEvent, DoneEvent
+from remoteclaw.messages import Image, McpServerConfig
 from remoteclaw.protocols import (
     FILES,
     SIDE_EFFECTS_FILE,

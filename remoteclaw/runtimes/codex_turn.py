@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     AgentUsage,

@@ -14,18 +14,18 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import ErrorCategory, classify_error
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     DoneEvent,
     ErrorEvent,
-    Image,
     SteeredEvent,
     TextEvent,
     ThinkingEvent,
     ToolResultEvent,
     ToolUseEvent,
 )
+from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentProcess, AgentSpec, Capabilities, Decision, Launch
 from remoteclaw.runtimes.environment import inherit
 from remoteclaw.runtimes.programs import find_program

@@ -20,7 +20,8 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import classify_error
-from remoteclaw.messages import OWN_SERVER, ErrorEvent
+from remoteclaw.events import ErrorEvent
+from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_turn import LogNote

@@ -12,14 +12,8 @@ from typing import Any, Generic, TypeVar
 import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end
-from remoteclaw.messages import (
-    AgentEvent,
-    AgentRunResult,
-    DoneEvent,
-    ErrorEvent,
-    Image,
-    NoticeEvent,
-)
+from remoteclaw.events import AgentEvent, AgentRunResult, DoneEvent, ErrorEvent, NoticeEvent
+from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.patience import Patience
 from remoteclaw.runtimes.wire import decode, mapping, text

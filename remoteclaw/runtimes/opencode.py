@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
-from remoteclaw.messages import ErrorEvent
+from remoteclaw.events import ErrorEvent
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, prompt_file
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_turn import LogNote

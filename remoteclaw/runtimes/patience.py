@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     ErrorEvent,
     NoticeEvent,

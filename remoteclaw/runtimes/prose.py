@@ -1,6 +1,6 @@
 """What an agent has said in a turn: blocks of text, a blank line between them."""
 
-from remoteclaw.messages import AgentEvent, TextEvent, TextResetEvent
+from remoteclaw.events import AgentEvent, TextEvent, TextResetEvent
 
 __all__ = ["Prose"]
 

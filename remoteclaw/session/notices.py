@@ -3,13 +3,8 @@
 from dataclasses import replace
 
 from remoteclaw.errors import ErrorCategory, sentence
-from remoteclaw.messages import (
-    AgentDeliveryResult,
-    AgentRunResult,
-    McpSideEffects,
-    ReplyPayload,
-    Turn,
-)
+from remoteclaw.events import AgentRunResult
+from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 
 __all__ = ["failure", "in_words", "said", "superseded"]
 

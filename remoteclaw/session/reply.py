@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.events import ToolActivity
 from remoteclaw.fleet.inbound import encode_entry
 from remoteclaw.fleet.lease import Finished, Lease, Owed, Record
 from remoteclaw.fleet.replies import reply_payload
@@ -21,7 +22,6 @@ from remoteclaw.messages import (
     Provenance,
     ReplyPayload,
     SessionKey,
-    ToolActivity,
     Turn,
     hops_of,
     people_of,

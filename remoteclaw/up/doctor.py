@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from remoteclaw.bridge import Hooks
 from remoteclaw.clock import boot_id
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import AgentConfig, Config, HooksConfig, load_config, overrides
+from remoteclaw.config.load import load_config, overrides
+from remoteclaw.config.model import AgentConfig, Config, HooksConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import check_fitness

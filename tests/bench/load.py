@@ -10,15 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.fleet.lease import Record
-from remoteclaw.messages import (
-    AgentDeliveryResult,
-    AgentRunResult,
-    McpSideEffects,
-    ReplyPayload,
-    Turn,
-)
+from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 from remoteclaw.session.record import lines_of
 from tests.bench.floors import ECHO_AGENT
 from tests.support.agents import AgentCli

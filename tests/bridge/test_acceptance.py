@@ -13,13 +13,13 @@ import remoteclaw.bridge
 from remoteclaw.bridge import ChannelBridge, FileSessionMap, read_mcp_side_effects
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import ToolResultEvent
 from remoteclaw.messages import (
     AgentDeliveryResult,
     McpServerConfig,
     ReplyPayload,
     SentTarget,
     SessionKey,
-    ToolResultEvent,
 )
 from remoteclaw.protocols import (
     SIDE_EFFECTS_FILE,

@@ -6,7 +6,7 @@ import pytest
 
 from remoteclaw.bridge.activity import MOST_ARGUMENT, MOST_TOOLS, Activity, label_of
 from remoteclaw.bridge.scrubber import Scrubber
-from remoteclaw.messages import ToolActivity, ToolUseEvent
+from remoteclaw.events import ToolActivity, ToolUseEvent
 
 SCRUBBER = Scrubber(["swordfish"])
 

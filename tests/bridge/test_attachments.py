@@ -32,7 +32,8 @@ from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import ChannelConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory, LeaseLost, MessageRefused, RedisRefused
 from remoteclaw.fleet import blobs as blobs_module
 from remoteclaw.fleet import keys

@@ -14,8 +14,9 @@ from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd, BeforeRuntimeSpa
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
+from remoteclaw.events import ToolResultEvent
 from remoteclaw.holder import client
-from remoteclaw.messages import ReplyPayload, SentTarget, ToolResultEvent
+from remoteclaw.messages import ReplyPayload, SentTarget
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script
 from tests.support.processes import is_alive, marked_processes, parent

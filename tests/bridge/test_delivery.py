@@ -8,17 +8,17 @@ import pytest
 
 from remoteclaw.bridge.delivery import MOST_ANSWER, Delivered, DeliveryAdapter
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
-    ReplyPayload,
     TextEvent,
     ToolResultEvent,
     ToolUseEvent,
 )
+from remoteclaw.messages import ReplyPayload
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.hostile import HOSTILE
 from tests.support.stack import message

@@ -23,7 +23,8 @@ from remoteclaw.bridge.hooks import (
     SpawnOverride,
 )
 from remoteclaw.channels.relay import relay
-from remoteclaw.config.model import HooksConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey

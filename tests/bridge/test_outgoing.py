@@ -10,7 +10,8 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.gateway.methods.chats import HANDLERS

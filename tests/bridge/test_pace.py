@@ -12,7 +12,7 @@ from remoteclaw.bridge import bridge as bridge_module
 from remoteclaw.bridge.pace import SILENCE_S, Pace
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory, Overdue
-from remoteclaw.messages import (
+from remoteclaw.events import (
     AgentEvent,
     PermissionEvent,
     TextEvent,

@@ -11,9 +11,9 @@ from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.prompt import INTERRUPTED, build_system_prompt, build_turn_prompt
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import MessageRefused
+from remoteclaw.events import AgentRunResult
 from remoteclaw.messages import (
     AgentDeliveryResult,
-    AgentRunResult,
     Attachment,
     ChannelMessage,
     Entry,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge.scrubber import MOST_READ, SECRET, Scrubber, secrets_of, secrets_of_agent
-from remoteclaw.config.model import parse_config
+from remoteclaw.config.load import parse_config
 
 CONFIG = parse_config(
     b"""

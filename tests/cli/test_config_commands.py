@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from tests.support.command import run_command

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.home import Home, private_directory
-from remoteclaw.config.model import AgentConfig, load_config, redis_address
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import AgentConfig
+from remoteclaw.config.redis_url import redis_address
 from remoteclaw.errors import ConfigError, StateDirectoryError
 from remoteclaw.up.doctor import agent_problem, tools_problem
 

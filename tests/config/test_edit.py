@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from remoteclaw.config.edit import MOST_BYTES, ConfigFile, FileChanged, Plan
 from remoteclaw.config.home import Home
+from remoteclaw.config.load import load_config
 from remoteclaw.config.merge_patch import edited, merged
-from remoteclaw.config.model import load_config
 from remoteclaw.config.redact import redacted
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import ConfigError

@@ -5,7 +5,7 @@ from typing import Any
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.session.drain import Drain
 from tests.support.bridges import script
 from tests.support.processes import is_alive

@@ -22,15 +22,14 @@ from remoteclaw.bridge import ChannelBridge
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import PermissionEvent, ToolResultEvent
 from remoteclaw.host.files import mime_type_of
 from remoteclaw.messages import (
     AgentDeliveryResult,
     Attachment,
     Entry,
     McpServerConfig,
-    PermissionEvent,
     SessionKey,
-    ToolResultEvent,
     Turn,
 )
 from remoteclaw.protocols import FORK_OF, BridgeCallbacks, Decision

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.config.redact import redacted
 from remoteclaw.fleet import keys
 from remoteclaw.host.process import is_alive

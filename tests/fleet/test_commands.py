@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import QueueConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import QueueConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.commands import Command, command_in, words_for
 from remoteclaw.messages import Entry

@@ -1,10 +1,10 @@
 """The sums of what turns took."""
 
 from remoteclaw.cli.usage import MOST_DAYS
+from remoteclaw.events import AgentRunResult, AgentUsage
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.lease import USAGE_MS, Lease
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
-from remoteclaw.messages import AgentRunResult, AgentUsage
 from tests.support.stack import message
 
 TURN = Usage.of(

@@ -9,7 +9,7 @@ import pytest
 import tomlkit
 
 from remoteclaw.config.edit import ConfigFile
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange

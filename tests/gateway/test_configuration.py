@@ -14,8 +14,9 @@ import tomlkit
 from pydantic.fields import FieldInfo
 
 from remoteclaw.config.edit import ConfigFile
+from remoteclaw.config.load import load_config
 from remoteclaw.config.merge_patch import merged
-from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.rights import declared, fields
 from remoteclaw.errors import CallError, CallRefused, RedisUnavailable

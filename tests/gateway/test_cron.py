@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.cron.job import Job, Maker
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import CallError, CallRefused

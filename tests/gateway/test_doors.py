@@ -18,7 +18,8 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
 
-from remoteclaw.config.model import Config, GatewayConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config, GatewayConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.gateway import app as app_module

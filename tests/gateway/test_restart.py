@@ -10,7 +10,8 @@ from typing import Any, Literal
 import pytest
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import GatewayConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import GatewayConfig
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys

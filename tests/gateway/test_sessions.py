@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway import sending

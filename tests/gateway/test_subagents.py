@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.session.drain import Drain
 from tests.support.processes import is_alive

@@ -13,14 +13,13 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.events import AgentUsage, PermissionEvent
 from remoteclaw.messages import (
     OWN_SERVER,
     AgentDeliveryResult,
-    AgentUsage,
     Attachment,
     Entry,
     McpServerConfig,
-    PermissionEvent,
     SessionKey,
     Turn,
 )

@@ -12,14 +12,8 @@ import pytest
 from remoteclaw.bridge import ChannelBridge
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.messages import (
-    AgentDeliveryResult,
-    Entry,
-    McpServerConfig,
-    PermissionEvent,
-    SessionKey,
-    Turn,
-)
+from remoteclaw.events import PermissionEvent
+from remoteclaw.messages import AgentDeliveryResult, Entry, McpServerConfig, SessionKey, Turn
 from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision
 from remoteclaw.runtimes import claude as claude_module
 from remoteclaw.runtimes import pipes as pipes_module

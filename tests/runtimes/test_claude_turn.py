@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.messages import NoticeEvent, TextEvent, TextResetEvent
+from remoteclaw.events import NoticeEvent, TextEvent, TextResetEvent
 from remoteclaw.runtimes.claude_turn import Activity, Exchange, TurnReading
 
 INIT = {"type": "system", "subtype": "init"}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.messages import AgentEvent, DoneEvent, PermissionEvent, TextEvent
+from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, TextEvent
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_turn import CodexTurn, only_looks

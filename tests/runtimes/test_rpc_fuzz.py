@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.messages import DoneEvent
+from remoteclaw.events import DoneEvent
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_turn import AcpTurn
 from remoteclaw.runtimes.codex_turn import _TOOLS, CodexTurn

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.messages import ErrorEvent, NoticeEvent, TextEvent
+from remoteclaw.events import ErrorEvent, NoticeEvent, TextEvent
 from remoteclaw.runtimes.patience import BEGUN_S, FRESH_S, Patience
 from remoteclaw.runtimes.waits import retry_at_ms
 

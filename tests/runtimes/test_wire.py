@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.messages import DoneEvent
+from remoteclaw.events import DoneEvent
 from remoteclaw.runtimes.claude_turn import Activity, Exchange
 from remoteclaw.runtimes.wire import count, decode
 

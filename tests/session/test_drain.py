@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.replies import Reply

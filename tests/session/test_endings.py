@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Batch, Lease

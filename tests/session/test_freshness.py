@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from remoteclaw.bridge.freshness import kind_of, staleness
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import ChatKind, ResetConfig, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import ChatKind, ResetConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import QueueOverride, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted

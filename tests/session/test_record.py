@@ -10,12 +10,12 @@ import pytest
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.prompt import build_turn_prompt
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory, UnknownSession
+from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import (
     AgentDeliveryResult,
-    AgentRunResult,
     Entry,
     McpSideEffects,
     ReplyPayload,

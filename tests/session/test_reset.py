@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import QueueOverride, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Attachment
 from remoteclaw.session.drain import SECOND_TRY, Drain

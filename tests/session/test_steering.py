@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease

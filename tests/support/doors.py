@@ -13,7 +13,7 @@ import aiohttp
 import orjson
 from websockets.asyncio.client import ClientConnection, connect
 
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease

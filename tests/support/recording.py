@@ -21,7 +21,7 @@ import orjson
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
-from remoteclaw.messages import AgentEvent, PermissionEvent
+from remoteclaw.events import AgentEvent, PermissionEvent
 from remoteclaw.protocols import AgentProcess, AgentSpec, Decision
 from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes

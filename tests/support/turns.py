@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.dispatch import Dispatcher, Handler

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from remoteclaw.cli import main
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config, Profile, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config, Profile
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.facts import TOOLS

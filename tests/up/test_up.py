@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.host.logs import MOST_BYTES
 from remoteclaw.up.embedded import EmbeddedRedis

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import orjson
 
 from remoteclaw.config.edit import ConfigFile, Plan, Version
-from remoteclaw.config.model import Config, load_config
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.gateway.approvals import confirm, reject

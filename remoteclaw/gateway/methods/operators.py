@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 
 from remoteclaw import __version__
-from remoteclaw.config.model import load_config
+from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import RESET_S

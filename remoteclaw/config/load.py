@@ -1,0 +1,142 @@
+"""The configuration as it is read: one TOML file, and environment overrides.
+
+The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory; it may be absent.
+`REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not ours to read.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import (
+    BaseModel,
+    ValidationError,
+)
+
+from remoteclaw.config.model import Config, listing
+from remoteclaw.errors import ConfigError
+
+__all__ = ["load_config", "overrides", "parse_config", "parse_toml", "parse_tree"]
+
+
+def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
+    """Read the file and the overrides; raises `ConfigError` in one line on the first mistake."""
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        if environment.get("REMOTECLAW_CONFIG"):
+            raise ConfigError(f"REMOTECLAW_CONFIG names {file}, which does not exist.") from None
+        content = b""
+    except OSError as error:
+        raise ConfigError(f"{file} can't be read: {error.strerror}.") from None
+    return parse_config(content, file, environment)
+
+
+def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> Config:
+    """Return what a file's content means with the overrides; raises as `load_config()` does."""
+    tree = parse_toml(content, file)
+    sources = _override(tree, environment)
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise ConfigError(_explain(error, str(file), sources)) from None
+
+
+def parse_tree(content: bytes, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return a file's content with the overrides as a tree, which may not be valid."""
+    tree = parse_toml(content, file)
+    _override(tree, environment)
+    return tree
+
+
+def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
+    """Return a file's content as a tree; raises `ConfigError` if it is no TOML."""
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} is not valid TOML: {error}.") from None
+
+
+def overrides(environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the names of the variables that override the file."""
+    return sorted(name for name in environment if name.startswith("REMOTECLAW__"))
+
+
+def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str, str]:
+    """Put REMOTECLAW__… into the tree; return which path came from which variable."""
+    sources = {}
+    for name in overrides(environment):
+        path: list[str] = []
+        branch = tree
+        for part in name.split("__")[1:]:
+            if path:
+                branch = branch.setdefault(path[-1], {})
+            if not isinstance(branch, dict):
+                raise ConfigError(f"{name} can't be used: {path[-1]!r} is not a section.")
+            # These are called what they are called; our own keys are lower case.
+            keep = path[-1:] in (["env"], ["headers"], ["senders"], ["groups"])
+            path.append(part if keep else _existing(branch, part))
+        branch[path[-1]] = _value(environment[name])
+        sources[".".join(path)] = name
+    return sources
+
+
+def _existing(branch: Mapping[str, Any], part: str) -> str:
+    """Return the key that is meant: one that is there, however it is written, or a new one."""
+    return next((key for key in branch if key.lower() == part.lower()), part.lower())
+
+
+def _value(text: str) -> Any:
+    """Read a variable as TOML where it is a list or a table; numbers are told by their field."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> str:
+    """Say in one line where the first mistake is, what it is, and what would be right."""
+    first = error.errors()[0]
+    path = [str(part) for part in first["loc"]]
+    *sections, key = path or [""]
+    where = _source(path, sources) or file
+    section = f"[{'.'.join(sections)}] " if sections else ""
+    if first["type"] == "extra_forbidden":
+        valid = _valid_keys(sections)
+        near = difflib.get_close_matches(key, valid, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {listing(valid)}."
+        return f"{where}: {section}has no key {key!r}; {hint}"
+    why = first["msg"].removeprefix("Value error, ")
+    return f"{where}: {section}{key} is not valid: {why}."
+
+
+def _source(path: list[str], sources: Mapping[str, str]) -> str | None:
+    """Return the variable that a mistake comes from: it made the value, a part or the section."""
+    dotted = ".".join(path) + "."
+    related = (
+        name
+        for made, name in sources.items()
+        if f"{made}.".startswith(dotted) or dotted.startswith(f"{made}.")
+    )
+    return next(related, None)
+
+
+def _valid_keys(sections: list[str]) -> list[str]:
+    """Return the keys of the model that a path of sections leads to."""
+    model: Any = Config
+    for section in sections:
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            field = model.model_fields.get(section)
+            annotation = field.annotation if field else None
+            parts = get_args(annotation)
+            # A section that may be absent is a union with None.
+            model = parts[0] if type(None) in parts else annotation
+        else:
+            # A table of named things, such as agents: the section is one thing's own name.
+            model = model.__args__[1] if hasattr(model, "__args__") else None
+    return list(model.model_fields) if hasattr(model, "model_fields") else []

@@ -1,0 +1,216 @@
+"""What an agent says: its events, and the result of a run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from remoteclaw.errors import ErrorCategory
+
+__all__ = [
+    "AgentEvent",
+    "AgentRunResult",
+    "AgentUsage",
+    "AnswerEndEvent",
+    "DoneEvent",
+    "ErrorEvent",
+    "NoticeEvent",
+    "PermissionEvent",
+    "PlanEvent",
+    "SteeredEvent",
+    "TextEvent",
+    "TextResetEvent",
+    "ThinkingEvent",
+    "ToolActivity",
+    "ToolResultEvent",
+    "ToolUseEvent",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUsage:
+    """Tokens of one turn."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRunResult:
+    """What one turn of an agent came to."""
+
+    text: str = ""
+    session_id: str | None = None
+    """The CLI's own id of the conversation, with which it can be resumed."""
+    duration_ms: int = 0
+    """Milliseconds that the turn took, from its begin at the bridge to the agent's last word."""
+    usage: AgentUsage = field(default_factory=AgentUsage)
+    aborted: bool = False
+    total_cost_usd: float | None = None
+    """This turn's cost in US dollars, where the CLI knows it."""
+    num_turns: int | None = None
+    """Model requests that the turn took, where the CLI counts them."""
+    stop_reason: str | None = None
+    error_subtype: str | None = None
+    """The category of the failure, with `context_window` for an overflow; none on success."""
+    permission_denials: tuple[str, ...] = ()
+    """Names of the tools that the agent wanted and was not allowed to use."""
+
+    def followed_by(self, after: "AgentRunResult") -> "AgentRunResult":
+        """Return both as one: numbers are added up, else the later one counts."""
+        costs = [run.total_cost_usd for run in (self, after) if run.total_cost_usd is not None]
+        counts = [run.num_turns for run in (self, after) if run.num_turns is not None]
+        return replace(
+            after,
+            text="\n\n".join(filter(None, (self.text, after.text))),
+            duration_ms=self.duration_ms + after.duration_ms,
+            usage=AgentUsage(
+                self.usage.input_tokens + after.usage.input_tokens,
+                self.usage.output_tokens + after.usage.output_tokens,
+                self.usage.cache_read_tokens + after.usage.cache_read_tokens,
+                self.usage.cache_write_tokens + after.usage.cache_write_tokens,
+            ),
+            total_cost_usd=sum(costs) if costs else None,
+            num_turns=sum(counts) if counts else None,
+            permission_denials=(*self.permission_denials, *after.permission_denials),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TextEvent:
+    """More of the assistant's answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextResetEvent:
+    """The last `chars` characters of text were withdrawn; what follows replaces them.
+
+    A CLI whose stream broke asks again without streaming and then reports the whole text.
+    """
+
+    chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingEvent:
+    """More of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolUseEvent:
+    """The agent starts to use a tool."""
+
+    tool_name: str
+    tool_id: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultEvent:
+    """A tool came back."""
+
+    tool_id: str
+    output: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SteeredEvent:
+    """The agent has taken up a message that it was given while it worked."""
+
+    key: str
+    """The name under which it was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEndEvent:
+    """One answer is complete, and another follows in the same turn.
+
+    A message that was given to the agent too late to change its answer gets one of its own.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class PermissionEvent:
+    """The agent waits with a tool until somebody allows it, or doesn't."""
+
+    id: str
+    """Under which name it is answered (`AgentProcess.answer`)."""
+    tool_name: str
+    input: Mapping[str, Any]
+    """What the tool is to do."""
+    server: str | None = None
+    """The MCP server that has the tool, where the CLI itself tells; never taken from a title."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEvent:
+    """What the agent means to do, all of it anew with each change."""
+
+    steps: tuple[tuple[str, bool], ...]
+    """Each step in words, and whether it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeEvent:
+    """Something the person should know while they wait; not part of the answer."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent:
+    """The turn failed. `detail` is what the CLI said, for logs and operators only."""
+
+    category: ErrorCategory
+    detail: str
+    ends_agent: bool = False
+    """Whether the process can't be trusted with another turn: whoever drives it has to end it."""
+    is_mended: bool = False
+    """Whether the CLI has taken out of the conversation what the failure came from."""
+    retry_at_ms: int | None = None
+    """When the provider takes requests again, in milliseconds since 1970, where it says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class DoneEvent:
+    """The turn is over: exactly one, always the last."""
+
+    result: AgentRunResult
+    ends_agent: bool = False
+    """Whether the process can't be trusted with another turn, although this one is complete."""
+
+
+AgentEvent = (
+    TextEvent
+    | TextResetEvent
+    | ThinkingEvent
+    | ToolUseEvent
+    | ToolResultEvent
+    | SteeredEvent
+    | AnswerEndEvent
+    | PermissionEvent
+    | PlanEvent
+    | NoticeEvent
+    | ErrorEvent
+    | DoneEvent
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolActivity:
+    """A tool that an agent uses at the moment, as live text shows it."""
+
+    tool: str
+    """Its name."""
+    argument: str
+    """The argument that tells most, on one short line and without secrets; or nothing."""
+    since_ms: int
+    """When it began, in milliseconds since 1970."""
+    seconds: float | None = None
+    """How long it took; None while it runs."""
