@@ -2305,8 +2305,8 @@ MUTANTS = (
     ),
     Mutant(
         "a broken configuration that counts",
-        "remoteclaw/config/reload.py",
-        "            policy.check(config, TOOLS)\n",
+        "remoteclaw/config/load.py",
+        "    check_tools(config)\n",
         "",
         f"{RELOAD}::test_a_broken_file_changes_nothing_and_is_said_once",
     ),

@@ -22,8 +22,6 @@ from remoteclaw.fleet.connection import check_fitness, open_redis
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.host.logs import logging_config
 from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded
-from remoteclaw.tools import policy
-from remoteclaw.tools.facts import TOOLS
 
 __all__ = ["DICT_CONFIG", "QUEUES", "REDIS_URL", "WORKER_PID", "config", "current", "home", "hooks"]
 
@@ -79,7 +77,6 @@ _check_flags()
 try:
     home = Home.default().create()
     config = load_config(home.config_file)
-    policy.check(config, TOOLS)
     hooks = Hooks.load(config.hooks)
     current = CurrentConfig(home, config)
     REDIS_URL = home.redis_url(config)

@@ -24,12 +24,9 @@ def load() -> "tuple[Home, Config]":
     """Return the state directory, which need not be there yet, and the configuration."""
     from remoteclaw.config.home import Home
     from remoteclaw.config.load import load_config
-    from remoteclaw.tools import policy
-    from remoteclaw.tools.facts import TOOLS
 
     home = Home.default().check()
     config = load_config(home.config_file)
-    policy.check(config, TOOLS)
     return home, config
 
 

@@ -59,8 +59,8 @@ def explain(
     What a tool is denied by is the first rule that denies it; what it is allowed by, the last one
     that says so.
     """
-    from remoteclaw.tools.facts import TOOLS
     from remoteclaw.tools.policy import Subject, is_owner, rule
+    from remoteclaw.toolset import TOOLS
 
     if is_group and chat is None:
         raise click.UsageError("--group needs --chat with the group's id.")

@@ -30,8 +30,6 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.redact import redacted
 from remoteclaw.config.rights import Difference, differences
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.tools import policy
-from remoteclaw.tools.facts import TOOLS
 
 __all__ = ["ConfigFile", "FileChanged", "Plan", "Version"]
 
@@ -157,11 +155,9 @@ class ConfigFile:
     def usable(self, version: Version) -> tuple[Config | None, str]:
         """Return the configuration that a version is, or what is wrong with it."""
         try:
-            config = parse_config(version.content, self.file, self._environment)
-            policy.check(config, TOOLS)
+            return parse_config(version.content, self.file, self._environment), ""
         except ConfigError as error:
             return None, str(error)
-        return config, ""
 
     def patched(
         self, version: Version, patch: Mapping[str, Any], *, for_agent: bool = False
@@ -235,7 +231,6 @@ class ConfigFile:
     def _checked(self, content: bytes, before: Version) -> Config:
         """Return what a new content means; raises `ConfigError` if it must not be there."""
         config = parse_config(content, self.file, self._environment)
-        policy.check(config, TOOLS)
         # What is overridden here is not elsewhere; but it may never have been right there.
         if overrides(self._environment) and self._is_right_alone(before.content):
             parse_config(content, self.file, {})

@@ -16,7 +16,8 @@ from pydantic import (
     ValidationError,
 )
 
-from remoteclaw.config.model import Config, listing
+from remoteclaw.config.model import Config
+from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError
 
 __all__ = ["load_config", "overrides", "parse_config", "parse_toml", "parse_tree"]
@@ -40,9 +41,11 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
     tree = parse_toml(content, file)
     sources = _override(tree, environment)
     try:
-        return Config.model_validate(tree)
+        config = Config.model_validate(tree)
     except ValidationError as error:
         raise ConfigError(_explain(error, str(file), sources)) from None
+    check_tools(config)
+    return config
 
 
 def parse_tree(content: bytes, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
@@ -109,7 +112,7 @@ def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> s
     if first["type"] == "extra_forbidden":
         valid = _valid_keys(sections)
         near = difflib.get_close_matches(key, valid, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {listing(valid)}."
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, valid))}."
         return f"{where}: {section}has no key {key!r}; {hint}"
     why = first["msg"].removeprefix("Value error, ")
     return f"{where}: {section}{key} is not valid: {why}."

@@ -728,7 +728,8 @@ class Config(_Section):
             return next(iter(self.agents.items()))
         if wanted not in self.agents:
             raise ConfigError(
-                f"There is no agent {wanted!r}: the configuration has {listing(self.agents)}."
+                f"There is no agent {wanted!r}: the configuration has "
+                f"{', '.join(map(repr, self.agents))}."
             )
         return wanted, self.agents[wanted]
 
@@ -744,7 +745,3 @@ class Config(_Section):
 def state_directory() -> Path:
     """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`; raises RuntimeError if its ~ is unknown."""
     return Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser().absolute()
-
-
-def listing(names: Any) -> str:
-    return ", ".join(repr(name) for name in names)

@@ -3,8 +3,6 @@
 import re
 from urllib.parse import parse_qsl, urlsplit
 
-from remoteclaw.config.model import listing
-
 __all__ = ["redis_address"]
 
 #: What may stand behind the `?` of a Redis address. Everything else would become an argument of
@@ -55,7 +53,8 @@ def _check_options(scheme: str, query: str) -> None:
         if name not in known:
             # Behind an unescaped "?" in a password, this is the rest of it: it is not quoted.
             raise ValueError(
-                f"must have no options but {listing(sorted(known))}; a ? in a password is %3F"
+                f"must have no options but {', '.join(map(repr, sorted(known)))}; "
+                "a ? in a password is %3F"
             )
         is_usable = bool(value)
         if name == "db":

@@ -8,8 +8,6 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config, parse_config
 from remoteclaw.config.model import Config
 from remoteclaw.errors import ConfigError
-from remoteclaw.tools import policy
-from remoteclaw.tools.facts import TOOLS
 
 __all__ = ["CurrentConfig"]
 
@@ -59,7 +57,6 @@ class CurrentConfig:
     def _read(self, seen: tuple[int, ...]) -> None:
         try:
             config = load_config(self._home.config_file)
-            policy.check(config, TOOLS)
         except ConfigError as error:
             self.problem = str(error)
             log.error("the configuration stays as it was: %s", error)

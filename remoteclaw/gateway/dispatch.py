@@ -37,7 +37,7 @@ from remoteclaw.host.tokens import is_same
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools import policy
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method, Params, Result
-from remoteclaw.tools.facts import TOOLS as FACTS
+from remoteclaw.toolset import TOOLS as FACTS
 
 __all__ = [
     "Call",

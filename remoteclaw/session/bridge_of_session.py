@@ -30,7 +30,7 @@ from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.notices import failure
 from remoteclaw.session.tool_access import ToolAccess
 from remoteclaw.tools import policy
-from remoteclaw.tools.facts import TOOLS
+from remoteclaw.toolset import TOOLS
 
 __all__ = ["Handler", "SessionBridge", "open_bridge"]
 

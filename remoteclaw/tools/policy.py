@@ -5,25 +5,27 @@ do, what only owners may. A step only narrows what the steps before it left, so 
 what another one takes, and what isn't understood allows nothing.
 """
 
-import difflib
-import fnmatch
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
 
-from remoteclaw.config.model import ChannelConfig, Config, Profile, SenderConfig, ToolsConfig
-from remoteclaw.errors import ConfigError
+from remoteclaw.config.model import ChannelConfig, Config
+from remoteclaw.config.tool_lists import (
+    ToolsTable,
+    Verdict,
+    entry_for,
+    most_specific,
+    quoted,
+    sender_table,
+)
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import profile_of
-from remoteclaw.tools.facts import ToolFacts
+from remoteclaw.toolset import ToolFacts
 
 __all__ = [
     "Ruling",
     "Subject",
     "allowed",
-    "check",
     "confirmed_by",
     "is_owner",
     "listed",
@@ -33,33 +35,10 @@ __all__ = [
     "subject_of",
 ]
 
-_T = TypeVar("_T")
 
 #: Where the person at the terminal is the owner: whoever can write there has Redis itself.
 CONSOLE = "console"
 
-#: What each profile has.
-PROFILES: Mapping[Profile, tuple[str, ...]] = {
-    "full": ("*",),
-    "messaging": (
-        "group:messaging",
-        "sessions_list",
-        "sessions_history",
-        "sessions_send",
-        "session_status",
-    ),
-    "limited": (
-        "session_status",
-        "agents_list",
-        "sessions_list",
-        "sessions_history",
-        "message_reply",
-        "message_thread_reply",
-        "message_react",
-        "message_read",
-    ),
-    "minimal": ("session_status",),
-}
 
 #: What no subagent may: it works for another session, which speaks for it and keeps the clock.
 NO_SUBAGENT = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
@@ -194,14 +173,14 @@ def confirmed_by(config: Config, subject: Subject, tool: ToolFacts) -> str | Non
     if not tool.can_wait:
         return None
     agent, settings = config.agent(subject.agent)
-    wide = [_Table(f"agents.{agent}.tools", settings.tools), _Table("tools", config.tools)]
+    wide = [ToolsTable(f"agents.{agent}.tools", settings.tools), ToolsTable("tools", config.tools)]
     for voice in _voices(config, subject):
         own, *narrow = _channel_tables(config.channel(subject.channel), subject, voice.sender)
         tables = (table for table in (*narrow, own, *wide) if table.tools.confirm is not None)
         decides = next(tables, None)
-        entry = decides and _entry(decides.tools.confirm or (), tool)
+        entry = decides and entry_for(decides.tools.confirm or (), tool)
         if decides and entry:
-            return f"{decides.key}.confirm has {_quoted(entry)}"
+            return f"{decides.key}.confirm has {quoted(entry)}"
     return None
 
 
@@ -247,75 +226,11 @@ def is_owner(config: Config, subject: Subject) -> bool:
     return all(voice.ownership for voice in _voices(config, subject))
 
 
-def check(config: Config, tools: Iterable[ToolFacts]) -> None:
-    """Raise `ConfigError` for an entry of a list that names no tool, with the nearest that does.
-
-    Such a denial would deny nothing, so this belongs behind each reading of the configuration.
-    """
-    tools = tuple(tools)
-    known = sorted({tool.name for tool in tools}.union(*(tool.groups for tool in tools)))
-    can_wait = [tool for tool in tools if tool.can_wait]
-    for table in _all_tables(config):
-        for entry in table.tools.confirm or ():
-            if not any(_means(entry, tool) for tool in can_wait):
-                names = ", ".join(tool.name for tool in can_wait)
-                raise ConfigError(
-                    f"{table.key}.confirm has {entry!r}, which can't wait for that: {names} can."
-                )
-        for name, entries in table.lists():
-            for entry in entries:
-                if not any(_means(entry, tool) for tool in tools):
-                    near = difflib.get_close_matches(entry.lower(), known, n=1)
-                    groups = ", ".join(one for one in known if one.startswith("group:"))
-                    hint = f"did you mean {near[0]!r}?" if near else f"the groups are {groups}."
-                    raise ConfigError(f"{table.key}.{name} has {entry!r}, which no tool is; {hint}")
-
-
 # ---------------------------------------------------------------------------------------------
 # Steps
 
-_Verdict = tuple[bool, str]
-_Step = Callable[[ToolFacts], _Verdict | None]
+_Step = Callable[[ToolFacts], Verdict | None]
 """Returns whether a tool may pass and by which rule; None if the step has nothing to say of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A `tools` table, which makes two steps."""
-
-    key: str
-    tools: ToolsConfig
-
-    def lists(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield each list with its name."""
-        yield "allow", self.tools.allow
-        yield "deny", self.tools.deny
-        yield "also_allow", self.tools.also_allow
-
-    def by_profile(self, tool: ToolFacts) -> _Verdict | None:
-        """Say whether the profile has a tool, or `also_allow` adds it."""
-        profile = self.tools.profile
-        if profile == "full":
-            return None
-        has_it = _entry(PROFILES[profile], tool) is not None
-        if not has_it and (added := self.added(tool)):
-            return True, added
-        return has_it, f"{self.key}.profile = {_quoted(profile)}"
-
-    def added(self, tool: ToolFacts) -> str | None:
-        """Return the rule that adds a tool here; None if there is none."""
-        entry = _entry(self.tools.also_allow, tool)
-        return entry and f"{self.key}.also_allow has {_quoted(entry)}"
-
-    def by_lists(self, tool: ToolFacts) -> _Verdict | None:
-        """Say whether a tool is denied, or allowed by name, or not among those that are."""
-        if entry := _entry(self.tools.deny, tool):
-            return False, f"{self.key}.deny has {_quoted(entry)}"
-        if not self.tools.allow:
-            return None
-        if entry := _entry(self.tools.allow, tool):
-            return True, f"{self.key}.allow has {_quoted(entry)}"
-        return False, f"{self.key}.allow doesn't have it"
 
 
 def _pass(tool: ToolFacts, steps: Iterable[_Step]) -> Ruling:
@@ -365,7 +280,10 @@ def _voices(config: Config, subject: Subject) -> list[_Voice]:
 def _steps(config: Config, subject: Subject, voice: _Voice) -> list[_Step]:
     """Return the steps for one of those who have a part in a turn, in their order."""
     agent, settings = config.agent(subject.agent)
-    everybody, own = _Table("tools", config.tools), _Table(f"agents.{agent}.tools", settings.tools)
+    everybody, own = (
+        ToolsTable("tools", config.tools),
+        ToolsTable(f"agents.{agent}.tools", settings.tools),
+    )
     steps: list[_Step] = [everybody.by_profile, own.by_profile]
     steps += [everybody.by_lists, own.by_lists]
     tables = [*_channel_tables(config.channel(subject.channel), subject, voice.sender)]
@@ -380,10 +298,10 @@ def _steps(config: Config, subject: Subject, voice: _Voice) -> list[_Step]:
     return steps
 
 
-def _for_subagent(tool: ToolFacts, *, is_leaf: bool, agent: _Table) -> _Verdict | None:
-    if _entry(NO_SUBAGENT, tool):
+def _for_subagent(tool: ToolFacts, *, is_leaf: bool, agent: ToolsTable) -> Verdict | None:
+    if entry_for(NO_SUBAGENT, tool):
         why = "not for subagents"
-    elif is_leaf and _entry(NO_LEAF, tool):
+    elif is_leaf and entry_for(NO_LEAF, tool):
         why = "not for subagents that can have none"
     else:
         return None
@@ -391,14 +309,14 @@ def _for_subagent(tool: ToolFacts, *, is_leaf: bool, agent: _Table) -> _Verdict 
     return (True, given) if given else (False, why)
 
 
-def _for_moderator(tool: ToolFacts, *, tables: Sequence[_Table]) -> _Verdict | None:
-    if not _entry(MODERATES, tool):
+def _for_moderator(tool: ToolFacts, *, tables: Sequence[ToolsTable]) -> Verdict | None:
+    if not entry_for(MODERATES, tool):
         return None
     given = next(filter(None, (table.added(tool) for table in tables)), None)
     return (True, given) if given else (False, "in groups owner only")
 
 
-def _for_owner(tool: ToolFacts, *, ownership: str | None) -> _Verdict | None:
+def _for_owner(tool: ToolFacts, *, ownership: str | None) -> Verdict | None:
     if not tool.owner_only:
         return None
     return (True, ownership) if ownership else (False, "owner only")
@@ -414,7 +332,7 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
         return None
     if owners is None:
         return "the console is its owner's" if channel == CONSOLE else None
-    return f"channels.{channel}.owners has {_quoted(sender)}" if sender in owners else None
+    return f"channels.{channel}.owners has {quoted(sender)}" if sender in owners else None
 
 
 # ---------------------------------------------------------------------------------------------
@@ -423,63 +341,17 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
 
 def _channel_tables(
     channel: ChannelConfig, subject: Subject, sender: str | None
-) -> Iterator[_Table]:
+) -> Iterator[ToolsTable]:
     """Yield the tables that apply to a sender on a channel."""
     key = f"channels.{subject.channel}"
-    yield _Table(f"{key}.tools", channel.tools)
-    if subject.is_group and (found := _most_specific(channel.groups, subject.chat_id)):
+    yield ToolsTable(f"{key}.tools", channel.tools)
+    if subject.is_group and (found := most_specific(channel.groups, subject.chat_id)):
         chat, group = found
-        group_key = f"{key}.groups.{_quoted(chat)}"
-        yield from _sender_table(group_key, group.senders, sender)
-        yield _Table(f"{group_key}.tools", group.tools)
-    yield from _sender_table(key, channel.senders, sender)
-
-
-def _sender_table(
-    key: str, senders: Mapping[str, SenderConfig], sender: str | None
-) -> Iterator[_Table]:
-    if found := _most_specific(senders, sender):
-        name, settings = found
-        yield _Table(f"{key}.senders.{_quoted(name)}.tools", settings.tools)
-
-
-def _most_specific(tables: Mapping[str, _T], wanted: str | None) -> tuple[str, _T] | None:
-    """Return the table with an id, else that of everybody without one."""
-    name = wanted if wanted is not None and wanted in tables else "*"
-    return (name, tables[name]) if name in tables else None
-
-
-def _all_tables(config: Config) -> Iterator[_Table]:
-    """Yield every `tools` table there is."""
-    yield _Table("tools", config.tools)
-    for agent, settings in config.agents.items():
-        yield _Table(f"agents.{agent}.tools", settings.tools)
-    for name, channel in config.channels.items():
-        key = f"channels.{name}"
-        yield _Table(f"{key}.tools", channel.tools)
-        for sender in channel.senders:
-            yield from _sender_table(key, channel.senders, sender)
-        for chat, group in channel.groups.items():
-            group_key = f"{key}.groups.{_quoted(chat)}"
-            yield _Table(f"{group_key}.tools", group.tools)
-            for sender in group.senders:
-                yield from _sender_table(group_key, group.senders, sender)
-
-
-def _quoted(text: str) -> str:
-    """Return a text as TOML has it."""
-    return json.dumps(text, ensure_ascii=False)
+        group_key = f"{key}.groups.{quoted(chat)}"
+        yield from sender_table(group_key, group.senders, sender)
+        yield ToolsTable(f"{group_key}.tools", group.tools)
+    yield from sender_table(key, channel.senders, sender)
 
 
 # ---------------------------------------------------------------------------------------------
 # Lists and tools
-
-
-def _entry(entries: Iterable[str], tool: ToolFacts) -> str | None:
-    """Return the first entry that means a tool, as it is written."""
-    return next((entry for entry in entries if _means(entry, tool)), None)
-
-
-def _means(entry: str, tool: ToolFacts) -> bool:
-    # The configuration lets no other sign of a pattern in than *.
-    return entry.lower() in tool.groups or fnmatch.fnmatchcase(tool.name, entry.lower())

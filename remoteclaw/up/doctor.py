@@ -27,8 +27,6 @@ from remoteclaw.protocols import Capabilities
 from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
 from remoteclaw.runtimes.gemini import trust_problem
 from remoteclaw.runtimes.opencode import plugin_problem
-from remoteclaw.tools import policy
-from remoteclaw.tools.facts import TOOLS
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.sign_in import sign_in_problem
 from remoteclaw.up.supervisor import running_pid
@@ -67,7 +65,6 @@ async def examine() -> AsyncIterator[Finding]:
         return
     try:
         config = load_config(home.config_file)
-        policy.check(config, TOOLS)
         yield Finding("configuration", True, describe_configuration(home))
     except RemoteClawError as error:
         yield Finding("configuration", False, f"{error}{goes_on(home)}")

@@ -16,8 +16,8 @@ from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.fleet.effects import MOST_PENDING
 from remoteclaw.gateway.approvals import confirm, reject
 from remoteclaw.gateway.methods import configuration, system
-from remoteclaw.tools.facts import TOOLS
-from remoteclaw.tools.policy import Subject, check, confirmed_by
+from remoteclaw.tools.policy import Subject, confirmed_by
+from remoteclaw.toolset import TOOLS
 from tests.gateway.test_configuration import change_before_the_lock
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
@@ -327,4 +327,4 @@ def test_what_can_t_wait_is_refused(stack: Stack) -> None:
     stack.home.config_file.write_text("[tools]\nconfirm = ['message_send']\n")
 
     with pytest.raises(ConfigError, match=r"tools\.confirm has 'message_send', which can't wait"):
-        check(load_config(stack.home.config_file, {}), TOOLS)
+        load_config(stack.home.config_file, {})

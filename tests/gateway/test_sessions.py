@@ -20,7 +20,7 @@ from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 from remoteclaw.session.drain import Drain
 from remoteclaw.tools import policy
 from remoteclaw.tools import sessions as contract
-from remoteclaw.tools.facts import TOOLS
+from remoteclaw.toolset import TOOLS
 from tests.support.stack import Stack, message, said
 from tests.support.turns import Turn, begin_turn, gateway, operator
 from tests.support.waiting import eventually

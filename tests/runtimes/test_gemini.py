@@ -12,7 +12,7 @@ from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import gemini
 from remoteclaw.runtimes.gemini import GeminiRuntime, trust_problem
-from remoteclaw.tools.facts import TOOLS
+from remoteclaw.toolset import TOOLS
 
 #: What gemini's API takes as the name of a function.
 LONGEST_NAME = 63

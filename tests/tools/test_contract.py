@@ -12,7 +12,7 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Call, Dispatcher
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
-from remoteclaw.tools.facts import TOOLS as FACTS
+from remoteclaw.toolset import TOOLS as FACTS
 from tests.support.stack import Stack
 
 #: The tools that are promised, each with its parameters; a ? marks one that may be left out.

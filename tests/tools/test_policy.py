@@ -18,10 +18,11 @@ from remoteclaw.cli import main
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config, Profile
+from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
-from remoteclaw.tools.facts import TOOLS
-from remoteclaw.tools.policy import Subject, allowed, check, is_owner, listed, rule
+from remoteclaw.tools.policy import Subject, allowed, is_owner, listed, rule
+from remoteclaw.toolset import TOOLS
 from tests.support.agents import ROOT
 
 ALL = frozenset(tool.name for tool in TOOLS)
@@ -38,7 +39,7 @@ STRANGER = replace(OWNER, senders=("666",))
 
 def configured(text: str) -> Config:
     config = Config.model_validate(tomllib.loads(f"channels.telegram.owners = ['4711']\n{text}"))
-    check(config, TOOLS)
+    check_tools(config)
     return config
 
 
@@ -738,4 +739,4 @@ def test_the_pages_tables_and_examples_are_right() -> None:
         assert allowed(config, OWNER, TOOLS) == PROFILES[profile]
     assert rows.keys() >= {group for tool in TOOLS for group in tool.groups}
     for example in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
-        check(Config.model_validate(tomllib.loads(example)), TOOLS)
+        check_tools(Config.model_validate(tomllib.loads(example)))

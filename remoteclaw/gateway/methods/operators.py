@@ -15,7 +15,6 @@ from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools import policy
 from remoteclaw.tools.base import NoParams
 from remoteclaw.tools.catalog import TOOLS
-from remoteclaw.tools.facts import TOOLS as FACTS
 from remoteclaw.tools.sessions import ResetParams, ResetResult, SendResult
 from remoteclaw.tools.system import (
     AgentAccepted,
@@ -29,6 +28,7 @@ from remoteclaw.tools.system import (
     ToolDescription,
     WaitParams,
 )
+from remoteclaw.toolset import TOOLS as FACTS
 
 __all__ = ["HANDLERS"]
 
@@ -54,7 +54,7 @@ async def status(call: Call, _params: NoParams) -> FleetStatus:
 
 def _config_problem(call: Call) -> str | None:
     try:
-        policy.check(load_config(call.home.config_file), FACTS)
+        load_config(call.home.config_file)
     except ConfigError as error:
         return str(error)
     return None
