@@ -193,6 +193,7 @@ def sweep() -> None:
 
     It also fires cron jobs, and clears away what killed processes have left on this host.
     """
+    from remoteclaw.cron.scheduler import Scheduler
     from remoteclaw.host.logs import configure_logging
     from remoteclaw.up.supervisor import sweep_host
 
@@ -206,7 +207,7 @@ def sweep() -> None:
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(fleet.sweeper.run()),
-                tasks.create_task(fleet.scheduler.run(config.cron)),
+                tasks.create_task(Scheduler(fleet.scripts, fleet.waker).run(config.cron)),
                 tasks.create_task(sweep_host(fleet, home)),
             ]
             await leave.wait()

@@ -7,8 +7,6 @@ The scripts in `scripts/` carry all correctness; read them beside `docs/architec
 from dataclasses import dataclass
 from typing import Self
 
-from remoteclaw.cron.scheduler import Scheduler
-from remoteclaw.cron.store import Cron
 from remoteclaw.fleet.answers import Answers
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.confirmations import Confirmations
@@ -42,13 +40,11 @@ class Fleet:
     confirmations: Confirmations
     inbound: Inbound
     leases: Leases
-    cron: Cron
     dead_letters: DeadLetters
     effects: Effects
     gateways: Gateways
     outcomes: Outcomes
     replies: Replies
-    scheduler: Scheduler
     sessions: Sessions
     sweeper: Sweeper
     tokens: Tokens
@@ -72,7 +68,6 @@ class Fleet:
             answers=Answers(scripts),
             blobs=Blobs(scripts),
             confirmations=Confirmations(scripts),
-            cron=Cron(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
             effects=Effects(scripts, waker),
@@ -80,7 +75,6 @@ class Fleet:
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
             replies=Replies(scripts),
-            scheduler=Scheduler(scripts, waker),
             sessions=Sessions(scripts, waker),
             sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
             tokens=Tokens(scripts),

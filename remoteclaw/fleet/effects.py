@@ -9,13 +9,11 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.cron.job import Job
-from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
@@ -34,8 +32,8 @@ TASK_DIGITS = 16
 CALL_S = 5.0
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
-#: How many cron jobs there may be, and how many changes that wait to be confirmed.
-MOST_JOBS, MOST_PENDING = 1000, 100
+#: How many changes may wait to be confirmed.
+MOST_PENDING = 100
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
@@ -179,7 +177,7 @@ class Effects:
         """
         streams = [keys.reply_stream(provider, account) for provider, account, _ in messages]
         sid = caller.session.sid if caller else keys.OPERATOR
-        status, made = await self._run(
+        status, made = await self.perform(
             caller,
             call,
             note,
@@ -193,7 +191,7 @@ class Effects:
     async def failed(self, caller: Caller, call: str) -> None:
         """Note with the turn that what a call sent did not arrive."""
         note = {"type": "message_failed", "failedCallId": call}
-        await self._run(caller, f"{call}\0failed", note, [], ["note"])
+        await self.perform(caller, f"{call}\0failed", note, [], ["note"])
 
     async def entry(
         self,
@@ -210,10 +208,10 @@ class Effects:
         Its reply is for whoever waits for the outcome.
         """
         entry = encode_entry(message, "caller", "session", provenance)
-        _, (entry_id, queue) = await self._run(
+        _, (entry_id, queue) = await self.perform(
             caller, call, note, *_entry("entry", target, entry, "agents")
         )
-        await self._hint(target, queue)
+        await self.hint(target, queue)
         return entry_id
 
     async def spawn(
@@ -250,7 +248,7 @@ class Effects:
             encode_entry(message, "parent", "session", provenance, people),
             "background",
         )
-        status, made = await self._run(
+        status, made = await self.perform(
             caller,
             call,
             note,
@@ -275,49 +273,15 @@ class Effects:
             )
         key, entry_id, queue = made
         started = SessionKey.parse(key)
-        await self._hint(started, queue)
+        await self.hint(started, queue)
         return started, entry_id
 
-    async def _hint(self, session: SessionKey, queue: str) -> None:
+    async def hint(self, session: SessionKey, queue: str) -> None:
+        """Hint that a session has an entry, where the script says that one is due."""
         if queue:
             # Its entry is safe by now: without this hint, the sweeper's comes.
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._waker.hint(session.sid, str(session), queue=queue)
-
-    async def job(
-        self,
-        caller: Caller | None,
-        call: str,
-        job_id: str,
-        *,
-        before: bytes | None,
-        after: bytes | None,
-        due_ms: int | None,
-        note: Mapping[str, Any] | None,
-    ) -> Literal["done", "nothing", "changed"]:
-        """Write, change or remove a cron job, unless it is not any more what it was `before`.
-
-        "nothing" means that there was none and is to be none. Asked again, the answer is the same.
-        """
-        status, (written,) = await self._run(
-            caller,
-            call,
-            note,
-            [keys.CRON_JOBS, keys.CRON_DUE],
-            [
-                "job",
-                job_id,
-                before or b"",
-                after or b"",
-                "" if due_ms is None else due_ms,
-                MOST_JOBS,
-            ],
-        )
-        if status == "full":
-            raise CallRefused("UNAVAILABLE", f"There are {MOST_JOBS} cron jobs: remove some first.")
-        if status == "changed":
-            return "changed"
-        return "done" if written else "nothing"
 
     async def change(
         self,
@@ -337,7 +301,7 @@ class Effects:
         its id, what it is, and for how long (ms). Raises `CallRefused`.
         """
         waiting_id, waiting, valid_ms = pending or ("", b"", 0)
-        status, (told, *_) = await self._run(
+        status, (told, *_) = await self.perform(
             caller,
             call,
             note,
@@ -360,45 +324,7 @@ class Effects:
                 f"Nothing was done: {MOST_PENDING} changes wait to be confirmed already.",
             )
 
-    async def run(
-        self,
-        caller: Caller | None,
-        call: str,
-        job: Job,
-        name: str,
-        *,
-        now_ms: int,
-        note: Mapping[str, Any] | None,
-    ) -> str | None:
-        """Begin a run of a cron job that somebody asks for; return its entry's id.
-
-        None means that the job is not any more what it was when it was read. Asked again, the entry
-        is the first one's. Raises `MessageRefused` for a job whose message can be none.
-        """
-        session, sid = job.session, job.session.sid
-        run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
-        message = job.entry(now_ms, name=name.partition(":")[2])
-        entry = encode_entry(message, "channel", "cron", people=job.maker.people)
-        status, made = await self._run(
-            caller,
-            call,
-            note,
-            [
-                *(keys.CRON_JOBS, keys.CRON_OPEN, keys.CRON_LOOKS),
-                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
-            ],
-            [
-                *("run", job.id, job.stored, job.begun(name).encode(), name, run.encode(sid=sid)),
-                *(sid, entry, GRACE_MS, keys.outcome_prefix(sid), str(session), "background"),
-            ],
-        )
-        if status == "changed":
-            return None
-        entry_id, queue = made
-        await self._hint(session, queue)
-        return entry_id
-
-    async def _run(
+    async def perform(
         self,
         caller: Caller | None,
         call: str,

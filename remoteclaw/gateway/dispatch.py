@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
+from remoteclaw.cron.store import Cron
 from remoteclaw.errors import (
     CallRefused,
     ConfigError,
@@ -115,6 +116,11 @@ class Call:
         if current is None:
             return False
         return current.problem is not None or (current.had_content and not content)
+
+    @property
+    def cron(self) -> Cron:
+        """The cron jobs."""
+        return Cron(self.fleet.scripts)
 
     @property
     def turn(self) -> RunningTurn:

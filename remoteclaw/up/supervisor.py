@@ -21,6 +21,7 @@ from typing import IO, Any
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
+from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import (
     RedisRefused,
     RedisUnavailable,
@@ -209,7 +210,10 @@ class Supervisor:
         duties = [self._keep_gateway(sockets)]  # it takes the longest to start
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
-        duties += [self.fleet.scheduler.run(self._config.cron), self._keep_logs()]
+        duties += [
+            Scheduler(self.fleet.scripts, self.fleet.waker).run(self._config.cron),
+            self._keep_logs(),
+        ]
         if self._redis:
             duties.append(self._keep_redis(self._redis))
         return duties

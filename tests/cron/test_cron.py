@@ -25,6 +25,7 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
+from tests.support.cron import cron_of, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
     HOUR_MS,
@@ -56,10 +57,10 @@ async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> No
     due = ms("2026-11-21T09:00Z")
 
     await set_clock(fleet, due - 1000)
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 0
     await set_clock(fleet, due + 300)
-    assert await fleet.scheduler.look() == 1
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).look() == 0
 
     (entry,) = await entries(fleet)
     assert (entry.origin, entry.deliver) == ("cron", "channel")
@@ -73,19 +74,19 @@ async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> No
     assert view is not None
     assert (view.state, view.lane, view.waiting) == ("scheduled", "background", 1)
     assert await fleet.scripts.client.llen("rq:queue:background") == 1
-    kept = await fleet.cron.job(job.id)
+    kept = await cron_of(fleet).job(job.id)
     assert kept is not None
     assert (kept.last_ms, kept.next_ms) == (due, due + 24 * HOUR_MS)
 
 
 async def test_a_run_names_its_message(fleet: Fleet) -> None:
-    job = await add(fleet, Schedule(every_s=60), next_ms=await fleet.cron.now_ms())
-    await fleet.scheduler.look()
+    job = await add(fleet, Schedule(every_s=60), next_ms=await cron_of(fleet).now_ms())
+    await scheduler_of(fleet).look()
 
-    (run,) = await fleet.cron.runs(job.id)
+    (run,) = await cron_of(fleet).runs(job.id)
 
     assert (run.job_id, run.agent, run.status) == (job.id, "main", "fired")
-    assert await fleet.cron.runs() == [run]
+    assert await cron_of(fleet).runs() == [run]
     sid, _, entry_id = str(run.run_id).partition("-")
     outcome = await fleet.outcomes.read(sid, entry_id)
     assert outcome is not None
@@ -97,23 +98,23 @@ async def test_a_job_that_is_due_once_is_gone_when_it_went_well(fleet: Fleet) ->
     job = await add(fleet, Schedule(at="2026-11-21T09:00"))
     await set_clock(fleet, ms("2026-11-21T09:00Z"))
 
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 1
     assert await fleet.scripts.client.exists("rc:cron:jobs", "rc:cron:due") == 1
     assert await work(fleet) == 1
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 0
 
-    assert await fleet.cron.job(job.id) is None
+    assert await cron_of(fleet).job(job.id) is None
     left = ("rc:cron:jobs", "rc:cron:due", "rc:cron:open", "rc:cron:looks")
     assert await fleet.scripts.client.exists(*left) == 0
-    (run,) = await fleet.cron.runs(job.id)
+    (run,) = await cron_of(fleet).runs(job.id)
     assert (run.status, run.due_ms) == ("done", ms("2026-11-21T09:00Z"))
 
 
 async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_first(
     fleet: Fleet,
 ) -> None:
-    await add(fleet, Schedule(every_s=60), next_ms=await fleet.cron.now_ms())
-    await fleet.scheduler.look()
+    await add(fleet, Schedule(every_s=60), next_ms=await cron_of(fleet).now_ms())
+    await scheduler_of(fleet).look()
 
     await fleet.inbound.append(message("hello"), agent="main")
 
@@ -149,36 +150,36 @@ async def test_nights_in_which_clocks_are_changed(
 
     for quarters in range(60 * 4):
         await set_clock(fleet, start + quarters * HOUR_MS // 4)
-        if await fleet.scheduler.look():
+        if await scheduler_of(fleet).look():
             told += [entry.message.timestamp for entry in await entries(fleet)]
             await work(fleet)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     due = [ms(f"2026-{time[:5]}T{time[6:]}") for time in times]
-    runs = await fleet.cron.runs(job.id)
+    runs = await cron_of(fleet).runs(job.id)
     assert (fired(runs), statuses(runs)) == (due[::-1], ["done"] * 3)
     assert told == due
 
 
 async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     for number in range(250):
         session = replace(SESSION, user=f"user {number}")
         await add(fleet, Schedule(every_s=3600), session=session, next_ms=now_ms)
 
-    assert await fleet.scheduler.look() == 250
+    assert await scheduler_of(fleet).look() == 250
 
 
 async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms))
     for minute in range(1, MOST_RUNS_OF_JOB + 6):
         await set_clock(fleet, now_ms + minute * 60_000)
-        await fleet.scheduler.look()
+        await scheduler_of(fleet).look()
         await work(fleet)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    runs = await fleet.cron.runs(job.id)
+    runs = await cron_of(fleet).runs(job.id)
 
     assert len(runs) == MOST_RUNS_OF_JOB
     assert runs[0].due_ms == now_ms + (MOST_RUNS_OF_JOB + 5) * 60_000
@@ -186,11 +187,11 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
 
 
 async def test_it_is_known_that_a_scheduler_looks(fleet: Fleet) -> None:
-    assert not await fleet.cron.has_scheduler()
+    assert not await cron_of(fleet).has_scheduler()
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    assert await fleet.cron.has_scheduler()
+    assert await cron_of(fleet).has_scheduler()
     assert await fleet.scripts.client.pttl("rc:cron:scheduler") > 0
 
 
@@ -202,13 +203,13 @@ async def test_the_latest_of_what_was_missed_is_run_once(fleet: Fleet) -> None:
     job = await add(fleet, Schedule(cron="*/10 * * * *"))
 
     await set_clock(fleet, ms("2026-11-21T12:34Z"))
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 1
 
-    latest, first = await fleet.cron.runs(job.id)
+    latest, first = await cron_of(fleet).runs(job.id)
     assert (latest.status, latest.due_ms) == ("fired", ms("2026-11-21T12:30Z"))
     assert (first.status, first.due_ms, first.run_id) == ("skipped", ms("2026-11-21T12:00Z"), None)
     assert first.detail == "No scheduler could fire it then; a later due time was fired instead."
-    kept = await fleet.cron.job(job.id)
+    kept = await cron_of(fleet).job(job.id)
     assert kept is not None
     assert kept.next_ms == ms("2026-11-21T12:40Z")
 
@@ -220,13 +221,13 @@ async def test_what_is_an_hour_late_is_only_noted(fleet: Fleet, schedule: Any) -
     due = ms("2026-11-21T09:00Z")
 
     await set_clock(fleet, due + LATE_MS)
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 0
 
     assert await entries(fleet) == []
-    (run,) = await fleet.cron.runs(job.id)
+    (run,) = await cron_of(fleet).runs(job.id)
     assert (run.status, run.due_ms) == ("skipped", due)
     assert run.detail == "No scheduler could fire it then, and it is more than an hour ago."
-    kept = await fleet.cron.job(job.id)
+    kept = await cron_of(fleet).job(job.id)
     assert (kept.next_ms if kept else None) == (due + 24 * HOUR_MS if "cron" in schedule else None)
 
 
@@ -235,80 +236,80 @@ async def test_what_is_an_hour_late_is_only_noted(fleet: Fleet, schedule: Any) -
 
 async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> None:
     """Also if for the later one another of the due times that were missed is the latest."""
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms), next_ms=now_ms)
     data = job.encode()
 
-    first = await fleet.scheduler._take(job.id, now_ms, data, now_ms)
-    second = await fleet.scheduler._take(job.id, now_ms, data, now_ms + 60_000)
+    first = await scheduler_of(fleet)._take(job.id, now_ms, data, now_ms)
+    second = await scheduler_of(fleet)._take(job.id, now_ms, data, now_ms + 60_000)
 
     assert (first, second) == ("fired", "taken")
     assert len(await entries(fleet)) == 1
-    assert [run.status for run in await fleet.cron.runs(job.id)] == ["fired"]
-    kept = await fleet.cron.job(job.id)
+    assert [run.status for run in await cron_of(fleet).runs(job.id)] == ["fired"]
+    kept = await cron_of(fleet).job(job.id)
     assert kept is not None
     assert kept.next_ms == now_ms + 60_000
 
 
 async def test_a_clock_that_is_set_back_fires_nothing_again(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms - 60_000), next_ms=now_ms)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     assert await work(fleet) == 1
-    await fleet.scheduler.look()
-    kept = await fleet.cron.job(job.id)
+    await scheduler_of(fleet).look()
+    kept = await cron_of(fleet).job(job.id)
     assert kept is not None
 
     # Enabled anew by a clock that is behind, it is due at the same time again.
     assert await store(fleet, kept, replace(kept, next_ms=now_ms)) == "done"
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 0
 
     assert await entries(fleet) == []
-    runs = await fleet.cron.runs(job.id)
+    runs = await cron_of(fleet).runs(job.id)
     assert fired(runs) == [now_ms]
     assert sorted(statuses(runs)) == ["done", "skipped"]
     assert {run.detail for run in runs} == {None, "It was fired before: the clock was set back."}
-    after = await fleet.cron.job(job.id)
+    after = await cron_of(fleet).job(job.id)
     assert after is not None
     assert (after.next_ms, after.state.running) == (kept.next_ms, None)
 
 
 async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
-    before = await fleet.cron.job(job.id)
+    before = await cron_of(fleet).job(job.id)
     assert before is not None
     await store(fleet, before, replace(before, message="Something else."))
 
-    assert await fleet.scheduler._take(job.id, now_ms, before.stored, now_ms) == "taken"
+    assert await scheduler_of(fleet)._take(job.id, now_ms, before.stored, now_ms) == "taken"
     assert await entries(fleet) == []
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 1
 
     assert [entry.message.text for entry in await entries(fleet)] == ["Something else."]
 
 
 async def test_a_job_that_is_removed_meanwhile_is_not_fired(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
-    before = await fleet.cron.job(job.id)
+    before = await cron_of(fleet).job(job.id)
     await store(fleet, before, None)
 
-    assert await fleet.scheduler._take(job.id, now_ms, job.encode(), now_ms) == "taken"
+    assert await scheduler_of(fleet)._take(job.id, now_ms, job.encode(), now_ms) == "taken"
 
     assert await entries(fleet) == []
-    assert await fleet.cron.runs(job.id) == []
+    assert await cron_of(fleet).runs(job.id) == []
 
 
 async def test_a_change_does_not_undo_a_firing(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
-    before = await fleet.cron.job(job.id)
+    before = await cron_of(fleet).job(job.id)
     assert before is not None
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     assert await store(fleet, before, replace(before, name="new")) == "changed"
 
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 0
     assert len(await entries(fleet)) == 1
 
 
@@ -322,22 +323,22 @@ async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(any_server: 
         for _ in range(4)
     ]
     await fleets[0].scripts.client.flushall()
-    start = await fleets[0].cron.now_ms()
+    start = await cron_of(fleets[0]).now_ms()
     sessions = [replace(SESSION, user=f"user {number}") for number in range(8)]
     for session in sessions:
         await add(fleets[0], Schedule(every_s=60, anchor_ms=start), session=session)
 
     for minute in range(1, 11):
         await set_clock(fleets[0], start + minute * 60_000)
-        looks = await asyncio.gather(*(fleet.scheduler.look() for fleet in fleets))
+        looks = await asyncio.gather(*(scheduler_of(fleet).look() for fleet in fleets))
         assert sum(looks) == len(sessions)
         for session in sessions:
             (entry,) = await entries(fleets[0], session)
             assert entry.message.timestamp == start + minute * 60_000
             await work(fleets[0], session)
-    await asyncio.gather(*(fleet.scheduler.look() for fleet in fleets))
+    await asyncio.gather(*(scheduler_of(fleet).look() for fleet in fleets))
 
-    runs = await fleets[0].cron.runs()
+    runs = await cron_of(fleets[0]).runs()
     assert statuses(runs) == ["done"] * 80
     assert sorted(fired(runs)) == [
         start + minute * 60_000 for minute in range(1, 11) for _ in sessions
@@ -376,25 +377,25 @@ async def test_a_scheduler_at(
 ) -> None:
     """Each is stopped at a step while another one looks; then it dies, goes on, or is cut off."""
     first, second, proxy = pair
-    now_ms = await second.cron.now_ms()
+    now_ms = await cron_of(second).now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
     failpoint = proxy.arm(step, side)
-    looking = asyncio.create_task(first.scheduler.look())
+    looking = asyncio.create_task(scheduler_of(first).look())
     await failpoint.wait()
 
     if what_happens == "killed":
         looking.cancel()
         failpoint.cut()
         await asyncio.wait((looking,))
-        await second.scheduler.look()
+        await scheduler_of(second).look()
     else:
-        await second.scheduler.look()
+        await scheduler_of(second).look()
         failpoint.release() if what_happens == "late" else failpoint.cut()
         await looking
 
     assert [entry.message.timestamp for entry in await entries(second)] == [now_ms]
-    assert fired(await second.cron.runs(job.id)) == [now_ms]
-    kept = await second.cron.job(job.id)
+    assert fired(await cron_of(second).runs(job.id)) == [now_ms]
+    kept = await cron_of(second).job(job.id)
     assert kept is not None
     assert kept.next_ms is not None
     assert kept.next_ms > now_ms
@@ -411,9 +412,9 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
     job = await add(stack.fleet, Schedule(every_s=3600))
     failpoint = proxy.arm("fire", side)
     with _sweeping(stack) as one, _sweeping(stack) as other:
-        await eventually(stack.fleet.cron.has_scheduler)
-        now_ms = await stack.fleet.cron.now_ms()
-        before = await stack.fleet.cron.job(job.id)
+        await eventually(cron_of(stack.fleet).has_scheduler)
+        now_ms = await cron_of(stack.fleet).now_ms()
+        before = await cron_of(stack.fleet).job(job.id)
         assert before is not None
         await store(stack.fleet, before, replace(before, next_ms=now_ms))
 
@@ -425,19 +426,19 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
 
         # The other one looks on, and again.
         await stack.fleet.scripts.client.delete("rc:cron:scheduler")
-        await eventually(stack.fleet.cron.has_scheduler)
+        await eventually(cron_of(stack.fleet).has_scheduler)
         assert [entry.message.timestamp for entry in await entries(stack.fleet)] == [now_ms]
-        assert fired(await stack.fleet.cron.runs(job.id)) == [now_ms]
+        assert fired(await cron_of(stack.fleet).runs(job.id)) == [now_ms]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side) -> None:
     proxy = await stack.proxied()
     stack.configure(redis_url=proxy.url)
-    now_ms = await stack.fleet.cron.now_ms()
+    now_ms = await cron_of(stack.fleet).now_ms()
     loud = Policy(alert_after=1)
     job = await add(stack.fleet, Schedule(every_s=3600), next_ms=now_ms, policy=loud)
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
     await work(stack.fleet, status="failed", category="auth")
     failpoint = proxy.arm("settle", side)
     with _sweeping(stack) as one, _sweeping(stack) as other:
@@ -452,9 +453,9 @@ async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side
         # The other one looks on, and again.
         await eventually(is_settled)
         await stack.fleet.scripts.client.delete("rc:cron:scheduler")
-        await eventually(stack.fleet.cron.has_scheduler)
-        assert statuses(await stack.fleet.cron.runs(job.id)) == ["failed"]
-        kept = await stack.fleet.cron.job(job.id)
+        await eventually(cron_of(stack.fleet).has_scheduler)
+        assert statuses(await cron_of(stack.fleet).runs(job.id)) == ["failed"]
+        kept = await cron_of(stack.fleet).job(job.id)
         assert kept is not None
         assert kept.state.failures == 1
         assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
@@ -479,42 +480,42 @@ def _sweeping(stack: Stack) -> Any:
 
 
 async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     lost = await add(fleet, Schedule(cron="0 9 * * *", tz="Mars/Base"), next_ms=now_ms)
     client = fleet.scripts.client
     await client.hset("rc:cron:jobs", "damaged", b"{")
     await client.zadd("rc:cron:due", {"damaged": now_ms, "gone": now_ms})
     await add(fleet, Schedule(every_s=60), next_ms=now_ms)
 
-    assert await fleet.scheduler.look() == 1
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).look() == 0
 
-    (run,) = await fleet.cron.runs(lost.id)
+    (run,) = await cron_of(fleet).runs(lost.id)
     assert run.status == "failed"
     assert str(run.detail).startswith("There is no time zone 'Mars/Base'; ")
-    kept = await fleet.cron.job(lost.id)
+    kept = await cron_of(fleet).job(lost.id)
     assert kept is not None
     assert (kept.enabled, kept.next_ms) == (True, None)
     assert await client.zcard("rc:cron:due") == 1
 
 
 async def test_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     client = fleet.scripts.client
     await client.hset("rc:cron:jobs", "newer", b'{"v":4,"what":"ever"}')
     await client.zadd("rc:cron:due", {"newer": now_ms})
 
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 0
 
     assert await client.zscore("rc:cron:due", "newer") == now_ms
-    assert await fleet.cron.jobs() == []
+    assert await cron_of(fleet).jobs() == []
 
 
 async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) -> None:
     with running_server(installed_servers()[0], directory, "--maxmemory", "20mb") as server:
         fleet = Fleet.open(server.url, lease_s=30)
         client = fleet.scripts.client
-        now_ms = await fleet.cron.now_ms()
+        now_ms = await cron_of(fleet).now_ms()
         await add(fleet, Schedule(every_s=3600), next_ms=now_ms)
         for number in itertools.count():
             info = await client.info("memory")
@@ -522,10 +523,10 @@ async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) 
                 break
             await client.set(f"ballast-{number}", b"x" * 200_000)
 
-        assert await fleet.scheduler.look() == 0
+        assert await scheduler_of(fleet).look() == 0
         assert await client.zcard("rc:cron:due") == 1
         await client.delete(*(f"ballast-{number}" for number in range(200)))
-        assert await fleet.scheduler.look() == 1
+        assert await scheduler_of(fleet).look() == 1
 
         assert len(await entries(fleet)) == 1
         await fleet.aclose()
@@ -536,17 +537,19 @@ async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) 
 
 async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     await stack.start_worker()
-    job = await add(stack.fleet, Schedule(every_s=3600), next_ms=await stack.fleet.cron.now_ms())
+    job = await add(
+        stack.fleet, Schedule(every_s=3600), next_ms=await cron_of(stack.fleet).now_ms()
+    )
 
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
 
-    (run,) = await stack.fleet.cron.runs(job.id)
+    (run,) = await cron_of(stack.fleet).runs(job.id)
     sid, _, entry_id = str(run.run_id).partition("-")
     outcome = await stack.fleet.outcomes.wait(sid, entry_id, timeout_s=HANG_S)
     assert outcome is not None
     assert outcome.status == "done"
-    await stack.fleet.scheduler.look()
-    (settled,) = await stack.fleet.cron.runs(job.id)
+    await scheduler_of(stack.fleet).look()
+    (settled,) = await cron_of(stack.fleet).runs(job.id)
     assert (settled.status, settled.run_id, settled.detail) == ("done", run.run_id, None)
     assert settled.duration_ms is not None
     assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
@@ -554,7 +557,7 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
 
 async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Stack) -> None:
     await stack.start_worker()
-    now_ms = await stack.fleet.cron.now_ms()
+    now_ms = await cron_of(stack.fleet).now_ms()
     job = await add(
         stack.fleet,
         Schedule(every_s=60, anchor_ms=now_ms),
@@ -564,16 +567,16 @@ async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Sta
         policy=Policy(alert_after=3),
     )
 
-    await stack.fleet.scheduler.look()
-    (run,) = await stack.fleet.cron.runs(job.id)
+    await scheduler_of(stack.fleet).look()
+    (run,) = await cron_of(stack.fleet).runs(job.id)
     sid, _, entry_id = str(run.run_id).partition("-")
     await stack.fleet.outcomes.wait(sid, entry_id, timeout_s=HANG_S)
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
 
-    skipped, failed = await stack.fleet.cron.runs(job.id)
+    skipped, failed = await cron_of(stack.fleet).runs(job.id)
     assert (failed.status, failed.run_id) == ("failed", run.run_id)
     assert skipped.detail == "It had failed 3 times in a row, so it is left alone for 5 minutes."
-    kept = await stack.fleet.cron.job(job.id)
+    kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
     assert kept.next_ms == now_ms + 6 * 60_000
     found: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")

@@ -16,6 +16,7 @@ from remoteclaw.cron.settle import AT_MOST, LONGEST_MS, Settler
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from tests.conftest import SHIFTED_PRELUDE
+from tests.support.cron import calls_of, cron_of, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
     HOUR_MS,
@@ -45,7 +46,7 @@ async def started(fleet: Fleet, schedule: Schedule = EVERY, **fields: Any) -> Jo
 
 
 async def kept(fleet: Fleet, job: Job) -> Job:
-    found = await fleet.cron.job(job.id)
+    found = await cron_of(fleet).job(job.id)
     assert found is not None
     return found
 
@@ -61,9 +62,9 @@ async def run_at(
     """Fire what is due at a time, and have it end so at once; return how many ran."""
     config = config or CronConfig()
     await set_clock(fleet, at_ms)
-    count = await fleet.scheduler.look(config)
+    count = await scheduler_of(fleet).look(config)
     await work(fleet, status=status, category=category)
-    await fleet.scheduler.look(config)
+    await scheduler_of(fleet).look(config)
     return count
 
 
@@ -101,13 +102,13 @@ async def test_the_log_says_how_a_run_ended(
 
     await run_at(fleet, START + MINUTE_MS, status=status, category=category)
 
-    (run,) = await fleet.cron.runs(job.id)
+    (run,) = await cron_of(fleet).runs(job.id)
     assert (run.status, run.detail, run.is_manual) == (status, detail, False)
     assert run.due_ms == START + MINUTE_MS
     assert str(run.run_id).startswith(f"{SESSION.sid}-")
     assert run.duration_ms is not None
     assert run.duration_ms >= 0
-    assert await fleet.cron.runs() == [run]
+    assert await cron_of(fleet).runs() == [run]
     state = (await kept(fleet, job)).state
     assert (state.last_status, state.last_detail, state.running) == (status, detail, None)
     assert state.failures == int(status == "failed")
@@ -118,7 +119,7 @@ async def test_a_run_that_was_given_up_is_a_failure(fleet: Fleet) -> None:
 
     await run_at(fleet, START + MINUTE_MS, status="dead", category="interrupted")
 
-    (run,) = await fleet.cron.runs(job.id)
+    (run,) = await cron_of(fleet).runs(job.id)
     assert run.status == "dead"
     assert "`remoteclaw deadletters list` shows it" in str(run.detail)
     assert (await kept(fleet, job)).state.failures == 1
@@ -137,13 +138,13 @@ async def test_nothing_that_a_cli_printed_is_in_the_log(fleet: Fleet) -> None:
 async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fleet) -> None:
     once = await started(fleet, ONCE)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     (entry,) = await entries(fleet)
     await fleet.scripts.client.delete(f"rc:oc:{{{SESSION.sid}}}:{entry.id}")
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    (run,) = await fleet.cron.runs(once.id)
+    (run,) = await cron_of(fleet).runs(once.id)
     assert run.status == "unknown"
     assert run.detail == "What became of it is not known any more."
     after = await kept(fleet, once)
@@ -156,30 +157,30 @@ async def test_a_run_whose_message_somebody_removed_holds_nothing_up(
 ) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     await fleet.scripts.client.delete(f"rc:in:{{{SESSION.sid}}}")
     if is_due:  # and it is not looked at before
         name = f"{job.id}:{START + MINUTE_MS}"
         await fleet.scripts.client.zadd("rc:cron:looks", {name: START + 2 * MINUTE_MS + 9000})
         await set_clock(fleet, START + 2 * MINUTE_MS)
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    assert statuses(await fleet.cron.runs(job.id)) == ["unknown"]
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["unknown"]
     await set_clock(fleet, START + 2 * MINUTE_MS)
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 1
 
 
 async def test_a_run_of_a_job_that_was_removed_is_noted(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     await store(fleet, await kept(fleet, job), None)
     await work(fleet, status="failed", category="auth")
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    (run,) = await fleet.cron.runs(job.id)
+    (run,) = await cron_of(fleet).runs(job.id)
     assert run.status == "failed"
     assert await fleet.scripts.client.exists("rc:cron:open", "rc:cron:looks", "rc:cron:jobs") == 0
 
@@ -193,20 +194,20 @@ async def test_a_damaged_run_stops_no_other(fleet: Fleet) -> None:
 
     await run_at(fleet, START + MINUTE_MS)
 
-    assert statuses(await fleet.cron.runs(job.id)) == ["done"]
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
     assert await client.exists("rc:cron:open", "rc:cron:looks") == 0
 
 
 async def test_a_run_of_a_damaged_job_is_noted_and_leaves_it_as_it_is(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     await fleet.scripts.client.hset("rc:cron:jobs", job.id, b"{")
     await work(fleet)
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    assert statuses(await fleet.cron.runs(job.id)) == ["done"]
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
     assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b"{"
     assert await fleet.scripts.client.zscore("rc:cron:due", job.id) == START + 2 * MINUTE_MS
 
@@ -217,27 +218,27 @@ async def test_a_look_is_bounded_and_each_run_has_its_turn(fleet: Fleet) -> None
     for session in sessions:
         await add(fleet, EVERY, session=session)
     await set_clock(fleet, START + MINUTE_MS)
-    assert await fleet.scheduler.look() == len(sessions)
+    assert await scheduler_of(fleet).look() == len(sessions)
     for session in sessions:
         await work(fleet, session)
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     assert len(await fleet.scripts.client.hkeys("rc:cron:open")) == 20
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    assert statuses(await fleet.cron.runs()) == ["done"] * len(sessions)
+    assert statuses(await cron_of(fleet).runs()) == ["done"] * len(sessions)
 
 
 async def test_what_takes_long_is_looked_at_seldom(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     (entry,) = await entries(fleet)
     now_ms = int(entry.id.partition("-")[0]) + HOUR_MS
     await set_clock(fleet, now_ms)
     await fleet.scripts.client.delete("rc:cron:due")
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     score: Any = await fleet.scripts.client.zscore("rc:cron:looks", f"{job.id}:{START + MINUTE_MS}")
     assert LONGEST_MS <= score - now_ms < 2 * LONGEST_MS
@@ -246,14 +247,14 @@ async def test_what_takes_long_is_looked_at_seldom(fleet: Fleet) -> None:
 async def test_a_clock_that_is_set_back_leaves_no_run_open(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).look()
     await work(fleet)
     await set_clock(fleet, START - HOUR_MS)
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
-    assert statuses(await fleet.cron.runs(job.id)) == ["done"]
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
 
 
 # -- what is not finished -------------------------------------------------------------------------
@@ -264,13 +265,13 @@ async def test_what_is_due_while_a_run_is_unfinished_is_left_out(fleet: Fleet) -
     job = await started(fleet)
     for minute in range(1, 5):
         await set_clock(fleet, START + minute * MINUTE_MS)
-        await fleet.scheduler.look()
+        await scheduler_of(fleet).look()
     assert len(await entries(fleet)) == 1
     await work(fleet)
 
     await run_at(fleet, START + 5 * MINUTE_MS)
 
-    last, skipped, first = await fleet.cron.runs(job.id)
+    last, skipped, first = await cron_of(fleet).runs(job.id)
     assert (first.status, last.status, skipped.status) == ("done", "done", "skipped")
     assert skipped.due_ms == START + 2 * MINUTE_MS
     assert skipped.detail == (
@@ -283,23 +284,23 @@ async def test_a_run_that_ended_this_moment_holds_nothing_up(fleet: Fleet) -> No
     """It may be put off when it is looked at, but not what is due."""
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     await work(fleet, status="failed", category="retryable")
     name = f"{job.id}:{START + MINUTE_MS}"
     await fleet.scripts.client.zadd("rc:cron:looks", {name: START + 2 * MINUTE_MS + 10_000})
     await set_clock(fleet, START + 2 * MINUTE_MS)
 
-    assert await fleet.scheduler.look() == 0
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).look() == 1
 
-    assert statuses(await fleet.cron.runs(job.id)) == ["fired", "failed"]
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["fired", "failed"]
 
 
 async def test_a_run_that_nobody_knows_of_holds_nothing_up(fleet: Fleet) -> None:
     job = await started(fleet, state=State(running="gone"))
 
     await set_clock(fleet, START + MINUTE_MS)
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 1
 
     assert (await kept(fleet, job)).state.running == f"{job.id}:{START + MINUTE_MS}"
 
@@ -309,7 +310,7 @@ async def test_what_is_due_once_waits_for_no_other_run(fleet: Fleet) -> None:
     await manual(fleet, job)
     await set_clock(fleet, START + MINUTE_MS)
 
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 1
 
     assert len(await entries(fleet)) == 2
 
@@ -317,8 +318,10 @@ async def test_what_is_due_once_waits_for_no_other_run(fleet: Fleet) -> None:
 async def manual(fleet: Fleet, job: Job, call: str = "c1") -> str | None:
     """Have a job run now, as the gateway does."""
     found = await kept(fleet, job)
-    now_ms = await fleet.cron.now_ms()
-    return await fleet.effects.run(None, call, found, f"{job.id}:{call}", now_ms=now_ms, note=None)
+    now_ms = await cron_of(fleet).now_ms()
+    return await calls_of(fleet).run(
+        None, call, found, f"{job.id}:{call}", now_ms=now_ms, note=None
+    )
 
 
 # -- failures -------------------------------------------------------------------------------------
@@ -338,7 +341,7 @@ async def test_a_job_that_fails_is_left_alone_for_longer_and_longer(fleet: Fleet
 
     # What is due next is the first due time behind 30 s, 1, 5, 15 and 60 minutes from the end.
     assert found == [1, 1, 2, 6, 16, 61, 61]
-    skipped = [run for run in await fleet.cron.runs(job.id) if run.status == "skipped"]
+    skipped = [run for run in await cron_of(fleet).runs(job.id) if run.status == "skipped"]
     assert [run.detail for run in skipped][-1] == (
         "It had failed 2 times in a row, so it is left alone for a minute."
     )
@@ -369,12 +372,12 @@ async def test_what_people_do_is_no_failure(fleet: Fleet, status: str) -> None:
 async def test_a_job_that_is_paused_meanwhile_stays_so(fleet: Fleet) -> None:
     job = await started(fleet, policy=replace(LOUD, alert_after=1))
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     before = await kept(fleet, job)
     await store(fleet, before, replace(before, enabled=False, next_ms=None))
     await work(fleet, status="failed", category="retryable")
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     after = await kept(fleet, job)
     assert (after.enabled, after.next_ms) == (False, None)
@@ -384,12 +387,12 @@ async def test_a_job_that_is_paused_meanwhile_stays_so(fleet: Fleet) -> None:
 async def test_a_change_meanwhile_is_kept(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     before = await kept(fleet, job)
     await store(fleet, before, replace(before, name="new"))
     await work(fleet, status="failed")
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     after = await kept(fleet, job)
     assert (after.name, after.state.failures) == ("new", 1)
@@ -414,7 +417,7 @@ async def test_what_is_due_once_is_tried_again_after_a_failure_that_may_pass(fle
     assert waits == [30, 60, 300]
     after = await kept(fleet, job)
     assert (after.enabled, after.next_ms, after.state.failures) == (False, None, 4)
-    assert statuses(await fleet.cron.runs(job.id)) == ["failed"] * 4
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["failed"] * 4
 
 
 async def test_a_try_that_goes_well_is_the_last_one(fleet: Fleet) -> None:
@@ -425,8 +428,8 @@ async def test_a_try_that_goes_well_is_the_last_one(fleet: Fleet) -> None:
 
     assert await run_at(fleet, again) == 1
 
-    assert await fleet.cron.job(job.id) is None
-    assert statuses(await fleet.cron.runs(job.id)) == ["done", "failed"]
+    assert await cron_of(fleet).job(job.id) is None
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["done", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -446,7 +449,7 @@ async def test_what_is_due_once_and_did_not_go_well_is_kept_and_off(
     after = await kept(fleet, job)
     assert (after.enabled, after.next_ms, after.state.last_status) == (False, None, status)
     await set_clock(fleet, START + 24 * HOUR_MS)
-    assert await fleet.scheduler.look() == 0
+    assert await scheduler_of(fleet).look() == 0
 
 
 @pytest.mark.parametrize("schedule", [ONCE, EVERY], ids=["once", "every"])
@@ -458,7 +461,7 @@ async def test_whether_a_job_goes_after_it_went_well_is_its_own(
 
     await run_at(fleet, START + MINUTE_MS)
 
-    is_gone = await fleet.cron.job(job.id) is None
+    is_gone = await cron_of(fleet).job(job.id) is None
     assert is_gone == (goes if goes is not None else schedule is ONCE)
     if not is_gone:
         assert (await kept(fleet, job)).enabled == (schedule is EVERY)
@@ -477,13 +480,13 @@ async def test_a_job_that_was_given_another_time_meanwhile_has_that_before_it(
 ) -> None:
     job = await started(fleet, ONCE)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     before = await kept(fleet, job)
     later = replace(before, schedule=Schedule(at="2026-11-21T09:00"), next_ms=START + HOUR_MS)
     await store(fleet, before, later)
     await work(fleet)
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     assert (await kept(fleet, job)).next_ms == START + HOUR_MS
     assert await run_at(fleet, START + HOUR_MS) == 1
@@ -563,13 +566,13 @@ async def test_a_run_that_is_asked_for_moves_nothing(fleet: Fleet) -> None:
 
     assert await manual(fleet, once)
     await work(fleet, status="failed", category="auth")
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     after = await kept(fleet, once)
     assert (after.enabled, after.next_ms) == (True, START + MINUTE_MS)
     assert (after.state.failures, after.state.last_status) == (0, "failed")
     assert await alerts(fleet) == []
-    (run,) = await fleet.cron.runs(once.id)
+    (run,) = await cron_of(fleet).runs(once.id)
     assert (run.status, run.is_manual) == ("failed", True)
 
 
@@ -578,7 +581,7 @@ async def test_a_run_that_is_asked_for_and_goes_well_keeps_the_job(fleet: Fleet)
 
     assert await manual(fleet, once)
     await work(fleet)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     after = await kept(fleet, once)
     assert (after.next_ms, after.state.failures) == (START + MINUTE_MS, 0)
@@ -608,7 +611,7 @@ async def test_after_a_day_asleep_what_is_on_time_runs_whatever_the_policy(
 
     assert await run_at(fleet, ms("2026-11-22T08:00:20Z")) == 1
 
-    done, skipped = await fleet.cron.runs(job.id)
+    done, skipped = await cron_of(fleet).runs(job.id)
     assert (done.status, done.due_ms) == ("done", ms("2026-11-22T08:00Z"))
     assert (skipped.status, skipped.due_ms) == ("skipped", START + 10 * MINUTE_MS)
 
@@ -633,7 +636,7 @@ async def test_after_a_day_asleep_a_daily_job_does_what_its_policy_says(
     fired_now = await run_at(fleet, ms("2026-11-22T10:30Z"))
 
     first = ms("2026-11-21T09:00Z")
-    found = {run.due_ms: run for run in await fleet.cron.runs(job.id)}
+    found = {run.due_ms: run for run in await cron_of(fleet).runs(job.id)}
     assert found[first].status == "skipped"
     if why is None:
         assert fired_now == 1
@@ -651,7 +654,7 @@ async def test_what_is_due_once_and_was_missed_is_never_lost(fleet: Fleet, misfi
 
     count = await run_at(fleet, START + 24 * HOUR_MS)
 
-    (run,) = await fleet.cron.runs(job.id)
+    (run,) = await cron_of(fleet).runs(job.id)
     assert run.due_ms == START + MINUTE_MS
     if misfire == "run_once":
         assert (count, run.status) == (1, "done")
@@ -673,7 +676,7 @@ async def test_a_clock_that_jumps_forth_and_back_fires_nothing_twice(fleet: Flee
     assert await run_at(fleet, nine + 48 * HOUR_MS) == 1
 
     due = [nine + days * 24 * HOUR_MS for days in (2, 1, 0)]
-    assert fired(await fleet.cron.runs(job.id)) == due
+    assert fired(await cron_of(fleet).runs(job.id)) == due
 
 
 # -- any number of schedulers ---------------------------------------------------------------------
@@ -705,18 +708,18 @@ async def test_a_settler_at(
 ) -> None:
     """Each is stopped at a step while another one looks; then it dies, goes on, or is cut off."""
     first, second, proxy = pair
-    now_ms = await second.cron.now_ms()
+    now_ms = await cron_of(second).now_ms()
     policy = replace(LOUD, alert_after=1)
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms, policy=policy)
-    await second.scheduler.look()
+    await scheduler_of(second).look()
     await work(second, status="failed", category="auth")
     failpoint = proxy.arm(step, side)
-    looking = asyncio.create_task(first.scheduler.look())
+    looking = asyncio.create_task(scheduler_of(first).look())
     await failpoint.wait()
 
     async def look() -> None:
         await second.scripts.client.zadd("rc:cron:looks", {f"{job.id}:{now_ms}": 0}, xx=True)
-        await second.scheduler.look()
+        await scheduler_of(second).look()
 
     if what_happens == "killed":
         looking.cancel()
@@ -728,7 +731,7 @@ async def test_a_settler_at(
         failpoint.release() if what_happens == "late" else failpoint.cut()
         await looking
 
-    assert statuses(await second.cron.runs(job.id)) == ["failed"]
+    assert statuses(await cron_of(second).runs(job.id)) == ["failed"]
     assert (await kept(second, job)).state.failures == 1
     assert len(await alerts(second)) == 1
 
@@ -737,29 +740,29 @@ async def test_a_run_of_a_job_that_was_removed_is_noted_once(
     pair: tuple[Fleet, Fleet, Proxy],
 ) -> None:
     first, second, proxy = pair
-    job = await add(second, EVERY, next_ms=await second.cron.now_ms())
-    await second.scheduler.look()
+    job = await add(second, EVERY, next_ms=await cron_of(second).now_ms())
+    await scheduler_of(second).look()
     await store(second, await kept(second, job), None)
     await work(second)
     failpoint = proxy.arm("settle", "after")
     failpoint.cut()
 
-    await first.scheduler.look()
+    await scheduler_of(first).look()
 
     assert failpoint.reached.is_set()
-    assert statuses(await second.cron.runs(job.id)) == ["done"]
+    assert statuses(await cron_of(second).runs(job.id)) == ["done"]
 
 
 async def test_a_change_at_the_moment_of_settling_is_kept(
     pair: tuple[Fleet, Fleet, Proxy],
 ) -> None:
     first, second, proxy = pair
-    now_ms = await second.cron.now_ms()
+    now_ms = await cron_of(second).now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
-    await second.scheduler.look()
+    await scheduler_of(second).look()
     await work(second, status="failed")
     failpoint = proxy.arm("settle", "before")
-    looking = asyncio.create_task(first.scheduler.look())
+    looking = asyncio.create_task(scheduler_of(first).look())
     await failpoint.wait()
     before = await kept(second, job)
 
@@ -767,11 +770,11 @@ async def test_a_change_at_the_moment_of_settling_is_kept(
     failpoint.release()
     await looking
     await second.scripts.client.zadd("rc:cron:looks", {f"{job.id}:{now_ms}": 0})
-    await second.scheduler.look()
+    await scheduler_of(second).look()
 
     after = await kept(second, job)
     assert (after.name, after.state.failures) == ("new", 1)
-    assert statuses(await second.cron.runs(job.id)) == ["failed"]
+    assert statuses(await cron_of(second).runs(job.id)) == ["failed"]
 
 
 async def test_several_settlers_tell_the_chat_once(any_server: Server) -> None:
@@ -790,16 +793,16 @@ async def test_several_settlers_tell_the_chat_once(any_server: Server) -> None:
         at_ms = (await kept(one, job)).next_ms
         assert at_ms is not None
         await set_clock(one, at_ms)
-        await asyncio.gather(*(fleet.scheduler.look() for fleet in fleets))
+        await asyncio.gather(*(scheduler_of(fleet).look() for fleet in fleets))
         await work(one, status="failed", category="retryable")
-        run = await one.cron.open_run(await kept(one, job))
+        run = await cron_of(one).open_run(await kept(one, job))
         assert run is not None
         settlers = [Settler(fleet.scripts) for fleet in fleets]
         await asyncio.gather(*(each.settle(run, CronConfig()) for each in settlers))
 
     after = await kept(one, job)
     assert after.state.failures == 6
-    assert statuses(await one.cron.runs(job.id)).count("failed") == 6
+    assert statuses(await cron_of(one).runs(job.id)).count("failed") == 6
     # The sixth failure comes more than an hour behind the first.
     assert len(await alerts(one)) == 2
     for fleet in fleets:
@@ -828,7 +831,7 @@ async def test_a_job_that_version_1_wrote_goes_on(fleet: Fleet) -> None:
     client = fleet.scripts.client
     await client.hset("rc:cron:jobs", str(OLD["id"]), orjson.dumps(OLD))
     await client.zadd("rc:cron:due", {str(OLD["id"]): START + MINUTE_MS})
-    (job,) = await fleet.cron.jobs()
+    (job,) = await cron_of(fleet).jobs()
 
     assert await run_at(fleet, START + MINUTE_MS) == 1
 
@@ -836,7 +839,7 @@ async def test_a_job_that_version_1_wrote_goes_on(fleet: Fleet) -> None:
     after = await kept(fleet, job)
     assert (after.name, after.next_ms) == ("standup", START + 2 * MINUTE_MS)
     assert after.maker == Maker(operator="olga", people=(f"{SESSION.provider}:{SESSION.user}",))
-    assert statuses(await fleet.cron.runs(job.id)) == ["done"]
+    assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
 
 
 async def test_what_version_1_has_noted_can_be_read(fleet: Fleet) -> None:
@@ -847,7 +850,7 @@ async def test_what_version_1_has_noted_can_be_read(fleet: Fleet) -> None:
         await fleet.scripts.client.lpush("rc:cron:runs:j", f"{entry} ".encode() + data)
     await fleet.scripts.client.lpush("rc:cron:runs:j", b"damaged", b"3-1 {}", b" []")
 
-    assert [run.run_id for run in await fleet.cron.runs("j")] == ["s-2-1", "s-1-1"]
+    assert [run.run_id for run in await cron_of(fleet).runs("j")] == ["s-2-1", "s-1-1"]
 
 
 async def test_a_job_is_written_in_a_form_that_version_1_leaves_alone(fleet: Fleet) -> None:
@@ -861,11 +864,11 @@ async def test_a_job_is_written_in_a_form_that_version_1_leaves_alone(fleet: Fle
 async def test_a_run_of_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
     await fleet.scripts.client.hset("rc:cron:jobs", job.id, b'{"v":4}')
     await work(fleet)
 
-    await fleet.scheduler.look()
+    await scheduler_of(fleet).look()
 
     assert len(await fleet.scripts.client.hkeys("rc:cron:open")) == 1
     assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b'{"v":4}'
@@ -880,4 +883,4 @@ async def test_jobs_of_a_newer_version_keep_nobody_waiting(fleet: Fleet) -> None
         await client.zadd(keys.CRON_DUE, {f"n{number}": START - 1000})
     await set_clock(fleet, START + MINUTE_MS)
 
-    assert await fleet.scheduler.look() == 1
+    assert await scheduler_of(fleet).look() == 1

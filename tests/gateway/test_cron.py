@@ -14,12 +14,12 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from remoteclaw.config.load import load_config
+from remoteclaw.cron.calls import MOST_JOBS
 from remoteclaw.cron.job import Job, Maker
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
-from remoteclaw.fleet.effects import MOST_JOBS
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.cron import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
@@ -30,6 +30,7 @@ from tests.cli.test_cli import refused as cli_refused
 from tests.cli.test_cli import run as cli
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support import jobs
+from tests.support.cron import calls_of, cron_of, scheduler_of
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, begin_turn, gateway
@@ -112,12 +113,12 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
     caller = await begin_turn(stack, HANDLERS)
     job = await add(stack, caller, message="Look at the build.")
     session = caller.lease.session
-    kept = await stack.fleet.cron.job(job.id)
+    kept = await cron_of(stack.fleet).job(job.id)
 
     async with later(stack, 3599) as fleet:
-        assert await fleet.scheduler.look() == 0
+        assert await scheduler_of(fleet).look() == 0
     async with later(stack, 3601) as fleet:
-        assert await fleet.scheduler.look() == 1
+        assert await scheduler_of(fleet).look() == 1
 
     assert await texts(stack, session) == ["Look at the build."]
     listed = (await call(stack, caller, "cron_list")).jobs
@@ -205,7 +206,7 @@ async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
     assert first == again
     assert effects[0]["jobId"] == first.job.id
     assert other.job.id != first.job.id
-    assert len(await stack.fleet.cron.jobs()) == len(noted) == 2
+    assert len(await cron_of(stack.fleet).jobs()) == len(noted) == 2
 
 
 async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
@@ -216,13 +217,13 @@ async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
     by_key = await add(stack, ADMIN, sessionKey=new, message="Good morning.")
     named = (await call(stack, ADMIN, "cron_add", job=JOB, session_key=str(bob.session))).job
     async with later(stack, 3601) as fleet:
-        assert await fleet.scheduler.look() == 3
+        assert await scheduler_of(fleet).look() == 3
 
     assert by_id.session_key == named.session_key == str(bob.session)
     assert by_key.session_key == new
     assert await texts(stack, new) == ["Good morning."]
     assert await texts(stack, bob.session) == ["What is new?", "What is new?"]
-    kept = await stack.fleet.cron.job(by_id.id)
+    kept = await cron_of(stack.fleet).job(by_id.id)
     assert kept is not None
     assert kept.maker == Maker(operator="test", people=("test:bob",))
 
@@ -246,7 +247,7 @@ async def test_an_operator_s_job_needs_a_session_that_can_be(
     job = JOB if key is None else {**JOB, "sessionKey": key}
 
     assert (await refused(stack, ADMIN, "cron_add", job=job))[0] == code
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []
 
 
 async def test_a_change_is_what_is_fired(stack: Stack) -> None:
@@ -255,7 +256,7 @@ async def test_a_change_is_what_is_fired(stack: Stack) -> None:
     updates = {"message": "Something else.", "schedule": {"every": 60}, "name": "new"}
     changed = (await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)).job
     async with later(stack, 61) as fleet:
-        assert await fleet.scheduler.look() == 1
+        assert await scheduler_of(fleet).look() == 1
 
     assert await texts(stack, KEY) == ["Something else."]
     assert (changed.name, changed.schedule, changed.created_ms) == (
@@ -279,7 +280,7 @@ async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack)
 
     off = await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": False})
     async with later(stack, 3601) as fleet:
-        assert await fleet.scheduler.look() == 0
+        assert await scheduler_of(fleet).look() == 0
     status = await call(stack, ADMIN, "cron_status")
     on = await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": True})
 
@@ -287,7 +288,7 @@ async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack)
     assert (status.jobs, status.enabled, status.next_run_ms) == (1, 0, None)
     assert on.job.next_run_ms == job.next_run_ms
     async with later(stack, 3601) as fleet:
-        assert await fleet.scheduler.look() == 1
+        assert await scheduler_of(fleet).look() == 1
 
 
 async def test_a_job_that_is_added_off_is_due_never(stack: Stack) -> None:
@@ -308,7 +309,7 @@ async def test_changes_at_the_same_time_are_all_kept(stack: Stack) -> None:
         )
     )
 
-    kept = await stack.fleet.cron.job(job.id)
+    kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
     assert (kept.name, kept.message, kept.schedule.every_s) == ("new", "New.", 60)
 
@@ -320,7 +321,7 @@ async def test_a_job_that_is_removed_is_not_fired(stack: Stack) -> None:
     again = await call(stack, ADMIN, "cron_remove", jobId=job.id, call_id="c1")
     anew = await call(stack, ADMIN, "cron_remove", jobId=job.id)
     async with later(stack, 3601) as fleet:
-        assert await fleet.scheduler.look() == 0
+        assert await scheduler_of(fleet).look() == 0
 
     assert (gone.removed, again.removed, anew.removed) == (True, True, False)
     assert await stack.fleet.scripts.client.exists("rc:cron:jobs", "rc:cron:due") == 0
@@ -330,7 +331,7 @@ async def test_status_says_whether_jobs_are_fired(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     await add(stack, ADMIN, schedule={"cron": "0 0 1 1 *"})
     before = await call(stack, ADMIN, "cron_status")
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
     after = await call(stack, ADMIN, "cron_status")
 
     assert (before.jobs, before.enabled, before.next_run_ms) == (2, 2, job.next_run_ms)
@@ -350,7 +351,7 @@ async def test_a_list_has_its_filter(stack: Stack) -> None:
 async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
     one, two = await add(stack, ADMIN), await add(stack, ADMIN, schedule={"every": 1800})
     async with later(stack, 3601) as fleet:
-        await fleet.scheduler.look()
+        await scheduler_of(fleet).look()
 
     of_all = (await call(stack, ADMIN, "cron_runs")).runs
     of_two = (await call(stack, ADMIN, "cron_runs", jobId=two.id)).runs
@@ -396,7 +397,7 @@ async def test_what_a_job_is_to_do_where_it_goes_wrong_is_told(stack: Stack) -> 
     assert told(changed) == ("grace", 120, False, 0, 60)
     (_, listed) = (await call(stack, ADMIN, "cron_list")).jobs
     assert listed == changed
-    kept = await stack.fleet.cron.job(job.id)
+    kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
     assert kept.policy.late_ms == 120_000
 
@@ -422,7 +423,7 @@ async def test_what_is_due_at_a_full_hour_is_put_off_unless_told_otherwise(stack
             before = nominal.next_after(due_ms - most_s * 1000 - 1)
             assert before is not None
             found.append(due_ms - before)
-            kept = await stack.fleet.cron.job(job.id)
+            kept = await cron_of(stack.fleet).job(job.id)
             assert kept is not None
             due_ms = kept.schedule.next_after(due_ms)
         assert len(set(found)) == 1
@@ -442,10 +443,10 @@ async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
         ({"enabled": False}, 4),
         ({"enabled": True}, 0),
     ):
-        kept = await stack.fleet.cron.job(job.id)
+        kept = await cron_of(stack.fleet).job(job.id)
         assert kept is not None
         failing = replace(kept, state=replace(kept.state, failures=4))
-        await stack.fleet.effects.job(
+        await calls_of(stack.fleet).job(
             None, secrets.token_hex(4), job.id, before=kept.stored, after=failing.encode(),
             due_ms=kept.next_ms, note=None,
         )  # fmt: skip
@@ -474,7 +475,7 @@ async def test_a_policy_that_makes_no_sense_is_refused_in_one_sentence(
 
     assert code == "INVALID_REQUEST"
     assert told.startswith(why)
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []
 
 
 async def test_a_grace_for_a_job_that_has_none_is_refused(stack: Stack) -> None:
@@ -500,7 +501,7 @@ async def test_a_job_runs_now_and_is_due_as_before(stack: Stack) -> None:
     during = (await call(stack, ADMIN, "cron_list")).jobs[0]
     told = await texts(stack, KEY)
     await work(stack)
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
     runs = (await call(stack, ADMIN, "cron_runs", jobId=job.id)).runs
     after = (await call(stack, ADMIN, "cron_list")).jobs[0]
 
@@ -532,7 +533,7 @@ async def test_a_run_under_way_is_not_doubled_unless_forced(stack: Stack) -> Non
     # It is not settled yet, but it is over.
     await call(stack, ADMIN, "cron_run", jobId=job.id)
     await work(stack)
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
     assert [run.status for run in (await call(stack, ADMIN, "cron_runs")).runs] == ["done"] * 3
 
 
@@ -568,11 +569,11 @@ async def test_two_who_run_a_job_at_once_are_not_both_obeyed(stack: Stack) -> No
 
 async def test_a_job_that_is_changed_meanwhile_runs_as_it_is_now(stack: Stack) -> None:
     job = await add(stack, ADMIN)
-    before = await stack.fleet.cron.job(job.id)
+    before = await cron_of(stack.fleet).job(job.id)
     assert before is not None
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
 
-    stale = await stack.fleet.effects.run(None, "c1", before, "r", now_ms=0, note=None)
+    stale = await calls_of(stack.fleet).run(None, "c1", before, "r", now_ms=0, note=None)
     await call(stack, ADMIN, "cron_run", jobId=job.id)
 
     assert stale is None
@@ -584,7 +585,7 @@ async def test_a_paused_job_can_be_run_and_stays_paused(stack: Stack) -> None:
 
     await call(stack, ADMIN, "cron_run", jobId=job.id)
     await work(stack)
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
 
     (after,) = (await call(stack, ADMIN, "cron_list")).jobs
     assert (after.enabled, after.next_run_ms, after.last_status) == (False, None, "done")
@@ -613,7 +614,7 @@ async def test_a_stranger_s_agent_may_do_nothing(stack: Stack, tool: str) -> Non
 
     assert code == "FORBIDDEN"
     assert f"The policy doesn't allow {tool} here: it answers only to an owner" in why
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []
 
 
 def test_every_tool_that_is_listed_is_tried() -> None:
@@ -626,7 +627,7 @@ def test_every_tool_that_is_listed_is_tried() -> None:
 async def fired(stack: Stack, session: SessionKey) -> Turn:
     """Return the turn of a cron job's run, whose agent has every tool."""
     async with later(stack, 3601) as fleet:
-        await fleet.scheduler.look()
+        await scheduler_of(fleet).look()
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
     assert lease is not None
     first = lease.waiting[0][0].decode()
@@ -680,12 +681,12 @@ async def test_an_agent_s_job_writes_to_its_own_session_alone(stack: Stack) -> N
             "An agent's cron job writes to the session that adds it: leave job.sessionKey out.",
         )
 
-    assert len(await stack.fleet.cron.jobs()) == 3
+    assert len(await cron_of(stack.fleet).jobs()) == 3
 
 
 async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) -> None:
     mine = await add(stack, ADMIN, name="mine")
-    now_ms = await stack.fleet.cron.now_ms()
+    now_ms = await cron_of(stack.fleet).now_ms()
     theirs = Job(
         id="f" * 16,
         name="theirs",
@@ -697,10 +698,10 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
         maker=Maker(operator="test", people=("test:olga",)),
         next_ms=now_ms,
     )
-    await stack.fleet.effects.job(
+    await calls_of(stack.fleet).job(
         None, "c", theirs.id, before=None, after=theirs.encode(), due_ms=now_ms, note=None
     )
-    await stack.fleet.scheduler.look()
+    await scheduler_of(stack.fleet).look()
     caller = await begin_turn(stack, HANDLERS)
     listed = (await call(stack, caller, "cron_list")).jobs
     status = await call(stack, caller, "cron_status")
@@ -720,7 +721,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
     assert (status.jobs, status.next_run_ms) == (1, mine.next_run_ms)
     assert runs == ()
     assert not removed.removed
-    kept = await stack.fleet.cron.job(theirs.id)
+    kept = await cron_of(stack.fleet).job(theirs.id)
     assert kept is not None
     assert kept.message == "a secret"
     assert len((await call(stack, ADMIN, "cron_runs")).runs) == 1
@@ -733,7 +734,7 @@ async def test_a_turn_that_is_over_adds_nothing(stack: Stack) -> None:
     code, _ = await refused(stack, caller, "cron_add", job=JOB)
 
     assert code == "NO_TURN"
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []
 
 
 async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) -> None:
@@ -761,7 +762,7 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
     )
 
     async def write(caller: Any) -> str:
-        return await stack.fleet.effects.job(
+        return await calls_of(stack.fleet).job(
             caller, "c", job.id, before=None, after=job.encode(), due_ms=60_000, note=None
         )
 
@@ -773,23 +774,23 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
     with pytest.raises(CallRefused) as refusal:
         await write(stale)
     assert refusal.value.code == "TURN_OVER"
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []
     assert await write(current) == "done"
 
 
 async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
     """If the policy lets one who is no owner change a job, its runs are no owner's any more."""
     job = await add(stack, ADMIN)
-    kept = await stack.fleet.cron.job(job.id)
+    kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
     less = replace(kept, maker=replace(kept.maker, people=("test:mallory",)))
-    await stack.fleet.effects.job(
+    await calls_of(stack.fleet).job(
         None, "c", job.id, before=kept.stored, after=less.encode(), due_ms=kept.next_ms, note=None
     )
 
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
 
-    kept = await stack.fleet.cron.job(job.id)
+    kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
     assert kept.maker.people == ("test:mallory", "test:bob")
 
@@ -820,7 +821,7 @@ async def test_a_schedule_that_makes_no_sense_is_refused_in_one_sentence(
     assert code == "INVALID_REQUEST"
     assert told.startswith(why)
     assert told.endswith((".", "?"))
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []
 
 
 def wrong_jobs() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -850,7 +851,7 @@ async def test_parts_of_a_job_of_the_wrong_kind_are_refused(stack: Stack) -> Non
         assert code == "INVALID_REQUEST", params
         assert told.startswith(f"{tool}: "), told
         assert "\n" not in told
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []
 
 
 @pytest.mark.parametrize("number", range(len(HOSTILE)))
@@ -877,7 +878,7 @@ async def test_hostile_texts_are_refused_or_fired_as_they_are(stack: Stack, numb
         stack, ADMIN, "cron_list", filter=text[:200].encode("utf-8", "replace").decode()
     )
     async with later(stack, 3601) as fleet:
-        assert await fleet.scheduler.look() == count
+        assert await scheduler_of(fleet).look() == count
 
     assert len(listed.jobs) <= count
     assert len(await texts(stack, KEY)) == count
@@ -923,7 +924,7 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
         *("--every", "3600"),
     ).stdout.strip()
     async with later(stack, 3601) as fleet:
-        await fleet.scheduler.look()
+        await scheduler_of(fleet).look()
     await stack.fleet.scripts.client.delete("rc:cron:scheduler")
     listed = cli(stack, "cron", "list")
     runs = cli(stack, "cron", "runs", once)
@@ -945,7 +946,7 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
         rf"^{once}  .{{19}}  fired                  {sid}-\d+-\d+$", runs.stdout, re.MULTILINE
     )
     assert (gone.stdout, again.stdout) == ("It is gone.\n", "There was no such job.\n")
-    assert [job.id for job in await stack.fleet.cron.jobs()] == [once]
+    assert [job.id for job in await cron_of(stack.fleet).jobs()] == [once]
 
 
 async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: Stack) -> None:

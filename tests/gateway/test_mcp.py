@@ -22,6 +22,7 @@ from remoteclaw.connector import connector_launch
 from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
+from tests.support.cron import cron_of
 from tests.support.doors import Calling, Door, calling, gateway_process, opened
 from tests.support.platform import Platform
 from tests.support.stack import Stack
@@ -350,7 +351,7 @@ async def test_the_same_call_again_is_not_done_again(stack: Stack) -> None:
     call = {"name": "cron_add", "arguments": {"job": job}, "_meta": {"remoteclaw/callId": "c1"}}
     async with opened(stack) as door, calling(stack) as agent:
         answers = [await post(door, agent.token, "tools/call", call) for _ in range(2)]
-        jobs = await stack.fleet.cron.jobs()
+        jobs = await cron_of(stack.fleet).jobs()
 
     first, second = (answer["result"] for answer in answers)
     assert len(jobs) == 1

@@ -10,6 +10,7 @@ from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.messages import SessionKey
 from tests.gateway.test_mcp import agents_client
+from tests.support.cron import cron_of
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import DIGEST, Turn, ask, begin_turn, gateway, operator
@@ -289,4 +290,4 @@ async def test_nothing_of_an_owner_s_is_reached_over_mcp(stack: Stack) -> None:
     assert after is not None
     assert after.waiting == 1
     assert await nothing_is_anywhere(stack)
-    assert await stack.fleet.cron.jobs() == []
+    assert await cron_of(stack.fleet).jobs() == []

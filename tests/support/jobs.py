@@ -12,6 +12,7 @@ from remoteclaw.cron.store import Run
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.messages import Entry, SessionKey
+from tests.support.cron import calls_of, cron_of
 
 __all__ = [
     "HOUR_MS",
@@ -47,7 +48,7 @@ async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
 
     Without an anchor it would be due again at the next full minute or hour, whenever that is.
     """
-    now_ms = await fleet.cron.now_ms()
+    now_ms = await cron_of(fleet).now_ms()
     if schedule.every_s and schedule.anchor_ms is None:
         schedule = replace(schedule, anchor_ms=fields.get("next_ms", now_ms))
     facts: dict[str, Any] = {
@@ -69,7 +70,7 @@ async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
 async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
     job = after or before
     assert job is not None
-    return await fleet.effects.job(
+    return await calls_of(fleet).job(
         None,
         os.urandom(8).hex(),
         job.id,

@@ -187,7 +187,9 @@ class Stack:
         """Put an entry on a session's stream that no adapter has accepted; return its id."""
         entry = encode_entry(message(text, **fields), deliver, origin)
         effects = self.fleet.effects
-        _, made = await effects._run(None, text, None, *_entry("entry", session, entry, "agents"))
+        _, made = await effects.perform(
+            None, text, None, *_entry("entry", session, entry, "agents")
+        )
         return made[0]
 
     async def outcome(self, accepted: Accepted, *, within_s: float = HANG_S) -> Outcome:

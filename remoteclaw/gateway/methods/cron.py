@@ -13,6 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from remoteclaw.clock import host_zone
+from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job, Maker, Policy
 from remoteclaw.cron.schedule import GRACE_S, Schedule, has_offset, offset_ms, stagger_s
 from remoteclaw.cron.store import Run
@@ -40,7 +41,7 @@ async def _status(call: Call, params: NoParams) -> contract.CronStatus:
         enabled=sum(job.enabled for job in jobs),
         next_run_ms=first and first.next_ms,
         next_run=first and _clock(first.next_ms, _zone_of(call, first)),
-        scheduler="running" if await call.fleet.cron.has_scheduler() else "absent",
+        scheduler="running" if await call.cron.has_scheduler() else "absent",
     )
 
 
@@ -55,7 +56,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.JobsResult:
 async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     spec = params.job
     session = await _target(call, spec.session_key)
-    now_ms = await call.fleet.cron.now_ms()
+    now_ms = await call.cron.now_ms()
     job_id = _job_id(call)
     schedule = _schedule(spec.schedule, job_id, now_ms, _zone(call, session.agent))
     job = Job(
@@ -78,19 +79,19 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     )
     job = _checked(replace(job, next_ms=_first(schedule, now_ms) if spec.enabled else None), now_ms)
     note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
-    await call.fleet.effects.job(
+    await CronCalls(call.fleet.effects).job(
         call.caller, call.id, job.id, before=None, after=job.encode(), due_ms=job.next_ms, note=note
     )
     call.effects.append({**note, "callId": call.id})
     # Under this call's name it was made before, if there was one already.
-    return contract.JobResult(job=_told(call, await call.fleet.cron.job(job.id) or job))
+    return contract.JobResult(job=_told(call, await call.cron.job(job.id) or job))
 
 
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
     updates = params.updates
 
     async def change(job: Job) -> Job:
-        now_ms = await call.fleet.cron.now_ms()
+        now_ms = await call.cron.now_ms()
         changed = replace(
             job,
             name=job.name if updates.name is None else updates.name,
@@ -123,11 +124,11 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
 async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedResult:
     job_id = params.job_id
     for _ in range(MOST_TRIES):
-        job = await call.fleet.cron.job(job_id)
+        job = await call.cron.job(job_id)
         if job and not _sees(call, job.session.agent):
             return contract.RemovedResult(removed=False)
         # Also where there is none: this call may have removed it before.
-        status = await call.fleet.effects.job(
+        status = await CronCalls(call.fleet.effects).job(
             call.caller, call.id, job_id,
             before=job.stored if job else None, after=None, due_ms=None,
             note=_changes(call, job_id) if job else None,
@@ -144,20 +145,20 @@ async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
     # Under this call's name it may have been done before; then it is not refused now.
     is_new = await call.fleet.effects.made(call.caller, call.id) is None
     for _ in range(MOST_TRIES):
-        job = await call.fleet.cron.job(job_id)
+        job = await call.cron.job(job_id)
         if job is None or not _sees(call, job.session.agent):
             raise CallRefused("NOT_FOUND", f"There is no cron job {job_id}.")
         if is_new and not params.force:
-            unfinished = await call.fleet.cron.unfinished(job)
+            unfinished = await call.cron.unfinished(job)
             if unfinished and unfinished.name != name:
                 raise CallRefused(
                     "UNAVAILABLE",
                     f"A run of the cron job {job_id} has not finished: wait for it, "
                     "stop its session, or say force.",
                 )
-        now_ms = await call.fleet.cron.now_ms()
+        now_ms = await call.cron.now_ms()
         note = _changes(call, job_id)
-        entry_id = await call.fleet.effects.run(
+        entry_id = await CronCalls(call.fleet.effects).run(
             call.caller, call.id, job, name, now_ms=now_ms, note=note
         )
         if entry_id is not None:
@@ -167,12 +168,12 @@ async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
 
 
 async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
-    runs = [run for run in await call.fleet.cron.runs(params.job_id) if _sees(call, run.agent)]
+    runs = [run for run in await call.cron.runs(params.job_id) if _sees(call, run.agent)]
     if params.job_id and not runs:
-        job = await call.fleet.cron.job(params.job_id)
+        job = await call.cron.job(params.job_id)
         if job is None or not _sees(call, job.session.agent):
             raise CallRefused("NOT_FOUND", f"There is no cron job {params.job_id}.")
-    zones = {job.id: _zone_of(call, job) for job in await call.fleet.cron.jobs()}
+    zones = {job.id: _zone_of(call, job) for job in await call.cron.jobs()}
     return contract.RunsResult(
         runs=tuple(
             _told_run(run, zones.get(run.job_id) or _zone(call, run.agent))
@@ -190,7 +191,7 @@ def _sees(call: Call, agent: str) -> bool:
 
 
 async def _visible(call: Call) -> list[Job]:
-    return [job for job in await call.fleet.cron.jobs() if _sees(call, job.session.agent)]
+    return [job for job in await call.cron.jobs() if _sees(call, job.session.agent)]
 
 
 async def _target(call: Call, named: str | None) -> SessionKey:
@@ -325,18 +326,18 @@ async def _changed(call: Call, job_id: str, change: Callable[[Job], Awaitable[Jo
     Whatever happened to it meanwhile, a firing or another change, is kept.
     """
     for _ in range(MOST_TRIES):
-        job = await call.fleet.cron.job(job_id)
+        job = await call.cron.job(job_id)
         if job is None or not _sees(call, job.session.agent):
             return None
         after = await change(job)
-        status = await call.fleet.effects.job(
+        status = await CronCalls(call.fleet.effects).job(
             call.caller, call.id, job_id,
             before=job.stored, after=after.encode(), due_ms=after.next_ms,
             note=_changes(call, job_id),
         )  # fmt: skip
         if status != "changed":
             # A call that was made before has changed nothing now.
-            return await call.fleet.cron.job(job_id) or after
+            return await call.cron.job(job_id) or after
     raise _busy(job_id)
 
 

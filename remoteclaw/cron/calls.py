@@ -1,0 +1,96 @@
+"""Changes of cron jobs, and runs of them, that calls ask for: each is done once."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from remoteclaw.cron.job import Job
+from remoteclaw.cron.store import Run
+from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.effects import Caller, Effects
+from remoteclaw.fleet.inbound import GRACE_MS, encode_entry
+
+__all__ = ["CronCalls"]
+
+#: How many cron jobs there may be.
+MOST_JOBS = 1000
+
+
+class CronCalls:
+    """Does what calls ask for of cron jobs."""
+
+    def __init__(self, effects: Effects) -> None:
+        self._effects = effects
+
+    async def job(
+        self,
+        caller: Caller | None,
+        call: str,
+        job_id: str,
+        *,
+        before: bytes | None,
+        after: bytes | None,
+        due_ms: int | None,
+        note: Mapping[str, Any] | None,
+    ) -> Literal["done", "nothing", "changed"]:
+        """Write, change or remove a cron job, unless it is not any more what it was `before`.
+
+        "nothing" means that there was none and is to be none. Asked again, the answer is the same.
+        """
+        status, (written,) = await self._effects.perform(
+            caller,
+            call,
+            note,
+            [keys.CRON_JOBS, keys.CRON_DUE],
+            [
+                "job",
+                job_id,
+                before or b"",
+                after or b"",
+                "" if due_ms is None else due_ms,
+                MOST_JOBS,
+            ],
+        )
+        if status == "full":
+            raise CallRefused("UNAVAILABLE", f"There are {MOST_JOBS} cron jobs: remove some first.")
+        if status == "changed":
+            return "changed"
+        return "done" if written else "nothing"
+
+    async def run(
+        self,
+        caller: Caller | None,
+        call: str,
+        job: Job,
+        name: str,
+        *,
+        now_ms: int,
+        note: Mapping[str, Any] | None,
+    ) -> str | None:
+        """Begin a run of a cron job that somebody asks for; return its entry's id.
+
+        None means that the job is not any more what it was when it was read. Asked again, the entry
+        is the first one's. Raises `MessageRefused` for a job whose message can be none.
+        """
+        session, sid = job.session, job.session.sid
+        run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
+        message = job.entry(now_ms, name=name.partition(":")[2])
+        entry = encode_entry(message, "channel", "cron", people=job.maker.people)
+        status, made = await self._effects.perform(
+            caller,
+            call,
+            note,
+            [
+                *(keys.CRON_JOBS, keys.CRON_OPEN, keys.CRON_LOOKS),
+                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
+            ],
+            [
+                *("run", job.id, job.stored, job.begun(name).encode(), name, run.encode(sid=sid)),
+                *(sid, entry, GRACE_MS, keys.outcome_prefix(sid), str(session), "background"),
+            ],
+        )
+        if status == "changed":
+            return None
+        entry_id, queue = made
+        await self._effects.hint(session, queue)
+        return entry_id
