@@ -1,4 +1,4 @@
-"""The clock that leases, deadlines and agents' time limits are measured on, and the host's zone."""
+"""The clock of leases and deadlines, and the host's time zone."""
 
 import os
 import time

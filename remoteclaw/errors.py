@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as one exception tree and one set of sentences.
+"""Errors: one exception tree, and the sentences that people read.
 
 Two audiences are kept apart.
 A `RemoteClawError` is for the operator at a terminal: one line that says what happened, to which

@@ -1,4 +1,4 @@
-"""What an agent says: its events, and the result of a run."""
+"""Events of an agent, and the result of its run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

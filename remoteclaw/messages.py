@@ -1,4 +1,4 @@
-"""The vocabulary: the dozen types that everything else speaks.
+"""Messages: the types that cross from chat to agent and back.
 
 Messages that cross a process boundary are pydantic models; what lives inside one process is a
 frozen dataclass.

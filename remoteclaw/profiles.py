@@ -1,4 +1,4 @@
-"""The kinds of channels, and what each of them can't do.
+"""Profiles of channels: what each kind can do.
 
 A kind that is not named here, such as that of an adapter of one's own, counts as one that can do
 everything: its adapter refuses what it can't. Tools are listed by this and never by whether an

@@ -1,4 +1,4 @@
-"""The seams: what the parts expect of each other, and nothing of how it is done."""
+"""The seams: protocols between the parts."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""The tools that RemoteClaw offers to agents, as policy and prompts see them: names and groups.
+"""The tools that agents are offered, as policy and prompts see them: names and groups.
 
 What each does, and its parameters, stand in `contract`, which takes longer to import than a worker
 should wait.

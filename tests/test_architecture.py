@@ -22,6 +22,7 @@ def tracked() -> list[Path]:
     return [ROOT / name for name in names.splitlines() if (ROOT / name).is_file()]
 
 
+ROOMS = "|".join(file.parent.name for file in (ROOT / "remoteclaw").glob("*/__init__.py"))
 DOCUMENTS = [file for file in tracked() if file.suffix == ".md"]
 
 
@@ -31,9 +32,7 @@ def test_files_that_a_document_names_exist(document: Path) -> None:
     named = set(
         re.findall(r"(?<![\w./])(?:remoteclaw|workers|tests|scripts|docs)/[\w./-]*\w", text)
     )
-    named |= {
-        f"remoteclaw/{name}" for name in re.findall(r"`((?:fleet|bridge|holder)/[\w./]+)`", text)
-    }
+    named |= {f"remoteclaw/{name}" for name in re.findall(rf"`((?:{ROOMS})/[\w./]+\.\w+)`", text)}
 
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
@@ -51,16 +50,16 @@ def test_every_decision_is_in_the_list() -> None:
     assert listed == {file.name for file in folder.glob("0*.md")}
 
 
-def test_every_layer_is_on_the_map() -> None:
+def test_every_room_is_on_a_level() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
-    modules = {f"remoteclaw/{file.name}" for file in (ROOT / "remoteclaw").iterdir()}
-    modules -= {"remoteclaw/__init__.py", "remoteclaw/__pycache__", "remoteclaw/py.typed"}
+    rooms = {f"remoteclaw/{file.parent.name}" for file in (ROOT / "remoteclaw").glob("*/*.py")}
+    rooms |= {f"remoteclaw/{file.name}" for file in (ROOT / "remoteclaw").glob("[a-z]*.py")}
 
-    assert {name for name in modules if name not in text} == set()
+    assert {name for name in rooms if f"`{name}" not in text} == set()
 
 
-def test_every_key_is_in_the_table() -> None:
-    text = (ROOT / "docs" / "architecture.md").read_text()
+def test_every_key_is_in_the_reference() -> None:
+    text = (ROOT / "docs" / "reference" / "keys.md").read_text()
     prefixes = re.findall(r'"(rc:\w+)', (ROOT / "remoteclaw" / "fleet" / "keys.py").read_text())
 
     assert {prefix for prefix in prefixes if f"`{prefix}" not in text} == set()

@@ -1,4 +1,4 @@
-"""The tools that an agent uses in a turn, as live text shows them: a name and a short argument."""
+"""Tool activity as live text shows it: a tool's name and a short argument."""
 
 import re
 import shlex

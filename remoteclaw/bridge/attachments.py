@@ -1,4 +1,4 @@
-"""The files of one turn: those that people sent, on their way to the agent, and those it sends.
+"""Files of one turn: from people to the agent, and from the agent to people.
 
 A file reaches the agent as a path that it may read; a picture that its runtime takes is shown to it
 as well. What can't be given or sent is said, in the words of this module.

@@ -1,4 +1,4 @@
-"""Texts of other people's, as data: on one line, shortened, without what could pretend."""
+"""Untrusted text as data: one line, shortened, unable to imitate our own words."""
 
 import itertools
 import unicodedata

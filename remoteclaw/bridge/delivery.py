@@ -1,4 +1,4 @@
-"""From an agent's events to messages for a chat, which `chunks.py` cuts to a platform's size."""
+"""Delivery: an agent's events become messages for a chat, in chunks of the platform's size."""
 
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence

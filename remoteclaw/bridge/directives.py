@@ -1,4 +1,4 @@
-"""What an agent writes for RemoteClaw and not for the person: tags, and the word for silence.
+"""Directives in an agent's answer: `[[…]]` tags, and the silent token.
 
 Both are taken out of the answer while it streams, except from code.
 Whatever could still become one is held back until it has, or hasn't; so where the stream is cut

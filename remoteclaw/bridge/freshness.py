@@ -1,4 +1,4 @@
-"""When a conversation is too old to go on with, by what is configured; and what kind of chat it is.
+"""Freshness: when a conversation is too old to be continued, and what kind of chat it is in.
 
 Nothing here knows what time it is: whoever asks says so, in milliseconds since 1970.
 """

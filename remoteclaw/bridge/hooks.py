@@ -1,4 +1,4 @@
-"""Functions of the operator's that are called at moments of a turn and of a message.
+"""Hooks: the operator's functions, called at moments of a turn and of a message.
 
 Those of installed packages come first, by name, then those of the configuration, in its order.
 Each has a deadline, and one that fails or is late is logged and changes nothing.

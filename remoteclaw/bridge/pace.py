@@ -1,4 +1,4 @@
-"""How a turn goes on: what an agent may take its time for, and when it has taken too long.
+"""Time limits of a turn: for the start, for silence, and for the whole.
 
 CLIs repeat failed requests by themselves, some for minutes and without a word. A limit on silence
 alone would end long tools; so time counts only while nothing is known to be going on.

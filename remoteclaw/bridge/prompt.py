@@ -1,4 +1,4 @@
-"""What the agent is told: once at its start who it is, and with every turn who writes and when.
+"""Prompts: the system prompt at an agent's start, and the header of each message.
 
 The system prompt stays the same for a process's life, so that the model's provider can cache it.
 Everything that comes from people (names, ids) is written as JSON strings on one line, without

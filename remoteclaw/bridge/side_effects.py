@@ -1,4 +1,4 @@
-"""What a turn's tools did besides answering: noted with the turn, or written by an MCP server.
+"""Side effects of a turn: the record of what its tools did besides answering.
 
 RemoteClaw's own tools are noted where they act; their connector also writes them down, in the same
 form as servers of others: NDJSON in a file. What has the same call id is the same.

@@ -1,4 +1,4 @@
-"""Lines about the tools that an agent uses, for a terminal that shows live text."""
+"""Lines about running tools, for a terminal that shows live text."""
 
 from collections.abc import Iterator
 from typing import Any

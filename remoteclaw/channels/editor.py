@@ -1,4 +1,4 @@
-"""A line to type in: what a console needs of one, and one for terminals that can only print."""
+"""Input lines for the console: an editor, and a plain reader for terminals that can only print."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Delivers an account's replies through its adapter, in order, each with a receipt."""
+"""The relay: delivers an account's replies through its adapter, in order, each with a receipt."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What a console shows of the answers: live text and the final text are one message."""
+"""The console's transcript: live text and the final text are one message."""
 
 from collections.abc import Callable
 

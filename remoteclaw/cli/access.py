@@ -1,4 +1,4 @@
-"""What commands share: the configuration, a Redis that is there and fit, a conversation's key."""
+"""Shared parts of commands: the configuration, a Redis that runs, a conversation's key."""
 
 import asyncio
 import contextlib

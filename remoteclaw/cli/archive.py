@@ -1,4 +1,4 @@
-"""The end of conversations: `sessions reset` and `sessions archive`."""
+"""Commands that end conversations: `sessions reset` and `sessions archive`."""
 
 import sys
 import uuid

@@ -1,4 +1,4 @@
-"""The commands about the configuration: `config`."""
+"""Commands for the configuration: `config`."""
 
 import asyncio
 import json

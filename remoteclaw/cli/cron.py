@@ -1,4 +1,4 @@
-"""The commands about cron jobs: `cron`. They ask as the gateway's operators do."""
+"""Commands for cron jobs: `cron`. They call as the gateway's operators do."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The commands about messages that were given up: `deadletters`."""
+"""Commands for dead letters: `deadletters`."""
 
 import sys
 from typing import TYPE_CHECKING

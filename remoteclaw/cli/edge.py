@@ -1,4 +1,4 @@
-"""The edge between a command and whoever started it: one line for an error, no traceback."""
+"""The edge of the command line: one line for an error, no traceback."""
 
 import contextlib
 import io

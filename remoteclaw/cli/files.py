@@ -1,4 +1,4 @@
-"""Files on the command line: `sessions files`, and what `send` does with those of a reply."""
+"""Commands for files: `sessions files`, and the files of a reply to `send`."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The commands about the gateway: `gateway`, `token`."""
+"""Commands for the gateway: `gateway`, `token`."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The commands that only look: `status`, `sessions`, `doctor`."""
+"""Read-only commands: `status`, `sessions`, `agents`, `doctor`."""
 
 import asyncio
 import sys

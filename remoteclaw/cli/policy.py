@@ -1,4 +1,4 @@
-"""The commands about what agents may do: `policy`."""
+"""Commands for the tool policy: `policy`."""
 
 import json
 from dataclasses import asdict

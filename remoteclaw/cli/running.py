@@ -1,4 +1,4 @@
-"""The commands that run something: `up`, `worker`, `sweep`, `mcp`."""
+"""Commands that run a process: `up`, `worker`, `sweep`, `mcp`."""
 
 import asyncio
 import contextlib

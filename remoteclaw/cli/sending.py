@@ -1,4 +1,4 @@
-"""The commands that act on a conversation: `send`, `stop`, `sessions queue`."""
+"""Commands that act on a conversation: `send`, `stop`, `sessions queue`."""
 
 import asyncio
 import contextlib

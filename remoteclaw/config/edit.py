@@ -1,4 +1,4 @@
-"""The configuration file as something that is changed: by people's commands, operators and agents.
+"""Edits of the configuration file, by commands, operators and agents.
 
 A change is checked before anything is written, and takes the file's place in one step: whoever
 reads it, and whenever this is killed, there is the old file or the new one. The version before is

@@ -1,4 +1,4 @@
-"""The state directory: where everything is kept that one user has on one machine."""
+"""The state directory: everything that one user's installation keeps on one machine."""
 
 import functools
 import hmac

@@ -1,4 +1,4 @@
-"""The configuration as it is read: one TOML file, and environment overrides.
+"""Loads the configuration: one TOML file, and overrides from the environment.
 
 The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory; it may be absent.
 `REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not ours to read.

@@ -1,4 +1,4 @@
-"""Changes of the configuration as JSON merge patches (RFC 7396), and the file after one.
+"""JSON merge patches (RFC 7396) of the configuration, applied to its TOML file.
 
 A patch is made of what the file says, not of what holds: what only a default says stays unwritten.
 """

@@ -1,4 +1,4 @@
-"""The configuration: one TOML file, and environment overrides.
+"""The model of the configuration: every setting, with its type, default and meaning.
 
 The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory; it may be absent.
 `REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not ours to read.

@@ -1,4 +1,4 @@
-"""The configuration as it may be shown to a model, or in a chat: without what is secret.
+"""Redaction: the configuration without secrets, for a model or a chat.
 
 What a field is called decides, and in doubt it is hidden: whoever may read everything has the file.
 """

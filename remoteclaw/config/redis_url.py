@@ -1,4 +1,4 @@
-"""The address of a Redis server: what it may contain, and how it is shown without secrets."""
+"""The address of a Redis server: its valid forms, and the form that shows no secrets."""
 
 import re
 from urllib.parse import parse_qsl, urlsplit

@@ -1,4 +1,4 @@
-"""The configuration of now, for a process that lives longer than a file stays as it is."""
+"""The current configuration, read again when its file changes."""
 
 import logging
 import os

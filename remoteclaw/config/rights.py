@@ -1,4 +1,4 @@
-"""What is declared of each setting: whether agents may change it, and what takes a change up.
+"""Declarations on settings: whether agents may change one, and what must restart then.
 
 It stands at the field itself, `Annotated[type, BY_PEOPLE]`, so that nobody can add a field and
 forget it: one without a declaration is nobody's to change but a person's, and fails a test.

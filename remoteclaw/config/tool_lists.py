@@ -1,4 +1,4 @@
-"""The `tools` tables of the configuration: what their entries mean, and that each names a tool."""
+"""The `tools` tables of the configuration: profiles, lists, and a check of their entries."""
 
 import difflib
 import fnmatch
@@ -116,6 +116,7 @@ class ToolsTable:
 def sender_table(
     key: str, senders: Mapping[str, SenderConfig], sender: str | None
 ) -> Iterator[ToolsTable]:
+    """Yield the table of a sender, or the one of `*`."""
     if found := most_specific(senders, sender):
         name, settings = found
         yield ToolsTable(f"{key}.senders.{quoted(name)}.tools", settings.tools)

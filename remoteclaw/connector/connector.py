@@ -1,4 +1,4 @@
-"""Relays an agent's MCP messages from its pipes to the gateway, and what answers them back.
+"""The connector: relays MCP messages between an agent's pipes and the gateway.
 
 The agent can take its turn without our tools: a handshake is answered even while the gateway is
 away.  Calls run beside each other, everything else one after the other.

@@ -1,4 +1,4 @@
-"""What a connector is told by its environment: where the gateway is, and the token for it.
+"""The connector's environment: the gateway's address, and the token for it.
 
 REMOTECLAW_CHANNEL, _ACCOUNT_ID, _TO and _THREAD_ID are for people and other programs. They are not
 looked at here: the gateway knows from the token who speaks and where to, and an agent could set

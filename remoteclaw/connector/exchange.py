@@ -1,4 +1,4 @@
-"""Speaks HTTP with the gateway: one MCP message out, those that answer it in.
+"""HTTP exchanges with the gateway: one MCP message out, its answers in.
 
 Over `_socket` and by hand, because `http.client`, and `socket` itself, take longer to import than
 the whole connector takes to start.

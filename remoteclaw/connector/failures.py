@@ -1,4 +1,4 @@
-"""Says in a sentence why the gateway did not answer: agents and people read it.
+"""Sentences about a gateway that does not answer, for agents and people.
 
 Imported only when that happens.
 """

@@ -1,4 +1,4 @@
-"""Writes down what calls did besides answering, for the bridge that reads it after the turn."""
+"""The file of side effects, which the bridge reads after the turn."""
 
 import _thread
 import posix

@@ -1,4 +1,4 @@
-"""Starts the connector from a file, so that the rest is imported: Python caches its byte code.
+"""The connector's start file; Python caches the byte code of what it imports.
 
 Compiling it at each start would cost as much time as everything else that the connector does.
 """

@@ -1,4 +1,4 @@
-"""Changes of cron jobs, and runs of them, that calls ask for: each is done once."""
+"""Changes and runs of cron jobs that a call asks for, each done once."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""A cron job: a message that a session is given by the clock, and how it is stored."""
+"""A cron job: a message for a session, its schedule, and its stored form."""
 
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal

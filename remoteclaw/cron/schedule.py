@@ -1,4 +1,4 @@
-"""When a cron job is due: once, at intervals, or by a cron expression in a time zone.
+"""Schedules: once, at intervals, or by a cron expression in a time zone.
 
 Instants are milliseconds since 1970. Nothing here knows what time it is: whoever asks says so.
 

@@ -1,4 +1,4 @@
-"""The scheduler: begins the runs of cron jobs that are due, and ends those that are over.
+"""The scheduler: starts cron jobs that are due, and settles runs that have ended.
 
 Any number may run. A firing is an entry on the session's inbound stream, like a message from a
 chat. One script takes a due time, appends the entry and sets the next due time; so it is fired

@@ -1,4 +1,4 @@
-"""How runs of cron jobs end: they are looked at until their entry's outcome is final.
+"""Settles runs of cron jobs: watches each until its entry's outcome is final.
 
 One script writes the line of the log, the job and the alert, once, whoever looks; so a run stays
 open through every kill and restart until somebody has settled it.

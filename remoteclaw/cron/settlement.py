@@ -1,4 +1,4 @@
-"""What a run of a cron job that has ended means: for the log, for the job, and for its chat.
+"""The settlement of one run: its consequences for the log, the job and the chat.
 
 No I/O: `settling.py` reads what this needs, and writes what it says.
 """

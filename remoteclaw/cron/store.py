@@ -1,4 +1,4 @@
-"""Cron jobs and their runs: where they are kept, and how they are read.
+"""The store of cron jobs and their runs.
 
 A run begins as an entry on its session's inbound stream, and is open until that entry's outcome is
 final. `scheduler.py` begins runs, `settling.py` ends them; changes of jobs go through `Effects`.

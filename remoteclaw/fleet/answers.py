@@ -1,4 +1,4 @@
-"""What adapters tell whoever called: how a message was delivered, what an operation came to.
+"""Answers of adapters to calls: how a message was delivered, the result of an operation.
 
 Each call has a stream of its own, to which a receipt adds one entry for a message or an operation,
 under the name of its reply stream and its id there.

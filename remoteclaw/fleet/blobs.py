@@ -1,4 +1,4 @@
-"""The contents of files that come with messages and replies: one Redis string each.
+"""Blobs: the contents of files that go with messages and replies, one Redis string each.
 
 A blob is stored first and named by a message after. Accepting the message keeps its blobs until
 the turn that answers it has ended, in the same script; what no message ever named goes by itself.

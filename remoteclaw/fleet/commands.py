@@ -1,4 +1,4 @@
-"""What people write to RemoteClaw itself, in the middle of a chat: its commands.
+"""Chat commands: `/new`, `/stop` and their like, as people write them.
 
 A command is a message whose first word is one of the words that stand for it, alone or before more
 text: `/new`, `/new fix the tests`, and as Telegram writes it in groups `/new@its_bot`. Case doesn't

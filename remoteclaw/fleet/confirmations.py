@@ -1,4 +1,4 @@
-"""Changes of configurations that wait until a person confirms them.
+"""Configuration changes that wait for a person's approval.
 
 What waits is exactly what would be done, of which file, and until when; what became of it stays as
 long. `Effects.change()` puts it there, fenced by the turn that asks.

@@ -1,4 +1,4 @@
-"""The connection to Redis: is the server fit, and scripts that count once however often sent.
+"""The connection to Redis: fitness of the server, and idempotent scripts with repeats.
 
 redis-py's own retries are off.
 A script is repeated here after a lost connection, a timeout or a restart, until the caller's

@@ -1,4 +1,4 @@
-"""Dead letters: messages that were given up, kept until somebody retries or drops them."""
+"""Dead letters: messages that were given up, kept until an operator retries or drops them."""
 
 import contextlib
 import functools

@@ -1,4 +1,4 @@
-"""What agents do through tools: each call is done once, only in its turn, and noted as it is done.
+"""Calls of tools: each is done once, only in its turn, and noted with the turn.
 
 A check followed by a write would be a race with the turn's end. So one script looks at the fence,
 remembers the call, does what it asks for, and notes it in the turn's record.

@@ -1,4 +1,4 @@
-"""Where the gateways are: each says so as long as it lives, for the workers of its host."""
+"""The addresses of gateways, each valid while its gateway runs."""
 
 import asyncio
 import contextlib

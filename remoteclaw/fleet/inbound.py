@@ -1,4 +1,4 @@
-"""Accepting messages: the one way in, for every adapter and every door."""
+"""Inbound messages: the one way in, for every adapter and every door."""
 
 import contextlib
 import time

@@ -1,4 +1,4 @@
-"""The names of all keys in Redis, in one place.
+"""The names of all keys in Redis.
 
 Keys of one session share the hash tag `{sid}`.
 Scripts build none of them but are given all they touch, except where the name is known only inside:
@@ -15,48 +15,57 @@ from remoteclaw.messages import SessionKey
 
 Lane = Literal["agents", "background"]
 
-#: Sessions that have work, scored with the time (ms) at which the sweeper looks at them.
+#: Sorted set: sessions that have work, by when the sweeper looks at them (ms).
 ACTIVE = "rc:active"
-#: Every session, scored with the time (ms) of its last message.
+#: Sorted set: every session, by the time of its last message (ms).
 SESSIONS = "rc:sessions"
-#: String that exists while a sweeper looks.
+#: String: when a sweeper last looked; 30 seconds.
 SWEEPER = "rc:sweeper"
-#: A stream of one entry that changes with every hint: lingering drains listen to it.
+#: Stream: one entry, new with every hint; lingering drains listen to it.
 WAKE = "rc:wake"
-#: A stream: entries that were given up, until somebody retries or drops them.
+#: Stream: dead letters, which are entries that were given up, until an operator retries or drops
+#: them.
 DEAD_LETTERS = "rc:dead"
-#: A stream: replies that no adapter could read, as they were, each with where it stood.
+#: Stream: replies that no adapter could read, as they were, each with where it stood; the last
+#: 1,000.
 DAMAGED_REPLIES = "rc:damaged"
 #: The lanes, each an RQ queue: what people send, and what nobody waits for at a keyboard.
 #: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
 LANES: tuple[Lane, ...] = ("agents", "background")
-#: With a session's hash tag behind it, that session's state, and its inbound stream.
-STATE_PREFIX, INBOUND_PREFIX = "rc:st:", "rc:in:"
-#: Hash: cron jobs by id, as JSON. Sorted set: their ids, scored with when they are due (ms).
-CRON_JOBS, CRON_DUE = "rc:cron:jobs", "rc:cron:due"
-#: List: how the last runs of all cron jobs ended, and due times without one, newest first.
+#: With a session's hash tag behind it, the key of its state.
+STATE_PREFIX = "rc:st:"
+#: With a session's hash tag behind it, the key of its inbound stream.
+INBOUND_PREFIX = "rc:in:"
+#: Hash: cron jobs by id, as JSON.
+CRON_JOBS = "rc:cron:jobs"
+#: Sorted set: ids of cron jobs, by when they are due (ms).
+CRON_DUE = "rc:cron:due"
+#: List: how the last runs of all cron jobs ended, and due times without one, newest first; 30
+#: days.
 CRON_RUNS = "rc:cron:runs"
-#: Hash: what each agent's turns took since its first one, as numbers (`fleet.usage`).
+#: Hash: tokens, time and cost of each agent's turns since its first one, as numbers.
 USAGE = "rc:usage"
-#: Sorted set: turns that wait for another session's, scored with when they stop to, at last (ms).
+#: Sorted set: turns that wait for another session's turn, by when they stop to (ms).
 WAITS = "rc:waits"
-#: Hash: runs of cron jobs that are not settled, by name, each with the key of its entry's outcome,
-#: and JSON. Sorted set: their names, scored with when it is looked next whether they are over (ms).
-CRON_OPEN, CRON_LOOKS = "rc:cron:open", "rc:cron:looks"
-#: String that exists while a scheduler looks for cron jobs that are due.
+#: Hash: runs of cron jobs that are not settled, by name: the key of the entry's outcome, and
+#: JSON.
+CRON_OPEN = "rc:cron:open"
+#: Sorted set: the same runs, by when the scheduler next checks whether they are over (ms).
+CRON_LOOKS = "rc:cron:looks"
+#: String: exists while a scheduler looks for due cron jobs; 30 seconds from its last look.
 CRON_SCHEDULER = "rc:cron:scheduler"
-#: Hash: changes of configurations that wait to be confirmed, by id, as JSON.
+#: Hash: configuration changes that wait for approval, or did, by id, as JSON; an hour.
 CONFIG_PENDING = "rc:config:pending"
-#: Hash: operators' tokens for the gateway, by id, as JSON; secrets only as digests.
+#: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
 TOKENS = "rc:tokens"
-#: In place of a session's key where an operator calls: nothing is there, and nothing is written.
+#: String: stands for a session's state where an operator calls; never written.
 NOBODY = "rc:nobody"
 #: In place of a session's id where an operator calls.
 OPERATOR = "operator"
-#: Sorted set: the accounts that adapters read for, or did of late, scored with the end of the claim
-#: to do so (ms).
+#: Sorted set: accounts that adapters read for, or did within 7 days, by when the claim ends
+#: (ms).
 READERS = "rc:readers"
-#: Channel: says nothing, to those who listen to no other yet.
+#: Channel: never used; a gateway listens to it while no client follows a session.
 NOTHING = "rc:nothing"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
@@ -99,42 +108,47 @@ def competing(lane: Lane, host: str) -> list[str]:
 
 
 def host(queue: str) -> str:
-    """String that exists while a worker serves a host's queue."""
+    """String: exists while a worker serves a host's queue; 15 seconds from its last sign of
+    life."""
     return f"rc:host:{queue}"
 
 
 def worker(hostname: str, pid: int) -> str:
-    """String that exists while a worker of ours does, by the names under which RQ knows it."""
+    """String: exists while a worker does, named as RQ names it; 15 seconds from its last sign
+    of life."""
     return f"rc:worker:{hostname}:{pid}"
 
 
 def inbound(sid: str) -> str:
-    """Stream: what the session has still to answer, oldest first."""
+    """Stream: the messages that the session has still to answer, oldest first."""
     return f"{INBOUND_PREFIX}{{{sid}}}"
 
 
 def state(sid: str) -> str:
-    """Hash: lease, recorded batch, phase, stop mark, agent, host, lane, queue settings."""
+    """Hash: lease, recorded batch and phase, stop mark, agent, host, lane, label, parent,
+    queue settings, times."""
     return f"{STATE_PREFIX}{{{sid}}}"
 
 
 def outcome_prefix(sid: str) -> str:
-    """With an entry's id behind it, a hash: what became of that entry, and when."""
+    """Hash: with an entry's id behind it, what became of the entry, and when; 7 days."""
     return f"rc:oc:{{{sid}}}:"
 
 
 def children(sid: str) -> str:
-    """Sorted set: the sessions that it has started, scored with when (ms)."""
+    """Sorted set: the sessions that it has started, by when (ms): the unfinished ones, and 50
+    more."""
     return f"rc:kids:{{{sid}}}"
 
 
 def spawned(sid: str) -> str:
-    """Hash: what the unfinished turn has started, by what was asked for; and how often who did."""
+    """Hash: what the unfinished turn has started, so that its next attempt does not start it
+    again; a day."""
     return f"rc:spawned:{{{sid}}}"
 
 
 def labels(agent: str) -> str:
-    """Hash: the sessions of an agent that have a label, by it."""
+    """Hash: the labelled sessions of an agent, by label."""
     return f"rc:labels:{agent}"
 
 
@@ -144,25 +158,26 @@ def limit(login: str) -> str:
 
 
 def session_map(sid: str) -> str:
-    """Hash: runtime and workspace → the CLI's own session id."""
+    """Hash: runtime and workspace → the CLI's own session id, and the agent's note; 7 days
+    from its last use."""
     return f"rc:map:{{{sid}}}"
 
 
 def record(sid: str) -> str:
-    """String: the conversation so far, as lines of JSON."""
+    """String: the conversation so far, as lines of JSON; as long and as large as `[record]`
+    says."""
     return f"rc:rec:{{{sid}}}"
 
 
 def archive(sid: str) -> str:
-    """List: the session's ended conversations, newest first: which turn ended each, when, and why.
-
-    With a colon and that turn's id behind it, a string: the record of the conversation.
-    """
+    """List: the session's ended conversations, newest first: which turn ended each, when, and
+    why."""
     return f"rc:old:{{{sid}}}"
 
 
 def blob(sid: str, name: str) -> str:
-    """String: what is in a file that came with a message or goes with a reply."""
+    """String: the content of a file; an hour until a message names it, then until the outcome
+    or the receipt."""
     return f"{blob_prefix(sid)}{name}"
 
 
@@ -172,12 +187,12 @@ def blob_prefix(sid: str) -> str:
 
 
 def stored(sid: str) -> str:
-    """String: how many bytes of files the session has stored within the hour."""
+    """String: the bytes of files that the session has stored within the hour."""
     return f"rc:stored:{{{sid}}}"
 
 
 def sent(session: SessionKey) -> str:
-    """Hash: what the tools of a person's turns in a chat have sent within the hour.
+    """Hash: messages and bytes that the tools of a chat's turns have sent within the hour.
 
     Threads and tasks count together: each could begin any number of them.
     """
@@ -185,52 +200,55 @@ def sent(session: SessionKey) -> str:
 
 
 def retried(letter_id: str) -> str:
-    """String: the entry that a dead letter became when it was retried."""
+    """String: the entry that a dead letter became when it was retried; 7 days."""
     return f"rc:retried:{letter_id}"
 
 
 def live(sid: str) -> str:
-    """String: the answer as far as it has come; also the channel that announces it."""
+    """String: the answer so far and the running tools, until the turn ends; also the channel
+    that announces it."""
     return f"rc:live:{{{sid}}}"
 
 
 def effects(sid: str) -> str:
-    """List: what the tools of the unfinished turn did, as JSON."""
+    """List: what the tools of the unfinished turn did, in all attempts, as JSON."""
     return f"rc:fx:{{{sid}}}"
 
 
 def call(name: str) -> str:
-    """String: what came of a call, by its name among all: asked again, it is not done again."""
+    """String: the result of a call, by its name, so that it is not done again; a day."""
     return f"rc:call:{name}"
 
 
 def cron_runs(job_id: str) -> str:
-    """List: how a cron job's last runs ended, and due times without one, newest first."""
+    """List: how a cron job's last runs ended, and due times without one, newest first; 30 days."""
     return f"{CRON_RUNS}:{job_id}"
 
 
 def config_changes(who: str) -> str:
-    """List: when somebody's last changes of a configuration were made (ms), newest first."""
+    """List: when a caller's last configuration changes were made (ms), newest first; a minute."""
     return f"rc:config:changes:{who}"
 
 
 def usage_day(day: str) -> str:
-    """Hash: what each session's turns took on a day, by agent and session id, as numbers."""
+    """Hash: what each session's turns took on a day, by agent and session id, as numbers; 93
+    days."""
     return f"{USAGE}:{day}"
 
 
 def gateway(host_id: str) -> str:
-    """String that exists while this host has a gateway: its address, which is only good here."""
+    """String: the address of this host's gateway, for this host alone; 30 seconds from its
+    last sign of life."""
     return f"rc:gateway:{host_id}:{boot_id()}"
 
 
 def answers(name: str) -> str:
-    """Stream: what adapters tell of a call's messages and operations, one entry for each."""
+    """Stream: what adapters tell of a call's messages and operations, one entry for each; a day."""
     return f"rc:answer:{name}"
 
 
 def bell(sid: str) -> str:
-    """Channel: tells a running turn of what a person has sent, and of a stop."""
+    """Channel: tells a running turn of a person's message, and of a stop."""
     return f"rc:bell:{{{sid}}}"
 
 
@@ -240,7 +258,8 @@ def outcome_channel(sid: str) -> str:
 
 
 def reply_stream(provider: str, account: str) -> str:
-    """Stream: what an adapter has still to deliver, oldest first."""
+    """Stream: what an adapter has still to deliver, oldest first; bounded once no adapter has
+    read for an hour."""
     return f"rc:out:{provider}:{account}"
 
 
@@ -250,6 +269,6 @@ def reader(provider: str, account: str) -> str:
 
 
 def dedupe(session: SessionKey, message_id: str) -> str:
-    """String: the entry that a session's message became; sending it again finds the same."""
+    """String: the entry that a platform's message became, so that it is accepted once; 7 days."""
     digest = hashlib.sha256(f"{session}\0{message_id}".encode()).hexdigest()[:32]
     return f"rc:seen:{digest}"

@@ -1,4 +1,4 @@
-"""A session's lease: the right to run its turns, and every write that this right allows.
+"""A session's lease: the right to run its turns, and every write that the right allows.
 
 Semantics of Azure Service Bus sessions (an exclusive lock on a session and its state) with
 Kafka's fenced read-process-write: each write carries the lease's epoch, and a turn's outcome, its

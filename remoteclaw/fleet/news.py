@@ -1,4 +1,4 @@
-"""What happens in sessions, heard over one connection however many are followed.
+"""Pub/sub for sessions over one connection.
 
 `Outcomes.wait()` and `Replies.live()` take a connection each, which is right for a command and for
 an adapter, and too much for a gateway whose clients follow hundreds of sessions.

@@ -1,4 +1,4 @@
-"""What became of each message: readable for 7 days after it is over."""
+"""Outcomes of messages, readable for 7 days after they are final."""
 
 import asyncio
 import contextlib

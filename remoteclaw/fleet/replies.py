@@ -1,4 +1,4 @@
-"""Reply streams, from the adapters' side: read in order, delivered, receipted.
+"""Reply streams as adapters see them: read in order, delivered, receipted.
 
 There are no consumer groups: two readers of a group would be given consecutive messages in
 parallel, and a conversation would lose its order.

@@ -1,4 +1,4 @@
-"""Looking at sessions, stopping them, and the bridge's session map."""
+"""Sessions for operators: list, look, stop; and the bridge's session map."""
 
 import contextlib
 import functools

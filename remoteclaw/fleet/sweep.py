@@ -1,4 +1,4 @@
-"""The sweeper: finds sessions that nobody works on and hints them. Any number may run."""
+"""The sweeper: hints sessions that have work and no worker. Any number may run."""
 
 import asyncio
 import logging

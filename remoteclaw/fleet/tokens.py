@@ -1,4 +1,4 @@
-"""Operators' tokens for the gateway: who may ask what of it, for how long.
+"""Operators' tokens for the gateway: scope, lifetime, digest.
 
 Only their digests are kept. Whoever reads Redis can't use them.
 """

@@ -1,4 +1,4 @@
-"""Tokens, time and cost of turns: what each one took, and the sums by agent, session and day.
+"""Usage of turns: tokens, time and cost, summed by agent, session and day.
 
 `finish` adds a turn's numbers in the step that ends it, so that each turn counts once.
 """

@@ -1,4 +1,4 @@
-"""Turns that wait for another session's turn: never so many that no worker is left to run it."""
+"""Turns that wait for another session's turn, limited so that a worker stays free to run it."""
 
 import contextlib
 import uuid

@@ -1,4 +1,4 @@
-"""Hints: RQ jobs that say "this session has work", and nothing else.
+"""Hints: RQ jobs that say that a session has work, and nothing else.
 
 Losing a hint costs a sweep, doubling one costs a look; so none of RQ's guarantees are needed, and
 none of its retries, unique jobs, chosen ids or results are used.

@@ -1,4 +1,4 @@
-"""The RQ workers that serve our queues: how they make themselves known, and how they are seen."""
+"""RQ workers that serve our queues: their announcements, and the list of them."""
 
 import contextlib
 import functools

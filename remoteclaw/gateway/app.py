@@ -1,4 +1,4 @@
-"""The gateway's routes over HTTP; those over WebSocket are in `rpc`."""
+"""The gateway's HTTP routes; WebSocket is in `rpc`."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Doing, or not, a change of the configuration that has waited for a person's word.
+"""Applies or discards a configuration change that needed approval.
 
 Whoever can ask a person calls this: the command line, the gateway's operators.
 """

@@ -1,4 +1,4 @@
-"""Who calls: a token becomes a principal, or nobody.
+"""Authentication: a token becomes a principal.
 
 There are three kinds of token: the gateway's own, operators', and those of agent processes. Each is
 compared as a whole, by digest. That one is there, begins like one or is as long as one, counts for

@@ -1,4 +1,4 @@
-"""Answers calls: the one place where a call is checked, authorised and handed to its method.
+"""The dispatcher: checks a call, authorises it, and hands it to its method.
 
 All doors come through `Dispatcher.call()`, and lists of tools through `Dispatcher.tools()`.
 What an agent may call is the narrower of what its process was started with and of what the policy

@@ -1,4 +1,4 @@
-"""What happens in sessions, for the clients that have subscribed to them.
+"""Feeds of session events, for subscribed clients.
 
 Each session is followed once, for all its subscribers. Every outcome is told once to each of them;
 of the live text, some may be missed.

@@ -1,4 +1,4 @@
-"""One gateway: what its doors share.
+"""The gateway: the parts that its doors share.
 
 It keeps no state but its clients' connections, so any number of them serve the same fleet.
 """

@@ -1,4 +1,4 @@
-"""What is looked at before anything else of a request: where it is sent to, and from which page.
+"""The guard: checks a request's Host and Origin before anything else.
 
 A web page in the owner's browser can reach loopback. It can't hide its origin, and a name that
 was made to lead here (DNS rebinding) stands in the header Host. So both are compared with lists.

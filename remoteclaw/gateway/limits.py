@@ -1,4 +1,4 @@
-"""A dispatcher that counts calls and bounds them, whichever door they come through."""
+"""Limits on calls, whichever door they come through."""
 
 import asyncio
 import contextlib

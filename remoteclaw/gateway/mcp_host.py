@@ -1,4 +1,4 @@
-"""The MCP server: the contract's tools, over streamable HTTP, for agents and for people's own CLIs.
+"""The MCP server: the tools over streamable HTTP, for agents and for people's own CLIs.
 
 It is stateless: whoever is in front has authenticated each request and left the principal in its
 scope, and the protocol's own session ids are bound to nothing.

@@ -1,4 +1,4 @@
-"""Files that calls send: of the agent's workspace, or from the internet."""
+"""Files that calls send: from the agent's workspace, or from the internet."""
 
 import asyncio
 import re

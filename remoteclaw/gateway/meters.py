@@ -1,4 +1,4 @@
-"""What the gateway counts, as Prometheus reads it."""
+"""The gateway's counters, for Prometheus."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Chats as calls name them: by the id alone on the caller's channel, with the channel elsewhere.
+"""Places: chats as calls name them, with or without a channel.
 
 Some platforms' ids have a colon in them themselves. So what stands before one is a channel only if
 there is such a channel.

@@ -1,4 +1,4 @@
-"""Who calls: an operator with a token and its scopes, or the agent of one session.
+"""Principals: an operator with a token and its scopes, or the agent of one session.
 
 What a principal may do comes from its token alone, never from what it says of itself.
 """

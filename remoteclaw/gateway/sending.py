@@ -1,4 +1,4 @@
-"""Sends messages for calls: each once, noted with the turn, with word of what came of it."""
+"""Sends messages for calls: each once, noted with the turn, with its outcome."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""The gateway as a process: it listens, says where it is, and ends when it is asked to."""
+"""The gateway process: it listens, announces its address, and ends on request."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Connections, as uvicorn serves them, with the limits that it has no settings for."""
+"""Connection limits that uvicorn has no settings for."""
 
 import asyncio
 import resource

@@ -1,4 +1,4 @@
-"""The gateway's own tokens: files that only their owner can read, and that may change at any time.
+"""The gateway's own token: a private file that may change at any time.
 
 Whoever can read the state directory is the owner of everything in it, and so is who has the first
 of them. The other is for the connector (`remoteclaw mcp`), which agents of all kinds start: it may

@@ -1,4 +1,4 @@
-"""How many agents a host keeps: what is warm makes room for what is needed, the oldest first."""
+"""The budget of agents on a host: warm ones end for new ones, the oldest first."""
 
 import contextlib
 import fcntl

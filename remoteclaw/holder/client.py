@@ -1,4 +1,4 @@
-"""What a drain uses of the holder: start one, attach to one, and the beats, PARK and END.
+"""The holder's client: start, attach, beat, PARK and END.
 
 The connection itself is the dead man's switch: if this process dies or closes it without PARK, the
 agent's tree is ended.

@@ -1,4 +1,4 @@
-"""Holds one agent CLI: starts it, hands its pipes over, keeps it warm, ends its whole tree.
+"""The holder: starts one agent CLI, passes its pipes on, keeps it warm, ends its whole tree.
 
 `main()` runs in `python -I -S` with a connected unix socket as standard input, whose other end is
 the first client.

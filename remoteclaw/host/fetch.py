@@ -1,4 +1,4 @@
-"""Fetches a file from an address that somebody else chose: only from public ones, and only so much.
+"""Fetches a file from an address of another's choice: public ones alone, bounded in size.
 
 What an address leads to is looked at when it is connected to, so that neither a name that is looked
 up twice (DNS rebinding) nor a redirect gets around it. Proxies of the environment are not used:

@@ -1,4 +1,4 @@
-"""Files that people and agents send each other: what they are, and how they are read safely."""
+"""Files that people and agents send: types, names, and safe reading."""
 
 import errno
 import fcntl

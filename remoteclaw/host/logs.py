@@ -1,4 +1,4 @@
-"""Logs: one line each, from one formatter, so that nothing in a message can fake another line."""
+"""Logs: one line each, from one formatter, so that no message can fake a line."""
 
 import logging
 import logging.config

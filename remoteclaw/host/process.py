@@ -1,4 +1,4 @@
-"""Starting, signalling and sweeping processes: beside the holder, the one place that does."""
+"""Processes: the one place that starts, signals and sweeps them, beside the holder."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a terminal may be shown of texts that others wrote, and who sits at it.
+"""The terminal: safe output of untrusted text, and the person who sits at it.
 
 An agent, a tool or a sender can put escape sequences into what they say: they would move the
 cursor, set the title, or fill the clipboard of whoever looks. Marks of direction would have the

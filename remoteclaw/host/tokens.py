@@ -1,4 +1,4 @@
-"""Tokens: how agents' and operators' are made, and how all of them are kept and compared."""
+"""Tokens: how they are made, stored and compared."""
 
 import hashlib
 import hmac

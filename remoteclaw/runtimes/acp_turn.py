@@ -1,4 +1,4 @@
-"""What an agent says in a turn over ACP, translated, and what it asks in it."""
+"""A turn over ACP, translated, with the agent's requests."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What a failed turn of claude's means: its fields first, its words last."""
+"""Failures of claude's turns: fields first, words last."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What claude says in a turn, translated; and whose turn it is, for claude also speaks unasked.
+"""A turn of claude's, translated; claude also speaks unasked.
 
 When a background task ends, claude takes a turn of its own to hear of it, with text and a result
 like any other. What it says is the answer to our message only once claude has repeated that

@@ -1,4 +1,4 @@
-"""What codex says in a turn, translated, and what it asks in it."""
+"""A turn of codex', translated, with its requests."""
 
 import asyncio
 import os

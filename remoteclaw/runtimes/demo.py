@@ -1,4 +1,4 @@
-"""The demo agent: a process like any other, which needs nothing installed and says what it is.
+"""The demo agent: a process like any other that needs nothing installed and says so.
 
 `command` in the configuration may name another program that speaks the same few lines; see
 `demo_agent.py`.

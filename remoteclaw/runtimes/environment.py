@@ -1,4 +1,4 @@
-"""What a child gets of RemoteClaw's own environment: an allow-list, never the whole."""
+"""The environment of a child: an allow-list, never RemoteClaw's whole."""
 
 from collections.abc import Collection, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""How long a turn waits for a model that does not answer.
+"""The wait for a model that does not answer.
 
 CLIs repeat failed requests by themselves, some without an end. A turn in which nothing was said or
 done yet can be asked again later at no loss, so it soon gives its worker back.

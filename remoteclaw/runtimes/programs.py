@@ -1,4 +1,4 @@
-"""Finds a CLI's program, however the person installed it.
+"""Programs of CLIs, however they were installed.
 
 npm puts a script on PATH that starts the real program: that costs memory and time, and a signal to
 the script leaves the program running. So the program itself is started where it lies beside.

@@ -1,4 +1,4 @@
-"""What an agent has said in a turn: blocks of text, a blank line between them."""
+"""The text of a turn: blocks with a blank line between them."""
 
 from remoteclaw.events import AgentEvent, TextEvent, TextResetEvent
 

@@ -1,4 +1,4 @@
-"""When a provider takes requests again, read from a sentence of a CLI's.
+"""The end of a provider's limit, read from a CLI's sentence.
 
 A fallback: where a CLI has a field for it, the field counts.
 """

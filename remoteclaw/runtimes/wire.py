@@ -1,4 +1,4 @@
-"""What a CLI prints, read with tolerance: each value as the type that is expected, or as nothing.
+"""Output of CLIs, read with tolerance: a value of the expected type, or none.
 
 A CLI is another program in another version. A line of a wrong shape must cost no more than what
 it would have said, so no reader of these raises.

@@ -1,4 +1,4 @@
-"""Keeps one session's agent: attaches to a warm one, starts a new one, parks it, ends it.
+"""A session's agent: attaches to a warm one, starts a new one, parks it, ends it.
 
 The rules are the holder's: only a parked agent can be attached, the record of a parked agent is
 written with the turn that it finished, and an agent that remembers another turn is not used.

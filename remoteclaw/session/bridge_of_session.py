@@ -1,4 +1,4 @@
-"""The bridge to a session's agent, as the configuration of now has it."""
+"""The bridge of a session, built from the current configuration."""
 
 import asyncio
 import hashlib

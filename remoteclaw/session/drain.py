@@ -1,4 +1,4 @@
-"""One session's turns: takes the lease, runs what waits, one turn at a time, and gives it back.
+"""The drain: takes a session's lease, runs its waiting turns one at a time, gives it back.
 
 This is the life of a message in a worker, top to bottom:
 `Drain.run()`, `_SessionDrain.run()`, `_serve()`, `_turn()`, `_attempt()`, `_ask()`.

@@ -1,4 +1,4 @@
-"""What RemoteClaw says itself in a turn, in an agent's place or about one."""
+"""Notices: RemoteClaw's own words in a turn."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The tries of one turn: asked again while its agent can say and do nothing, later or at once."""
+"""Repeats of one turn whose agent could not work, at once or later."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Which of the waiting entries make the next turn, and which go beyond what a session keeps."""
+"""The queue: which waiting entries make the next turn, and which exceed the cap."""
 
 import itertools
 from collections.abc import Sequence

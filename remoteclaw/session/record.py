@@ -1,4 +1,4 @@
-"""Our own record of a conversation: who said what and when, alike for every CLI.
+"""The record of a conversation: who said what and when, the same for every CLI.
 
 CLIs lose theirs: with a host, with a directory, when they tidy up. From this one a new process
 learns what was said before.

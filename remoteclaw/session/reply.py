@@ -1,4 +1,4 @@
-"""One turn's answer on its way to the chat: complete messages on a stream, live text beside it.
+"""A turn's reply: complete messages on the reply stream, live text beside it.
 
 Where the reply goes is decided by the message: to its channel, or only to whoever waits for it.
 """

@@ -1,4 +1,4 @@
-"""The end of a session's conversation, when somebody asks for it or when it is too old.
+"""The end of a session's conversation, on request or by age.
 
 It belongs to a turn: whatever happens to that turn, its conversation is ended once, before its
 agent is asked.

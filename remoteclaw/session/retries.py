@@ -1,4 +1,4 @@
-"""When a turn is asked again whose agent could say and do nothing, and what the person is told.
+"""Retries of a turn that could not work: when, and what the person reads.
 
 Pure: the drain asks, waits and writes (`patience.py`, `drain.py`).
 """

@@ -1,4 +1,4 @@
-"""What arrives for a session while its turn runs, on its way to the turn's agent."""
+"""Steering: messages that arrive during a turn, passed to its agent."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

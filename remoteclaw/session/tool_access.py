@@ -1,4 +1,4 @@
-"""Gives an agent process RemoteClaw's own tools: a token of its own, and where to use it."""
+"""Tool access: an agent process' token for RemoteClaw's tools, and their address."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""What a gateway method is, and what its parameters and results are made of."""
+"""The declaration of a method: its parameters, result, scope and effect."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Everything that can be asked of the gateway, each thing declared once.
+"""The catalog: every method and tool of the gateway.
 
 The WebSocket RPC, `POST /tools/invoke`, the MCP tools, the reference and the test of who may do
 what are loops over `METHODS`.

@@ -1,4 +1,4 @@
-"""Methods that send to chats, and that do something in them."""
+"""Methods that send to chats, or act in them."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal

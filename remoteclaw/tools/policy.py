@@ -1,4 +1,4 @@
-"""Tool policy: which tools an agent is offered, which it may use in a turn, and by which rule.
+"""Tool policy: which tools an agent is offered, and which it may use in a turn.
 
 A tool passes through steps: profiles, the lists of each table that applies, what subagents may not
 do, what only owners may. A step only narrows what the steps before it left, so no table can give

@@ -1,4 +1,4 @@
-"""`remoteclaw doctor`: looks at everything that RemoteClaw needs here and says what is missing.
+"""`remoteclaw doctor`: checks everything that RemoteClaw needs, and says what is missing.
 
 It makes and changes nothing.
 """

