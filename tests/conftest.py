@@ -73,7 +73,7 @@ def home(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests of leases, queues and scripts on each server, and those of cron jobs on one."""
     programs: list[ServerProgram | None] = [*PROGRAMS]
-    if metafunc.module.__name__.rpartition(".")[2].startswith("test_cron"):
+    if metafunc.module.__name__.startswith("tests.cron."):
         del programs[1:]
     elif "any_client" in metafunc.fixturenames:
         programs.append(None)
