@@ -97,6 +97,7 @@ async def serve(
                 server.accept_no_more()
                 await asyncio.sleep(ANSWER_S)
                 await gateway.dispatcher.idle(within_s=RESTART_S)
+                server.close_idle()
                 await gateway.end("restarting")
         return None if stop.is_set() else kept
     finally:
@@ -246,6 +247,12 @@ class _Server(uvicorn.Server):
         for connection in self.server_state.connections:
             if isinstance(connection, Http):
                 connection.be_last()
+
+    def close_idle(self) -> None:
+        """Close connections over which nothing is asked: the next request would be refused here."""
+        for connection in [*self.server_state.connections]:
+            if isinstance(connection, Http):
+                connection.close_if_idle()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -81,6 +81,11 @@ class Http(H11Protocol):
         self._is_last = True
         self._say_last()
 
+    def close_if_idle(self) -> None:
+        """Close a connection that has been answered, so that its peer asks over another one."""
+        if self.cycle is not None and self._is_idle() and not self._is_unfinished():
+            self.transport.close()
+
     def _say_last(self) -> None:
         """Tell the peer with the answer that no other follows, so that it asks over another one."""
         if self._is_last and not self._is_idle() and not self.cycle.response_started:
