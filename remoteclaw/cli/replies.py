@@ -25,7 +25,7 @@ MOST_SHOWN = 5
 @click.group(invoke_without_command=True)
 @click.pass_context
 def replies(ctx: click.Context) -> None:
-    """Look at replies that no adapter has delivered yet, and drop them."""
+    """List or drop undelivered replies."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_replies)
 

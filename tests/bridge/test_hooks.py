@@ -34,7 +34,7 @@ from tests.support.bridges import demo_bridge, script
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
-PAGE = Path(__file__).parents[1] / "docs" / "hooks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "hooks.md"
 
 #: An agent that repeats what it is told.
 PARROT = """

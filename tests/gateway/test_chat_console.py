@@ -50,7 +50,7 @@ def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: H
 
         sent = asyncio.run(send(home, "console:console", "Beside it.\n\x1b[31mred"))
         elsewhere = asyncio.run(send(home, "console:elsewhere", "hidden"))
-        shown = terminal.see("main> Beside it.\n[31mred")
+        shown = terminal.see("main> Beside it.\n\\u001b[31mred")
         terminal.see("main> 1 2 3 4 5 6 7 8")
 
         assert sent["status"] == "delivered"

@@ -101,7 +101,10 @@ async def test_the_hash_changes_with_the_file(stack: Stack) -> None:
         ("agents.main.env.KEY", "***"),
         ("redis.url", "redis://localhost:1/3"),
         ("channels.test.owners", ["alice"]),
-        ("redis", {"url": "redis://localhost:1/3", "appendfsync": "everysec"}),
+        (
+            "redis",
+            {"url": "redis://localhost:1/3", "appendfsync": "everysec", "maxmemory": None},
+        ),
     ],
 )
 async def test_a_key_selects_a_part(stack: Stack, key: str, value: Any) -> None:
@@ -120,7 +123,11 @@ async def test_a_key_selects_a_part(stack: Stack, key: str, value: Any) -> None:
             "agents.main.modle",
             "'agents.main' in the configuration has no key 'modle'; did you mean 'model'?",
         ),
-        ("redis.x", "'redis' in the configuration has no key 'x'; it has 'url', 'appendfsync'."),
+        (
+            "redis.x",
+            "'redis' in the configuration has no key 'x'; it has "
+            "'url', 'appendfsync', 'maxmemory'.",
+        ),
         ("redis.url.x", "'redis.url' in the configuration has no keys: it is a value."),
         ("channels.test.owners.0", "'channels.test.owners' in the configuration has no keys"),
         ("...", "The configuration has no key '...'; it has "),

@@ -477,7 +477,7 @@ def test_the_program_imports_little(directory: Path) -> None:
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import program; print(*sorted(sys.modules))"
     )
-    here = Path(__file__).parents[1] / "remoteclaw" / "holder"
+    here = Path(__file__).parents[2] / "remoteclaw" / "holder"
     argv = [sys.executable, "-I", "-S", "-c", code, str(here)]
     modules = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
 
