@@ -2425,11 +2425,11 @@ MUTANTS = (
         f"{RESTART}::test_who_asks_meanwhile_waits_and_is_answered",
     ),
     Mutant(
-        "a gateway that keeps idle connections while it starts anew",
-        "remoteclaw/gateway/sockets.py",
-        "            self.transport.close()\n        else:",
-        "            pass\n        else:",
-        f"{RESTART}::test_an_idle_connection_is_closed_before_it_can_be_turned_away",
+        "a gateway that turns idle connections away while it starts anew",
+        "remoteclaw/gateway/server.py",
+        "                server.close_idle()\n",
+        "",
+        f"{RESTART}::test_an_idle_connection_is_closed_rather_than_turned_away",
     ),
     Mutant(
         "a gateway that is forgotten while it starts anew",
