@@ -1,6 +1,6 @@
 """The tools that agents are offered, as policy and prompts see them: names and groups.
 
-What each does, and its parameters, stand in `contract`, which takes longer to import than a worker
+What each does, and its parameters, stand in `tools`, which takes longer to import than a worker
 should wait.
 """
 

@@ -489,8 +489,8 @@ MUTANTS = (
     Mutant(
         "a workspace with the state directory in it",
         "remoteclaw/config/model.py",
-        "if value is not None and state.resolve().is_relative_to(",
-        "if False and state.resolve().is_relative_to(",
+        "if value is not None and Path(os.path.realpath(state))",
+        "if False and Path(os.path.realpath(state))",
         f"{OUTGOING}::test_a_workspace_with_the_state_directory_in_it_is_refused",
     ),
     Mutant(
@@ -1476,8 +1476,8 @@ MUTANTS = (
     Mutant(
         "a file that is sent wherever it is",
         "remoteclaw/bridge/outgoing.py",
-        "if not any(root and",
-        "if False and not any(root and",
+        "if not any(file.is_relative_to(root) for root in roots):",
+        "if False:",
         f"{FILES}::test_what_can_t_be_sent_is_told",
     ),
     Mutant(
@@ -1539,7 +1539,7 @@ MUTANTS = (
     Mutant(
         "no limit to what is accepted",
         f"{LUA}/append.lua",
-        "if is_full_for('messages') then return {'full', '', ''} end\n",
+        "if ARGV[9] ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end\n",
         "",
         "tests/fleet/test_fitness.py"
         "::test_a_full_server_refuses_what_is_new_and_finishes_what_is_not",
@@ -1616,10 +1616,46 @@ MUTANTS = (
         f"{MEMORY}::test_one_conversation_keeps_a_bounded_number_of_bytes_waiting",
     ),
     Mutant(
+        "what was not sent that counts",
+        f"{LUA}/effect.lua",
+        "    local beyond = sends_too_much",
+        "    count_sent(KEYS[1], KEYS[#KEYS], sent)\n    local beyond = sends_too_much",
+        "tests/fleet/test_memory.py::test_what_was_not_sent_counts_towards_nothing",
+    ),
+    Mutant(
+        "a late renewal that wakes what was postponed",
+        f"{LUA}/renew.lua",
+        "if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return {'', ''} end\n",
+        "",
+        f"{LEASE}::test_a_renewal_that_comes_late_does_not_wake_what_was_postponed",
+    ),
+    Mutant(
+        "a connector with a person's rights below an agent",
+        "remoteclaw/connector/environment.py",
+        "    if _is_of_agent(environ):\n",
+        "    if False:\n",
+        "tests/gateway/test_private_door.py"
+        "::test_it_gives_agents_of_remoteclaw_no_rights_of_the_person",
+    ),
+    Mutant(
+        "a damaged length that is taken for the end",
+        "remoteclaw/up/aof.py",
+        "return whole, position if len([*heads]) == HEADS else None",
+        "return whole, None",
+        "tests/up/test_aof.py::test_a_wrong_length_is_not_taken_for_the_end",
+    ),
+    Mutant(
+        "a session's id on the dashboard",
+        "workers/dashboard.py",
+        "    Job.get_call_string = lambda",
+        "    _ = lambda",
+        "tests/workers/test_dashboard.py::test_it_shows_queues_workers_and_jobs_readably",
+    ),
+    Mutant(
         "one conversation that stores any number of files",
         f"{LUA}/store.lua",
-        "> tonumber(ARGV[5]) then",
-        "> math.huge then",
+        " + ARGV[4] > most then return -1 end",
+        " + ARGV[4] > math.huge then return -1 end",
         f"{MEMORY}::test_one_conversation_stores_a_bounded_number_of_files",
     ),
     Mutant(
@@ -1632,7 +1668,7 @@ MUTANTS = (
     Mutant(
         "any number of bytes that no adapter reads",
         f"{LUA}/_prelude.lua",
-        " and bytes_of(stream) <= MOST_UNREAD_BYTES then",
+        " and bytes <= MOST_UNREAD_BYTES then",
         " then",
         "tests/fleet/test_unread.py::test_streams_have_a_bound_in_bytes",
     ),
@@ -1780,14 +1816,14 @@ MUTANTS = (
     Mutant(
         "replies that nobody reads for ever",
         f"{LUA}/_prelude.lua",
-        "    while looks > 0 and give_up_oldest(stream, MOST_UNREAD) do looks = looks - 1 end\n",
+        "    give_up_unread(stream, MOST_UNREAD, 8)\n",
         "",
         "tests/fleet/test_unread.py::test_what_no_adapter_reads_is_given_up_after_three_days",
     ),
     Mutant(
         "answers of last month",
         f"{LUA}/read.lua",
-        "  while give_up_oldest(KEYS[3], math.huge) do end\n",
+        "  give_up_unread(KEYS[3], math.huge, math.huge)\n",
         "",
         "tests/fleet/test_unread.py::test_an_adapter_that_comes_late_delivers_nothing_old",
     ),

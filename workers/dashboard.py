@@ -8,6 +8,7 @@ owner's browser, and delete and requeue for it: here it answers under its own na
 import sys
 
 import rq.serializers
+from rq.job import Job
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
@@ -28,13 +29,15 @@ def main() -> None:
             f"remoteclaw: rq-dashboard is not installed here ({error.name}): "
             f"`{sys.executable} -m pip install rq-dashboard==0.9.0 six`."
         )
-    home = Home.default()
     try:
+        home = Home.default().check()
         config = load_config(home.config_file)
         url = home.redis_url(config)
     except RemoteClawError as error:
         sys.exit(f"remoteclaw: {error}")
     _guard(config.gateway)
+    # A job's argument is the id of a session, from which a person's id could be computed.
+    Job.get_call_string = lambda job: job.description  # type: ignore[method-assign,assignment]
     arguments = ["--redis-url", url, "--json", "--disable-delete", "--bind", "127.0.0.1"]
     dashboard([*arguments, *sys.argv[1:]], prog_name="remoteclaw dashboard")
 

@@ -13,10 +13,15 @@ __all__ = ["Outgoing"]
 KEY_STORES = (
     *(".ssh", "id_rsa*", "id_ecdsa*", "id_ed25519*", ".gnupg", ".password-store", ".netrc"),
     *(".aws", ".azure", ".kube", ".docker", ".config/gcloud", ".config/gh", ".vault-token"),
+    *("*.env", ".flaskenv", ".dev.vars", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.kdbx"),
+    *("id_dsa*", "*.tfstate*", "credentials.json", "*secrets.toml", "secrets.y*ml"),
+    *(".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".config/github-copilot"),
+    *(".cache/huggingface/token", ".config/rclone", ".my.cnf", ".m2/settings.xml"),
+    *(".config/bravesoftware", "*.git/config", ".git/modules", ".git/worktrees"),
     *(".env*", ".npmrc", ".pypirc", ".pgpass", ".git-credentials", ".git/config", ".*_history"),
     *(".claude*", ".codex", ".gemini", ".config/opencode", ".local/share/opencode"),
     *("auth.json", ".credentials*", "oauth_creds*", ".local/share/keyrings", ".mozilla"),
-    *(".config/chromium", ".config/google-chrome", ".cargo/credentials*", ".remoteclaw"),
+    *(".config/chromium", ".config/google-chrome*", ".cargo/credentials*", ".remoteclaw"),
 )
 
 DENIED = 'its agent sends no files, because its permissions are "deny"'
@@ -48,25 +53,28 @@ class Outgoing:
 
     def _check(self, file: Path, found: os.stat_result) -> None:
         """Raise `UnfitFile` unless an open file may be sent; `file` is where it really is."""
-        roots = (self.workspace, self.files_dir)
-        if not any(root and file.is_relative_to(root.resolve()) for root in roots):
+        roots = [Path(os.path.realpath(root)) for root in (self.workspace, self.files_dir) if root]
+        if not any(file.is_relative_to(root) for root in roots):
             raise UnfitFile(ELSEWHERE)
         self._check_place(file)
+        for path in (file, *file.parents):
+            if path in roots:  # the operator has chosen what is above
+                break
+            if name := _key_store(path):
+                raise UnfitFile(KEYS.format(name=name))
         if found.st_nlink != 1:
             raise UnfitFile(LINKED)
 
     def _check_place(self, file: Path) -> None:
-        config = self.home.config_file.resolve()
+        config = Path(os.path.realpath(self.home.config_file))
         # Its versions and drafts are beside it.
-        if config.name in file.name and _is_any(file.parent, config.parent):
+        if config.name.casefold() in file.name.casefold() and _is_any(file.parent, config.parent):
             raise UnfitFile(OWN)
         for path in (file, *file.parents):
             if _is_any(path, self.home.workspaces, self.files_dir):
                 return
             if _is_any(path, self.home.path, self.home.sockets, Path("/proc")):
                 raise UnfitFile(OWN)
-            if name := _key_store(path):
-                raise UnfitFile(KEYS.format(name=name))
 
 
 def _is_any(path: Path, *others: Path | None) -> bool:

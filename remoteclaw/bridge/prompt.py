@@ -47,6 +47,7 @@ _REACTIONS = {
 }
 
 #: Ends of lines, and marks of direction, that JSON leaves as they are.
+_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _ODD = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 #: What an agent is told whose earlier attempt at the same message was cut off.
@@ -235,7 +236,7 @@ def build_turn_prompt(
     if more:
         header = {"messages": [first, *more]}
         for about, entry in zip(header["messages"], turn.entries, strict=True):
-            about["lines"] = len(entry.message.text.split("\n"))
+            about["lines"] = len(_in_lines(entry.message.text).split("\n"))
     if turn.left_out:
         header["left_out"] = [
             {**_about(entry, zone), "begins": clean(entry.message.text, longest=SUMMARY)}
@@ -249,8 +250,15 @@ def build_turn_prompt(
         header["thread_before"] = thread
     if history:
         header["conversation_before"] = [*map(_note, history)]
-    texts = "\n".join(entry.message.text for entry in turn.entries)
-    return f"[remoteclaw {_on_one_line(orjson.dumps(header).decode())}]\n\n{texts}"
+    text = turn.entries[0].message.text
+    if more:
+        text = "\n".join(_in_lines(entry.message.text) for entry in turn.entries)
+    return f"[remoteclaw {_on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
+
+
+def _in_lines(text: str) -> str:
+    """Return a text with one sign for the end of a line: the header counts lines."""
+    return _BREAKS.sub("\n", text)
 
 
 def _on_one_line(json: str) -> str:

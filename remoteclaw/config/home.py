@@ -62,6 +62,8 @@ class Home:
     def check(self) -> "Home":
         """Raise `StateDirectoryError` if it could not be used; make and change nothing."""
         try:
+            if self.sockets != self.path and os.path.lexists(self.sockets):
+                _check_private(self.sockets)
             if os.path.lexists(self.path):
                 _check_private(self.path)
                 return self

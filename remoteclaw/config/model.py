@@ -383,7 +383,10 @@ class AgentConfig(_Section):
             state = state_directory()
         except RuntimeError:
             raise ValueError("must begin with /: its ~ leads nowhere") from None
-        if value is not None and state.resolve().is_relative_to(value.expanduser().resolve()):
+        # Unlike resolve(), realpath() takes a link that leads to itself.
+        if value is not None and Path(os.path.realpath(state)).is_relative_to(
+            os.path.realpath(value.expanduser())
+        ):
             raise ValueError(
                 f"contains RemoteClaw's state directory {state}, where tokens and conversations "
                 "are: name a directory of the agent's own, or set REMOTECLAW_HOME to a place "

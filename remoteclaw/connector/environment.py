@@ -10,6 +10,10 @@ import posix
 __all__ = ["Unusable", "endpoint", "token"]
 
 
+#: What a holder writes into the environment of all that it starts.
+HOLDER = b"REMOTECLAW_HOLDER="
+
+
 class Unusable(Exception):
     """Raised when the environment is not what a connector needs, with what to do about it."""
 
@@ -70,7 +74,41 @@ def _home(environ: dict[bytes, bytes]) -> bytes:
     return home
 
 
+def _is_of_agent(environ: dict[bytes, bytes]) -> bool:
+    """Whether an agent of RemoteClaw's has started this: it inherits the person's MCP servers.
+
+    Its CLI may have dropped the holder's mark from our environment, not from its own.
+    """
+    if HOLDER.rstrip(b"=") in environ:
+        return True
+    pid = posix.getppid()
+    while pid > 1:
+        try:
+            if b"\0" + HOLDER in b"\0" + _content(b"/proc/%d/environ" % pid):
+                return True
+            pid = int(_content(b"/proc/%d/stat" % pid).rpartition(b")")[2].split()[1])
+        except (OSError, ValueError, IndexError):  # it has ended, or is another user's
+            return False
+    return False
+
+
+def _content(path: bytes) -> bytes:
+    descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    try:
+        parts = [b"-"]
+        while parts[-1]:
+            parts.append(posix.read(descriptor, 65536))
+        return b"".join(parts[1:])
+    finally:
+        posix.close(descriptor)
+
+
 def _token_in_file(environ: dict[bytes, bytes]) -> tuple[bytes, str]:
+    if _is_of_agent(environ):
+        raise Unusable(
+            "RemoteClaw's agents have its tools already, with the rights of the person who writes; "
+            "this server is for your own CLIs and has yours."
+        )
     path = _home(environ) + b"/connector-token"
     name = path.decode("utf-8", "replace")
     try:

@@ -7,6 +7,7 @@ the turn that answers it has ended, in the same script; what no message ever nam
 import functools
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, RedisRefused
@@ -15,7 +16,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import APPEND_S
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.host.files import mime_type_of
-from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, file_name
+from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment, SessionKey, file_name
 
 __all__ = ["Blobs", "SessionFiles"]
 
@@ -23,7 +24,7 @@ __all__ = ["Blobs", "SessionFiles"]
 PIECE_BYTES = 1024 * 1024
 #: How long a blob waits for the message that names it, in milliseconds.
 UPLOAD_MS = 3600 * 1000
-#: How many bytes of files one session may store within an hour: half of what files may take of
+#: How many bytes of files one chat may store within an hour: half of what files may take of
 #: 512 MB, so that one chat leaves room for the others.
 MOST_OF_HOUR = 150 * 1024 * 1024
 TOO_MUCH = (
@@ -39,6 +40,8 @@ STORED, NO_ROOM = 1, 0
 #: How long an agent's file is kept for its adapter and for whoever asked, in milliseconds: as long
 #: as outcomes are, and a day.
 REPLY_MS = 8 * 24 * 3600 * 1000
+#: How long a task's file is kept, in milliseconds.
+TASK_MS = 24 * 3600 * 1000
 
 
 class Blobs:
@@ -55,9 +58,11 @@ class Blobs:
         *,
         keep_ms: int = UPLOAD_MS,
         lease: Lease | None = None,
+        chat: SessionKey | None = None,
     ) -> Attachment:
         """Store a file of a session's; return how a message or a reply names it.
 
+        What threads and tasks of a `chat` store counts together; operators store what they like.
         It goes in pieces, because a slow line takes long for a large one. With a `lease`, it is
         refused once somebody else has the session (`LeaseLost`).
         Raises `MessageRefused` when it is too large, `RedisRefused` when there is no room for it,
@@ -75,7 +80,8 @@ class Blobs:
             size=len(content),
             blob=uuid.uuid4().hex,
         )
-        names, fence = [keys.blob(sid, attachment.blob), keys.stored(sid)], []
+        counted = replace(chat, thread=None, task=None).sid if chat else sid
+        names, fence = [keys.blob(sid, attachment.blob), keys.stored(counted)], []
         if lease:
             names, fence = [*names, keys.state(sid)], [lease.epoch]
         deadline = lease.fence if lease else boottime() + APPEND_S
@@ -86,7 +92,7 @@ class Blobs:
                 offset,
                 keep_ms,
                 len(content),
-                MOST_OF_HOUR,
+                0 if sid == keys.OPERATOR else MOST_OF_HOUR,
                 *fence,
             ]
             status = await self._scripts.run("store", names, arguments, deadline=deadline)
@@ -141,4 +147,8 @@ class SessionFiles:
     async def store(self, name: str, content: bytes) -> Attachment:
         """Keep a file that the agent sends, for its adapter and for whoever asked."""
         lease = self._lease
-        return await self._blobs.put(lease.sid, name, content, keep_ms=REPLY_MS, lease=lease)
+        # No adapter's receipt removes what a task sends to the session that has started it.
+        keep_ms = TASK_MS if lease.session.task else REPLY_MS
+        return await self._blobs.put(
+            lease.sid, name, content, keep_ms=keep_ms, lease=lease, chat=lease.session
+        )

@@ -187,7 +187,7 @@ def blob_prefix(sid: str) -> str:
 
 
 def stored(sid: str) -> str:
-    """String: the bytes of files that the session has stored within the hour."""
+    """String: the bytes of files that the chat has stored within the hour."""
     return f"rc:stored:{{{sid}}}"
 
 

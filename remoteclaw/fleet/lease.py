@@ -112,7 +112,7 @@ class Record:
     """What a turn adds to the record of its conversation."""
 
     lines: bytes
-    """JSON, one object a line (`conversation.record`)."""
+    """JSON, one object a line (`session.record`)."""
     most_bytes: int
     """How large the whole record may become; then its beginning goes."""
     keep_ms: int

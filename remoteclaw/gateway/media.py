@@ -35,7 +35,8 @@ async def store(call: Call, provider: str, source: str) -> Attachment:
             channel = call.config.channel(provider)
             if problem := unwanted(channel, mime_type_of(name, content), len(content)):
                 raise UnfitFile(problem)
-            return await call.fleet.blobs.put(sid, name, content)
+            chat = call.caller.session if call.caller else None
+            return await call.fleet.blobs.put(sid, name, content, chat=chat)
     except UnfitFile as problem:
         told = as_data(file_name(source), longest=NAME)
         raise CallRefused("INVALID_REQUEST", f"The file {told} can't be sent: {problem}.") from None

@@ -4,6 +4,7 @@ The wheel that brings our server has no `redis-check-aof`, and Redis' own `aof-l
 no copy, doesn't know zeros, and can leave half a transaction.
 """
 
+import itertools
 import mmap
 import os
 import re
@@ -12,10 +13,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-__all__ = ["Damage", "find_damage"]
+__all__ = ["Damage", "begins_with_snapshot", "find_damage"]
 
 #: The most that a line with a number has, in bytes.
 LINE = 24
+#: How a command begins, and how many behind one without an end say that its length is wrong:
+#: what a power failure cuts is the last one.
+HEAD, HEADS = re.compile(rb"\r\n\*\d{1,4}\r\n\$\d{1,4}\r\n"), 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,15 @@ def find_damage(data: Path) -> Damage | None:
         return Damage(file, whole, end - whole, len(found) - end, bad_at)
 
 
+def begins_with_snapshot(data: Path) -> bool:
+    """Whether a server before 7.0 has begun the file with a snapshot, which it alone can read."""
+    try:
+        with (data / "appendonly.aof").open("rb") as opened:
+            return opened.read(5) == b"REDIS"
+    except OSError:
+        return False
+
+
 def _written_last(data: Path) -> Path | None:
     """Return the file to which commands are appended: since Redis 7.0, a manifest names it."""
     directory = data / "appendonlydir"
@@ -102,8 +115,11 @@ def _read(found: mmap.mmap, end: int) -> tuple[int, int | None]:
         try:
             name, position = _command(found, position, end)
         except _Cut:
-            return whole, None
+            heads = itertools.islice(HEAD.finditer(found, position, end), HEADS)
+            return whole, position if len([*heads]) == HEADS else None
         except _Bad:
+            return whole, position
+        if name == b"MULTI" and is_open:  # the one before has no end
             return whole, position
         is_open = name == b"MULTI" or (is_open and name != b"EXEC")
         if not is_open:

@@ -21,7 +21,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet.connection import OLDEST, open_redis
 from remoteclaw.host.process import read_output, spawn, stop
-from remoteclaw.up.aof import find_damage
+from remoteclaw.up.aof import begins_with_snapshot, find_damage
 
 __all__ = [
     "EmbeddedRedis",
@@ -126,9 +126,9 @@ def server_command(
         "save": "",
         "maxmemory": str(memory_limit),
         "maxmemory-policy": "noeviction",
-        # What a power failure leaves is repaired by us, with a copy kept (`fleet.aof`): that needs
+        # What a power failure leaves is repaired by us, with a copy kept (`up.aof`): that needs
         # a file of commands, which before 7.0 would begin with a snapshot.
-        "aof-load-truncated": "no",
+        "aof-load-truncated": "yes" if begins_with_snapshot(data) else "no",
         "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
         # Short streams in nodes of 4 KB would cost 4.3 KB per session, so: 0.7 KB.
         "stream-node-max-bytes": "512",

@@ -62,6 +62,9 @@ PROTECTED = {
     ".codex/auth.json": keys("auth.json"),
     ".local/share/opencode/opencode.db": keys(".local/share/opencode"),
     "project/.env.local": keys(".env*"),
+    "project/prod.env": keys("*.env"),
+    "project/tls/server.key": keys("*.key"),
+    "project/.git/modules/lib/config": keys(".git/modules"),
     "/proc/self/environ": ELSEWHERE,
     "/proc/self/cwd/pyproject.toml": ELSEWHERE,
 }
@@ -115,7 +118,8 @@ async def test_what_no_answer_has_with_it(
     stack: Stack, house: Path, config: Config, sender: str
 ) -> None:
     items = list(PROTECTED.items())
-    for batch in (items[:MAX_ATTACHMENTS], items[MAX_ATTACHMENTS:]):
+    for start in range(0, len(items), MAX_ATTACHMENTS):
+        batch = items[start : start + MAX_ATTACHMENTS]
         outcome = await answer(stack, config, sender, dict(batch))
 
         told = [f'(The file "{file_name(path)}" could not be sent: {why}.)' for path, why in batch]
@@ -238,7 +242,22 @@ async def test_an_operator_can_t_choose_such_a_workspace(stack: Stack, directory
 
 
 def test_other_workspaces_are_fine(home: Home, directory: Path) -> None:
-    """Also one in the state directory, where those are that nobody has chosen."""
-    for path in (directory / "work", home.workspaces / "shared", directory / "home2"):
+    """Also one in the state directory, and a link that leads to itself, which an agent can make."""
+    (directory / "loop").symlink_to(directory / "loop")
+    others = (directory / "work", home.workspaces / "shared", directory / "home2")
+    for path in (*others, directory / "loop"):
         home.config_file.write_text(f'[agents.main]\nworkspace = "{path}"\n')
         assert load_config(home.config_file).agents["main"].workspace == path
+
+
+def test_a_workspace_may_be_called_as_keys_are(home: Home, directory: Path) -> None:
+    workspace = directory / ".claude" / "worktrees" / "fix"
+    workspace.mkdir(parents=True)
+    (workspace / "plan.txt").write_text("x")
+    (workspace / ".ssh").mkdir()
+    (workspace / ".ssh" / "config").write_text("x")
+    outgoing = Outgoing(home, "auto", workspace, None)
+
+    assert outgoing.read(workspace / "plan.txt") == b"x"
+    with pytest.raises(UnfitFile, match="are for keys and logins"):
+        outgoing.read(workspace / ".ssh" / "config")

@@ -300,6 +300,15 @@ def test_several_messages_stand_behind_one_line_that_counts_theirs() -> None:
     assert prompt.split("\n")[2:] == [*forged.split("\n"), "two"]
 
 
+@pytest.mark.parametrize("end", ["\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"])
+def test_each_end_of_a_line_counts(end: str) -> None:
+    """Else the rest of a message would stand where the next one is expected."""
+    prompt = build_turn_prompt(Turn(SESSION, entries(f"hello{end}obey", "two")))
+
+    assert [each["lines"] for each in header_of(prompt)["messages"]] == [2, 1]
+    assert prompt.split("\n")[2:] == ["hello", "obey", "two"]
+
+
 def test_what_was_left_out_is_told_by_how_it_begins() -> None:
     long = "a long\nstory " + "x" * 1000
 

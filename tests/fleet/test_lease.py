@@ -145,6 +145,21 @@ async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Flee
     assert not await fleet.scripts.client.hexists(state, "tools"), "its agent was cut off"
 
 
+async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet: Fleet) -> None:
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.begin([accepted.entry_id])
+    seconds, _ = await fleet.scripts.client.time()
+    until = seconds * 1000 + 3_600_000
+    await lease.postpone(pause(until), newest=accepted.entry_id, login="")
+
+    state = keys.state(lease.sid)
+    await lease._run("renew", [state, keys.ACTIVE], [lease.sid, 30_000, GRACE_MS])
+
+    assert await fleet.scripts.client.zscore(keys.ACTIVE, lease.sid) == until
+    assert not await fleet.scripts.client.hexists(state, "expires")
+
+
 async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
     fleet: Fleet,
 ) -> None:

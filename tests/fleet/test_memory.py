@@ -1,5 +1,6 @@
 """What a flood of words, files and calls leaves of Redis' memory, and for whom."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -49,6 +50,9 @@ async def test_what_agents_ask_for_is_refused_before_messages_are(stack: Stack) 
     assert "has almost no memory left. That is not your fault." in why
     await turn.call("cron_remove", jobId=job["id"])  # makes room
     await stack.append("words")
+    await fill(stack, 0.85)
+    await stack.append("/stop")  # makes room, too
+    await fill(stack, 0.75)
     await ask(turn.gateway, operator(), "message.send", target="test:chat-1", message="x")
 
 
@@ -124,6 +128,21 @@ async def test_a_turn_sends_a_hundred_messages_however_often_it_begins(stack: St
     assert "Don't repeat it: put what matters into your answer." in why
 
 
+async def test_what_was_not_sent_counts_towards_nothing(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    effects, session = stack.fleet.effects, turn.lease.session
+    caller = await effects.caller(session.sid)
+    assert caller is not None
+    payload = ("test", "default", {"x": 1})
+    for number in range(101):
+        with pytest.raises(CallRefused, match="not stored any more"):
+            await effects.messages(caller, f"c{number}", [payload], note=None, blobs=["gone"])
+
+    await turn.call("message_send", target="chat-2", message="x")
+
+    assert await stack.fleet.scripts.client.hget(keys.sent(session), "sent_messages") == b"1"
+
+
 async def test_a_turn_sends_a_megabyte(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     stack.configure(channels={"test": {"owners": ["alice"], "chunk_limit": 100_000}})
@@ -190,6 +209,21 @@ async def test_one_conversation_stores_a_bounded_number_of_files(stack: Stack) -
     with pytest.raises(RedisRefused, match="more than 150 MB of files within an hour"):
         await stack.fleet.blobs.put(sid, "big", content)
     await stack.fleet.blobs.put("b" * 32, "big", content)
+    assert len(await stack.fleet.scripts.client.keys("rc:blob:*")) == 8
+
+    chat = SessionKey.of(message("x"), agent="main")
+    for number in range(7):
+        task = replace(chat, task=f"{number}")
+        await stack.fleet.blobs.put(task.sid, "big", content, chat=task)
+    with pytest.raises(RedisRefused, match="more than 150 MB of files within an hour"):
+        await stack.fleet.blobs.put(chat.sid, "big", content, chat=chat)
+
+
+async def test_operators_store_as_many_files_as_they_like(stack: Stack) -> None:
+    await stack.fleet.scripts.client.config_set("maxmemory", 0)
+    content = bytes(20 * 1024 * 1024)
+    for _ in range(8):
+        await stack.fleet.blobs.put(keys.OPERATOR, "big", content)
 
     assert len(await stack.fleet.scripts.client.keys("rc:blob:*")) == 8
 

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import GatewayConfig
+from remoteclaw.connector import connector_launch
 from remoteclaw.gateway.address import DEAD_S, listen
 from remoteclaw.gateway.auth import MOST_FAILURES
 from remoteclaw.tools.catalog import TOOLS
@@ -243,3 +245,22 @@ async def test_the_token_of_the_state_directory_goes_to_no_address(stack: Stack)
     assert agent.process.returncode == 1
     assert "REMOTECLAW_GATEWAY_URL is set without REMOTECLAW_GATEWAY_TOKEN" in agent.errors
     assert got == []
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+async def test_it_gives_agents_of_remoteclaw_no_rights_of_the_person(
+    stack: Stack, is_dropped: bool
+) -> None:
+    """They inherit the person's MCP servers, and some CLIs drop what they have in their own."""
+    launch = connector_launch()
+    if is_dropped:
+        drop = "import os, subprocess, sys; del os.environ['REMOTECLAW_HOLDER']; "
+        launch = [sys.executable, "-c", f"{drop}subprocess.run(sys.argv[1:])", *launch]
+    async with gateway_process(stack):
+        env = {**os.environ, "REMOTECLAW_HOME": str(stack.home.path), "REMOTECLAW_HOLDER": "1:2:3"}
+        ended = await asyncio.create_subprocess_exec(
+            *launch, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        _, told = await ended.communicate()
+
+    assert b"RemoteClaw's agents have its tools already" in told

@@ -691,7 +691,7 @@ async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
 
 
 #: How often the model is overloaded: more often than each CLI repeats a request by itself.
-OVERLOADED = {"claude": 6, "codex": 2, "gemini": 8, "opencode": 8}
+OVERLOADED = {"claude": 6, "codex": 2, "gemini": 7, "opencode": 8}
 
 
 @pytest.mark.parametrize("name", OVERLOADED)

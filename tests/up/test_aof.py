@@ -104,6 +104,23 @@ async def test_a_file_that_is_damaged_elsewhere_is_named_and_left_as_it_is(
 
 
 @each_server
+async def test_a_wrong_length_is_not_taken_for_the_end(
+    killed: tuple[EmbeddedRedis, Path],
+) -> None:
+    """What a power failure cuts is the last command: behind others, more than that is wrong."""
+    server, file = killed
+    good = file.read_bytes()
+    for damage in (WRITE.replace(b"$4", b"$91919191"), TRANSACTION.replace(b"EXEC", b"EXED")):
+        damaged = good + damage + WRITE * 4 + TRANSACTION
+        file.write_bytes(damaged)
+
+        with pytest.raises(RedisUnavailable, match="is damaged at byte"):
+            await server.start()
+
+        assert file.read_bytes() == damaged
+
+
+@each_server
 async def test_without_room_for_a_copy_nothing_is_removed(
     killed: tuple[EmbeddedRedis, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

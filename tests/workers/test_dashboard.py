@@ -86,7 +86,7 @@ async def test_it_shows_queues_workers_and_jobs_readably(
     assert job["status"] == "queued"
     for page in ("/0/view/queues", "/0/view/workers", "/0/view/jobs"):
         assert "<html" in dashboard.get(page)
-    for person in ("secret", "carol", "bob", "chat-1"):
+    for person in ("secret", "carol", "bob", "chat-1", running.session.sid, accepted.session.sid):
         assert person not in dashboard.seen
     await stack.fleet.sessions.stop(running.session.sid)
 

@@ -67,10 +67,10 @@ local HOUR_MS = 3600 * 1000
 local MOST_OF_TURN = {messages = 100, bytes = 1024 * 1024}
 local MOST_OF_HOUR = {messages = 300, bytes = 4 * 1024 * 1024}
 
--- Count what a call sends, unless that is more than its turn may have sent, or its chat within the hour.
+-- Whether a call would send more than its turn may, or its chat within the hour.
+-- added: messages, bytes
 -- → nothing, or what it would be: turn|hour, messages|bytes, how many, and how many are the most
-local function count_sent(state, hour, messages, bytes)
-  local added = {messages = messages, bytes = bytes}
+local function sends_too_much(state, hour, added)
   for _, counted in ipairs({{'turn', state, MOST_OF_TURN}, {'hour', hour, MOST_OF_HOUR}}) do
     local scope, key, most = unpack(counted)
     for what, number in pairs(added) do
@@ -78,12 +78,16 @@ local function count_sent(state, hour, messages, bytes)
       if sent > most[what] then return table.concat({scope, what, sent, most[what]}, '\n') end
     end
   end
+  return nil
+end
+
+-- Count what a call has sent.
+local function count_sent(state, hour, added)
   for what, number in pairs(added) do
     redis.call('HINCRBY', state, 'sent_' .. what, number)
     redis.call('HINCRBY', hour, 'sent_' .. what, number)
   end
   if redis.call('PTTL', hour) < 0 then redis.call('PEXPIRE', hour, HOUR_MS) end
-  return nil
 end
 
 -- How many bytes a stream takes; 0 where the server doesn't say.
@@ -191,16 +195,27 @@ local function give_up(stream, id, payload, why)
 end
 
 -- Take the oldest reply from a stream that no adapter reads, if it is older than that, or one too many;
--- the entries that it answers tell so. → whether one was taken
-local function give_up_oldest(stream, most)
+-- the entries that it answers tell so. bytes: what the stream takes, which is slow to measure
+-- → how many bytes it takes less, or nothing if none was taken
+local function give_up_oldest(stream, most, bytes)
   local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-  if not oldest then return false end
+  if not oldest then return nil end
   local age = now_ms() - tonumber(string.match(oldest[1], '^%d+'))
-  if age <= UNREAD_MS and redis.call('XLEN', stream) <= most and bytes_of(stream) <= MOST_UNREAD_BYTES then
-    return false
+  if age <= UNREAD_MS and redis.call('XLEN', stream) <= most and bytes <= MOST_UNREAD_BYTES then
+    return nil
   end
   give_up(stream, oldest[1], oldest[2][2], 'no adapter has read it')
-  return true
+  return #oldest[2][2]
+end
+
+-- Take so many replies at most, from the oldest on.
+local function give_up_unread(stream, most, looks)
+  local bytes = bytes_of(stream)
+  while looks > 0 do
+    local gone = give_up_oldest(stream, most, bytes)
+    if not gone then return end
+    bytes, looks = bytes - gone, looks - 1
+  end
 end
 
 -- Put a reply on its stream. → its id there
@@ -208,8 +223,7 @@ local function put_reply(stream, payload)
   local id = redis.call('XADD', stream, '*', 'reply', payload)
   local provider, account = string.match(stream, '^rc:out:(.-):(.*)$')
   if is_unread(provider .. '\0' .. account) then
-    local looks = 8
-    while looks > 0 and give_up_oldest(stream, MOST_UNREAD) do looks = looks - 1 end
+    give_up_unread(stream, MOST_UNREAD, 8)
   end
   return id
 end

@@ -9,7 +9,7 @@ if seen then
   -- The first caller may have died before it could hint, so a session that waits is hinted again.
   return {'duplicate', seen, queue_if_scheduled(KEYS[2])}
 end
-if is_full_for('messages') then return {'full', '', ''} end
+if ARGV[9] ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end
 -- One session can't keep so much waiting that there is no room for the others. A stop has room of its own:
 -- it is what makes some.
 local room = ARGV[9] == 'stop' and 2 or 1

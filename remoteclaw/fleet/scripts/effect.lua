@@ -21,7 +21,7 @@
 --             wait), the change as it waits, how long ms, how many may wait
 --   run:      job's id, job as it was, job, the run's name, the run (JSON), then as for an entry
 -- → done|again, what came of it: ids, one a line
---   no room: the server is too full for it; too much: what would have been sent (`count_sent`)
+--   no room: the server is too full for it; too much: what would have been sent (`sends_too_much`)
 --   spawn also: full, how many are unfinished; labelled: another session has the label
 --   others also: incomplete|changed|full|taken, nothing; limited, after how long ms one may be made
 if ARGV[1] ~= '' then
@@ -38,14 +38,15 @@ if ARGV[1] ~= '' then
 end
 local seen = redis.call('GET', KEYS[2])
 if seen then return {'again', seen} end
-local kind, made = ARGV[6], {}
+local kind, made, sent = ARGV[6], {}, nil
 -- What removes something, or only says what came of a call, makes room or takes none.
 if kind ~= 'note' and not (kind == 'job' and ARGV[9] == '') then
   if is_full_for(ARGV[1] ~= '' and 'tools' or 'messages') then return {'no room', ''} end
   if ARGV[1] ~= '' then
     local bytes = #ARGV[4]
     for position = 7, #ARGV do bytes = bytes + #ARGV[position] end
-    local beyond = count_sent(KEYS[1], KEYS[#KEYS], kind == 'messages' and ARGV[7] or 1, bytes)
+    sent = {messages = kind == 'messages' and ARGV[7] or 1, bytes = bytes}
+    local beyond = sends_too_much(KEYS[1], KEYS[#KEYS], sent)
     if beyond then return {'too much', beyond} end
   end
 end
@@ -150,6 +151,7 @@ elseif kind == 'change' then
   redis.call('PEXPIRE', KEYS[4], within)
   made = {ARGV[9]}
 end
+if sent then count_sent(KEYS[1], KEYS[#KEYS], sent) end
 local result = table.concat(made, '\n')
 redis.call('SET', KEYS[2], result, 'PX', ARGV[3])
 if ARGV[4] ~= '' then

@@ -10,7 +10,7 @@ if token and token ~= ARGV[1] then
 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 if is_unread(ARGV[3]) then
-  while give_up_oldest(KEYS[3], math.huge) do end
+  give_up_unread(KEYS[3], math.huge, math.huge)
 end
 local now = now_ms()
 redis.call('ZADD', KEYS[2], now + ARGV[2], ARGV[3])

@@ -3,6 +3,8 @@
 -- → the id up to which all is stopped, the newest entry that a person has sent
 local fence = fenced(KEYS[1], ARGV[1])
 if fence then return fence end
+-- It was given back, or postponed, while this was on its way.
+if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return {'', ''} end
 local now = now_ms()
 redis.call('HSET', KEYS[1], 'expires', now + ARGV[3])
 redis.call('ZADD', KEYS[2], now + ARGV[3] + ARGV[4], ARGV[2])
