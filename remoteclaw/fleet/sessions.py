@@ -74,7 +74,7 @@ class Ended:
     why: str
     """What ended it: the word that a person wrote, or another reason."""
     record: bytes
-    """What is recorded of it, as lines of JSON (`conversation.record`)."""
+    """What is recorded of it, as lines of JSON (`session.record`)."""
 
 
 class Sessions:
@@ -193,7 +193,7 @@ class Sessions:
             )
 
     async def record(self, sid: str) -> bytes:
-        """Return what is recorded of the conversation, as lines of JSON (`conversation.record`)."""
+        """Return what is recorded of the conversation, as lines of JSON (`session.record`)."""
         client = self._scripts.client
         read = functools.partial(client.get, keys.record(sid))
         return await self._scripts.call(read, deadline=boottime() + LOOK_S) or b""
