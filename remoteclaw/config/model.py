@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     field_validator,
@@ -22,6 +21,7 @@ from pydantic import (
 
 from remoteclaw.config.redis_url import redis_address
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, by_people
+from remoteclaw.described import DescribedModel
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
@@ -122,8 +122,8 @@ def _bytes(value: str) -> int:
     return int(found[1]) * int(base ** " kmg".index(found[2] or " "))
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class _Section(DescribedModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class RedisConfig(_Section):

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
+
+from remoteclaw.described import DescribedModel
 
 __all__ = [
     "ChatId",
@@ -50,7 +52,7 @@ Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
-class Params(BaseModel):
+class Params(DescribedModel):
     """The parameters of a method, in camel case; what is unknown is refused."""
 
     model_config = ConfigDict(
@@ -59,7 +61,6 @@ class Params(BaseModel):
         strict=True,
         defer_build=True,
         alias_generator=to_camel,
-        use_attribute_docstrings=True,
         # What a person may have written doesn't belong into errors and logs.
         hide_input_in_errors=True,
     )
@@ -86,7 +87,7 @@ class NoParams(Params):
     """No parameters."""
 
 
-class Result(BaseModel):
+class Result(DescribedModel):
     """What a method returns, in camel case."""
 
     model_config = ConfigDict(
@@ -97,7 +98,6 @@ class Result(BaseModel):
         validate_by_name=True,
         validate_by_alias=False,
         serialize_by_alias=True,
-        use_attribute_docstrings=True,
     )
 
     def told(self) -> dict[str, Any]:
