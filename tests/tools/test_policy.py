@@ -465,16 +465,19 @@ def test_a_further_step_never_adds_a_tool(
 def test_subagents_and_those_that_are_no_owners_may_no_more(
     tables: dict[tuple[str, ...], dict[str, Any]], owners: list[str], subject: Subject
 ) -> None:
+    """A batch has what all of its senders may, so that the second is looked at for each of them."""
     config = config_of(tables, owners)
     deeper = allowed(config, replace(subject, depth=subject.depth + 1), TOOLS)
-    disowned = allowed(config_of(tables, []), subject, TOOLS)
-
     assert deeper <= allowed(config, subject, TOOLS)
-    assert disowned == allowed(config, subject, TOOLS) - (
-        CRON | GATEWAY | (MODERATES if subject.is_group else set())
-        if is_owner(config, subject)
-        else set()
-    )
+
+    for sender in subject.senders:
+        alone = replace(subject, senders=(sender,))
+        disowned = allowed(config_of(tables, []), alone, TOOLS)
+        assert disowned == allowed(config, alone, TOOLS) - (
+            CRON | GATEWAY | (MODERATES if subject.is_group else set())
+            if is_owner(config, alone)
+            else set()
+        )
 
 
 @given(places, owners, subjects, st.randoms())
