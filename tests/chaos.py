@@ -198,7 +198,7 @@ class Chaos:
     async def _is_at_rest(self) -> bool:
         for accepted in self.accepted.values():
             view = await self.stack.fleet.sessions.view(accepted[-1].session.sid)
-            if view is None or view.state != "idle" or view.waiting:
+            if view is None or view.status != "idle" or view.waiting:
                 return False
         return True
 

@@ -405,7 +405,7 @@ MUTANTS = (
     Mutant(
         "an end that is said by the first attempt alone",
         "remoteclaw/session/reset.py",
-        '            return self._lease.state["reset_why"]\n',
+        "            return self._lease.state.reset_reason\n",
         "            return None\n",
         f"{FRESHNESS}::test_another_attempt_ends_nothing_more",
     ),
@@ -1702,9 +1702,9 @@ MUTANTS = (
     ),
     Mutant(
         "a cap that is forgotten at a hand-over",
-        "remoteclaw/fleet/lease.py",
-        'since = self.state.get("busy_since")\n',
-        "since = None\n",
+        "remoteclaw/fleet/state.py",
+        'busy_since_ms=_ms(text.get("busy_since")),\n',
+        "busy_since_ms=None,\n",
         "tests/session/test_queue.py::test_the_cap_is_not_forgotten_when_the_session_changes_hands",
     ),
     Mutant(
@@ -1967,8 +1967,8 @@ MUTANTS = (
     ),
     Mutant(
         "a task that may everything once its depth is forgotten",
-        "remoteclaw/fleet/lease.py",
-        "MOST_DEPTH if session.task else 0",
+        "remoteclaw/fleet/state.py",
+        "MOST_DEPTH if key.task else 0",
         "0",
         f"{TOGETHER}::test_a_task_that_is_retried_when_nothing_else_is_known_of_it",
     ),
@@ -2285,8 +2285,8 @@ MUTANTS = (
     Mutant(
         "rights that forget who joined the turn",
         f"{LUA}/caller.lua",
-        "ipairs({found[10] or '', found[11] or ''})",
-        "ipairs({found[10] or ''})",
+        "ipairs({batch or '', steered or ''})",
+        "ipairs({batch or ''})",
         f"{SESSIONS}::test_a_message_that_joins_narrows_the_rights_of_the_turn",
     ),
     Mutant(

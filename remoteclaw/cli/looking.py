@@ -47,7 +47,7 @@ def status() -> None:
             echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
         echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
-            echo(f"  {session.state:<9} {session.sid[:8]} {session.key}{_pause(session)}")
+            echo(f"  {session.status:<9} {session.sid[:8]} {session.key}{_pause(session)}")
         if count > len(busy) == MOST_SHOWN:
             echo(f"  and {count - len(busy)} more")
         if memory.problem:
@@ -89,7 +89,7 @@ def list_sessions(limit: int) -> None:
         for view in await fleet.sessions.list(limit=limit):
             last = clock(view.last_message_ms)
             label = f"  ({one_line(view.label)})" if view.label else ""
-            row = f"{view.sid[:8]}  {view.state:<9}  {view.waiting:>7}  {last}  {view.key}"
+            row = f"{view.sid[:8]}  {view.status:<9}  {view.waiting:>7}  {last}  {view.key}"
             echo(row + label + _pause(view))
 
     on_fleet(run)
@@ -112,8 +112,8 @@ def show_session(session: str) -> None:
             "id": view.sid,
             "label": view.label,
             "started by": str(view.parent) if view.parent else None,
-            "has started": ", ".join(f"{child.sid[:8]} ({child.state})" for child in started),
-            "state": f"{view.state}{_pause(view)}",
+            "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
+            "state": f"{view.status}{_pause(view)}",
             "waiting": f"{view.waiting} {messages} without an outcome",
             "last message": clock(view.last_message_ms),
             "worker": _worker(view.worker),

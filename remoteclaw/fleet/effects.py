@@ -9,7 +9,7 @@ import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -20,7 +20,8 @@ from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import FULL, GRACE_MS, NewerEntry, decode_entry, encode_entry
 from remoteclaw.fleet.keys import Lane
-from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry, depth_of
+from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry
+from remoteclaw.fleet.state import SessionState, pairs
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey, hops_of, via_of
 
@@ -47,6 +48,12 @@ class Grant:
     digest: str
     """SHA-256 of its token."""
     tools: frozenset[str]
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Return the grant that a session's state keeps as JSON."""
+        data = orjson.loads(text)
+        return cls(data["digest"], frozenset(data["names"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,40 +114,24 @@ class Effects:
 
     async def caller(self, sid: str) -> Caller | None:
         """Return who a session's agent speaks for at this moment; None if there is no session."""
-        (
-            key,
-            state,
-            turn,
-            epoch,
-            attempt,
-            tools,
-            depth,
-            parent,
-            task,
-            entries,
-        ) = await self._scripts.run(
+        fields, entries = await self._scripts.run(
             "caller", [keys.state(sid), keys.inbound(sid)], [], deadline=boottime() + CALL_S
         )
-        if not key:
+        if not fields:
             return None
+        state = SessionState.decode(pairs(fields))
         running = None
-        if state == b"running" and turn:
+        if state.status == "running" and state.turn:
             decoded = _decoded(entries)
             running = RunningTurn(
-                id=turn.decode(),
-                epoch=epoch.decode(),
-                attempt=int(attempt),
+                id=state.turn,
+                epoch=state.epoch,
+                attempt=state.attempt,
                 entries=decoded,
                 is_whole=len(decoded) == len(entries) > 0,
             )
-        session = SessionKey.kept(key.decode(), task.decode() or None)
-        return Caller(
-            session,
-            _grant(tools),
-            running,
-            SessionKey.parse(parent.decode()) if parent else None,
-            depth_of(session, depth.decode()),
-        )
+        grant = Grant.decode(state.grant) if state.grant else None
+        return Caller(state.key, grant, running, state.parent, state.depth)
 
     async def made(self, caller: Caller | None, call: str) -> list[str] | None:
         """Return what came of a call; None if nothing was done for it yet."""
@@ -392,13 +383,6 @@ def _asked(caller: Caller | None, call: str) -> _Asked:
     sid = caller.session.sid
     hour = keys.sent(caller.session)
     return _Asked(keys.state(sid), caller.turn.epoch, caller.turn.id, name, keys.effects(sid), hour)
-
-
-def _grant(text: bytes) -> Grant | None:
-    if not text:
-        return None
-    data = orjson.loads(text)
-    return Grant(data["digest"], frozenset(data["names"]))
 
 
 def _decoded(entries: Sequence[RawEntry]) -> tuple[Entry, ...]:

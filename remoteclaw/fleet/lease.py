@@ -11,7 +11,7 @@ import functools
 import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import orjson
@@ -23,7 +23,7 @@ from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
 from remoteclaw.fleet.inbound import GRACE_MS
-from remoteclaw.fleet.keys import Lane
+from remoteclaw.fleet.state import SessionState, pairs
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
@@ -37,7 +37,6 @@ __all__ = [
     "Phase",
     "Postponement",
     "Record",
-    "depth_of",
 ]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
@@ -53,8 +52,6 @@ SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 NOTE = "\n"
 #: How long the sums of a day are kept, in milliseconds.
 USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
-#: Deeper than any session may be.
-MOST_DEPTH = 99
 #: How long live text stays readable after the last write, in milliseconds.
 LIVE_MS = 60_000
 #: How long one read waits for an entry, in milliseconds.
@@ -166,9 +163,8 @@ class Lease:
 
     sid: str
     epoch: str
-    session: SessionKey
-    state: dict[str, str]
-    """The session's state as it was when the lease was taken."""
+    state: SessionState
+    """The session's state: as it was when the lease was taken, with what this owner changed."""
     session_ids: dict[str, str]
     """The CLIs' own session ids, by runtime and workspace."""
     notes: dict[str, str]
@@ -199,41 +195,16 @@ class Lease:
         return self.renewed_at + KILL_AT * self.lease_s
 
     @property
-    def lane(self) -> Lane:
-        """The queue that the session waits in when it waits."""
-        return "background" if self.state.get("lane") == "background" else "agents"
-
-    @property
-    def depth(self) -> int:
-        """How many sessions are above this one; of a task of which it isn't known, as many as can
-        be, so that it may as little as can be."""
-        return depth_of(self.session, self.state.get("depth"))
-
-    @property
-    def queue(self) -> QueueOverride | None:
-        """The session's own queue settings."""
-        text = self.state.get("queue")
-        return QueueOverride.model_validate_json(text) if text else None
-
-    def _take_queue(self, text: bytes) -> None:
-        """Take notice of the session's own queue settings, which may change at any time."""
-        if text:
-            self.state["queue"] = text.decode()
-        else:
-            self.state.pop("queue", None)
-
-    @property
-    def busy_since_ms(self) -> int | None:
-        """When the session's first turn since it was idle began, on Redis' clock."""
-        since = self.state.get("busy_since")
-        return int(since) if since else None
+    def session(self) -> SessionKey:
+        """The session's key."""
+        return self.state.key
 
     def has_lost(self, name: str) -> bool:
         """Whether the session had a conversation, and has none under this name.
 
         Its id has expired, or another host or CLI has it.
         """
-        return "remembers" in self.state and name not in self.session_ids
+        return self.state.has_remembered and name not in self.session_ids
 
     async def reset(
         self, turn: str, why: str, *, keep_ms: int, keep: int, stops_tasks: bool = False
@@ -261,32 +232,27 @@ class Lease:
             self.waiting = []  # to be read anew
         self.session_ids.clear()
         self.notes.clear()
-        for name in ("remembers", "agent_process", "finished", "tools"):
-            self.state.pop(name, None)
-        self.state |= {"reset": turn, "reset_why": why, "heard": now.decode()}
-
-    @property
-    def last_heard_ms(self) -> int:
-        """When the last turn about a person's message ended, on Redis' clock; 0 if long ago."""
-        # A session of an older version has only the id of its last turn.
-        return int(self.state.get("heard") or self.state.get("finished", "0").partition("-")[0])
+        self.state = replace(
+            self.state,
+            has_remembered=False,
+            agent_process=None,
+            finished_turn=None,
+            grant=None,
+            reset_turn=turn,
+            reset_reason=why,
+            last_heard_ms=int(now),
+        )
 
     @property
     def has_conversation(self) -> bool:
         """Whether a CLI may have one that the session goes on with."""
-        return bool(self.session_ids) or "remembers" in self.state
+        return bool(self.session_ids) or self.state.has_remembered
 
     async def recorded(self) -> bytes:
         """Return the record of the conversation; nothing if there is none."""
         client = self._scripts.client
         read = functools.partial(client.get, keys.record(self.sid))
         return await self._scripts.call(read, deadline=self.fence) or b""
-
-    @property
-    def parked_agent(self) -> dict[str, Any] | None:
-        """Where the session's warm agent was when its last turn finished."""
-        text = self.state.get("agent_process")
-        return dict(orjson.loads(text)) if text else None
 
     # -- a turn --------------------------------------------------------------------------------
 
@@ -334,8 +300,7 @@ class Lease:
             return None
         verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since, queue = reply[:9]
         resumed, tries, told, limited_until = reply[9:]
-        self.state["busy_since"] = busy_since.decode()
-        self._take_queue(queue)
+        self.state = replace(self.state, busy_since_ms=int(busy_since), queue=_queue(queue))
         self._turn = Batch(
             turn=turn.decode(),
             attempt=int(attempt),
@@ -435,7 +400,7 @@ class Lease:
                 keys.effects(self.sid),
                 *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
                 *(keys.USAGE, keys.usage_day(time.strftime("%Y-%m-%d")), keys.live(self.sid)),
-                *keys.competing(self.lane, self.host),
+                *keys.competing(self.state.lane, self.host),
             ],
             [
                 self._running.turn,
@@ -462,9 +427,8 @@ class Lease:
             ],
         )
         self._turn = None
-        if has_heard:
-            self.state["heard"] = str(now)
-        self._take_queue(queue)
+        heard_ms = int(now) if has_heard else self.state.last_heard_ms
+        self.state = replace(self.state, last_heard_ms=heard_ms, queue=_queue(queue))
         self.waiting = [entry for entry in self.waiting if entry[0] not in done]
         self._is_stale = int(left) != len(self.waiting)
         if owed and hint:
@@ -599,7 +563,7 @@ class Lease:
     async def _others(self) -> bool:
         """Whether hints wait that are as urgent as this session's."""
         pipeline = self._scripts.client.pipeline(transaction=False)
-        for name in keys.competing(self.lane, self.host):
+        for name in keys.competing(self.state.lane, self.host):
             pipeline.llen(name)
         return any(await pipeline.execute())
 
@@ -612,7 +576,7 @@ class Lease:
             [keys.state(self.sid), keys.inbound(self.sid), keys.ACTIVE],
             [self.sid, STATE_MS],
         )
-        self.state.pop("busy_since", None)
+        self.state = replace(self.state, busy_since_ms=None)
         return bool(reply == b"closed")
 
     async def release(self, *, delay_s: float = 0.0) -> None:
@@ -698,12 +662,11 @@ class Leases:
         if reply[0] != b"acquired":
             return None
         _, epoch, state, session_ids, entries, gateway = reply
-        fields, known = _text_pairs(state), _text_pairs(session_ids)
+        known = {name.decode(): value.decode() for name, value in pairs(session_ids).items()}
         return Lease(
             sid=sid,
             epoch=epoch.decode(),
-            session=SessionKey.kept(fields["key"], fields.get("task")),
-            state=fields,
+            state=SessionState.decode(pairs(state)),
             session_ids={name: value.partition(NOTE)[0] for name, value in known.items()},
             notes={name: value.partition(NOTE)[2] for name, value in known.items()},
             waiting=[tuple(entry) for entry in entries],
@@ -717,12 +680,6 @@ class Leases:
         )
 
 
-def depth_of(session: SessionKey, known: str | None) -> int:
-    """Return how many sessions are above one, as its state says."""
-    return int(known) if known else MOST_DEPTH if session.task else 0
-
-
-def _text_pairs(flat: list[bytes]) -> dict[str, str]:
-    return {
-        name.decode(): value.decode() for name, value in zip(flat[::2], flat[1::2], strict=True)
-    }
+def _queue(text: bytes) -> QueueOverride | None:
+    """Return a session's own queue settings, which may change at any time."""
+    return QueueOverride.model_validate_json(text) if text else None

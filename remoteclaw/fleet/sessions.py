@@ -3,11 +3,9 @@
 import contextlib
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import orjson
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.model import QueueOverride
@@ -15,7 +13,8 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.effects import CALL_MS, call_name
-from remoteclaw.fleet.lease import NOTE, STATE_MS, Lease, depth_of
+from remoteclaw.fleet.lease import NOTE, STATE_MS, Lease
+from remoteclaw.fleet.state import SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
@@ -26,43 +25,16 @@ __all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
 LOOK_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class SessionView:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionView(SessionState):
     """A session as operators see it."""
 
     sid: str
-    key: SessionKey
-    state: str
-    """idle, scheduled or running."""
     waiting: int
     """Entries that have no outcome yet, the running ones included."""
     last_message_ms: int
-    last_entry: str | None
-    worker: str | None
-    turn: str | None
-    phase: str | None
-    session_ids: dict[str, str]
-    host: str | None
-    """The host that has its agent."""
-    queue: QueueOverride | None
-    """Its own queue settings."""
-    lane: str
-    """agents or background."""
-    agent_path: str | None
-    """Where its agent's holder listens, on that host: in the agent's run directory."""
-    label: str | None
-    parent: SessionKey | None
-    """The session that has started it; None for one that people talk with."""
-    depth: int
-    """How many sessions are above it."""
-    task_entry: str | None
-    """The entry with the task that it was started for."""
-    retried_entry: str | None
-    """The entry that this became when it was retried as a dead letter."""
-    postponed: str | None
-    """Why it waits although there is work, as an error's category; None if it doesn't."""
-    postponed_until_ms: int | None
-    """Until when."""
+    session_ids: Mapping[str, str]
+    """The CLIs' own session ids, by runtime and workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +75,7 @@ class Sessions:
 
         count, some = await self._scripts.call(look, deadline=boottime() + LOOK_S)
         views = [await self.view(sid.decode()) for sid in some]
-        return count, [view for view in views if view is not None and view.state != "idle"]
+        return count, [view for view in views if view is not None and view.status != "idle"]
 
     async def view(self, sid: str) -> SessionView | None:
         """Return one session; None if nothing is known of it any more."""
@@ -122,34 +94,15 @@ class Sessions:
         )
         if not raw:
             return None
-        state = {name.decode(): value.decode() for name, value in raw.items()}
-        return SessionView(
+        return SessionView.decode(
+            raw,
             sid=sid,
-            key=(key := SessionKey.kept(state["key"], state.get("task"))),
-            state=state.get("state", "idle"),
             waiting=waiting,
             last_message_ms=int(last or 0),
-            last_entry=state.get("last"),
-            worker=state.get("worker"),
-            turn=state.get("turn"),
-            phase=state.get("phase"),
             session_ids={
                 name.decode(): value.decode().partition(NOTE)[0]
                 for name, value in session_ids.items()
             },
-            host=state.get("host"),
-            queue=QueueOverride.model_validate_json(state["queue"]) if "queue" in state else None,
-            lane=state.get("lane", "agents"),
-            agent_path=orjson.loads(state["agent_process"])["path"]
-            if "agent_process" in state
-            else None,
-            label=state.get("label"),
-            parent=SessionKey.parse(state["parent"]) if "parent" in state else None,
-            depth=depth_of(key, state.get("depth")),
-            task_entry=state.get("spawned"),
-            retried_entry=state.get("spawned_again"),
-            postponed=state.get("postponed") if "not_before" in state else None,
-            postponed_until_ms=int(state["not_before"]) if "not_before" in state else None,
         )
 
     async def above(self, view: SessionView) -> Sequence[SessionKey]:

@@ -148,7 +148,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         hooks=hooks,
         attachments=SessionFiles(fleet.blobs, lease),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
-        tools=policy.listed(config, lease.session, TOOLS, depth=lease.depth)
+        tools=policy.listed(config, lease.session, TOOLS, depth=lease.state.depth)
         if access.is_there
         else None,
         own_server=home.server_name(lease.sid),
@@ -184,7 +184,7 @@ def _keeper(
         kill_at=lambda: lease.kill,
         warm_s=warm_s,
         budget=config.fleet,
-        parked=lease.parked_agent,
-        finished_turn=lease.state.get("finished"),
+        parked=lease.state.agent_process,
+        finished_turn=lease.state.finished_turn,
         tool_server=access.server,
     )

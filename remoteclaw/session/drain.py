@@ -137,7 +137,7 @@ class Drain:
                 linger_s=self._config.fleet.linger_s,
                 shows_live=not self._hooks.has("message_sending"),
                 is_leaving=functools.partial(self._fleet.workers.is_leaving, self._worker),
-                has_tools=lease.gateway is not None or "tools" in lease.state,
+                has_tools=lease.gateway is not None or lease.state.grant is not None,
                 is_stale=self._is_stale,
             ).run()
         except* (LeaseLost, RedisUnavailable) as lost:
@@ -174,8 +174,8 @@ class _SessionDrain:
         self._retry_limits = retry_limits
         self._resets = resets
         self._queue_of = queue_of
-        self._queue_known: tuple[str | None, QueueConfig] | None = None
-        """The session's own settings as text, and what they come to."""
+        self._queue_known: tuple[QueueOverride | None, QueueConfig] | None = None
+        """The session's own settings, and what they come to."""
         self._record = record
         self._linger_s = linger_s
         self._shows_live = shows_live
@@ -203,9 +203,9 @@ class _SessionDrain:
     @property
     def _queue(self) -> QueueConfig:
         """What becomes of messages to the busy session, as it was last read."""
-        own = self._lease.state.get("queue")
+        own = self._lease.state.queue
         if self._queue_known is None or self._queue_known[0] != own:
-            self._queue_known = (own, self._queue_of(self._lease.queue))
+            self._queue_known = (own, self._queue_of(own))
         return self._queue_known[1]
 
     async def run(self) -> None:
@@ -242,11 +242,10 @@ class _SessionDrain:
                     await self._keeper.park()
                     await self._lease.release()
                     return
-                busy_since_ms = self._lease.busy_since_ms
                 plan = next_batch(
                     waiting,
                     self._queue,
-                    busy_since_ms=busy_since_ms,
+                    busy_since_ms=self._lease.state.busy_since_ms,
                     command_of=self._resets.command_of,
                 )
                 finished = await self._turn(plan, waiting)

@@ -146,12 +146,12 @@ class Answer:
         """Return the turn's result for the session that has started this one, if it gets one."""
         asked, state = self.turn.entries[-1], self._lease.state
         told = asked.provenance.parent if asked.provenance else None
-        named = told or state.get("parent")
-        if asked.deliver != "parent" or named is None:
+        parent = SessionKey.parse(told) if told else state.parent
+        if asked.deliver != "parent" or parent is None:
             return None
-        parent, session = SessionKey.parse(named), self._lease.session
+        session = self._lease.session
         # It goes by the name under which the task was begun, also when it was retried.
-        run = f"{self._lease.sid}-{state.get('spawned', self.turn.id)}"
+        run = f"{self._lease.sid}-{state.task_entry or self.turn.id}"
         text = "\n\n".join(payload.text for payload in payloads if payload.text)
         files = [file.name for payload in payloads for file in payload.attachments]
         if files:
@@ -175,7 +175,7 @@ class Answer:
             hops=hops_of(self.turn.entries) + 1,
             run=run,
             status=status,
-            label=state.get("label"),
+            label=state.label,
         )
         deliver: Deliver = "parent" if parent.task else "channel"
         people = people_of(self.turn.entries)

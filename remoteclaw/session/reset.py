@@ -61,14 +61,14 @@ class Resets:
         command = self.command_of(entries[0])
         if command and command.name == "reset":
             return command.word
-        if self._lease.state.get("reset") == turn:
-            return self._lease.state["reset_why"]
+        if self._lease.state.reset_turn == turn:
+            return self._lease.state.reset_reason
         if was_asked:
             return None
         person = next((entry for entry in entries if entry.origin == "chat"), None)
         if person is None:
             return None
-        last_ms = self._lease.last_heard_ms
+        last_ms = self._lease.state.last_heard_ms
         why = staleness(self._policy, last_ms=last_ms, now_ms=person.at_ms)
         # A session that begins has nothing to end, and one that began anew has not either.
         has_past = why and (self._lease.has_conversation or await self._lease.recorded())
@@ -80,7 +80,7 @@ class Resets:
         Whatever belongs to a conversation and must not outlive it is ended here. What it has set
         going is stopped if somebody asked for its end; when it ends by itself, that goes on.
         """
-        if self._lease.state.get("reset") == turn:
+        if self._lease.state.reset_turn == turn:
             return  # what there is by now is of the new conversation
         # First the agent: one that is parked is found by what the reset forgets.
         await self._discard_agent()
@@ -103,7 +103,7 @@ class Resets:
         if command and not command.is_alone:
             first = _with(first, text=command.rest)
         shown = (first, *rest)
-        if "reset" not in self._lease.state:
+        if self._lease.state.reset_turn is None:
             return shown
         return tuple(_with(entry, thread_context=None) for entry in shown)
 

@@ -52,7 +52,7 @@ async def test_a_drain_that_lingers_leaves_the_next_turn_to_one_that_knows_it(
     await stack.outcome(accepted)
     view = await stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
-    assert view.state == "running"  # it lingers
+    assert view.status == "running"  # it lingers
     configure(stack, directory, "two", linger_s=30)
 
     assert await stack.ask("hello") == "two"
@@ -73,7 +73,7 @@ async def test_a_session_is_left_once_the_configuration_is_stale(stack: Stack) -
     assert (first.is_final, second.is_final) == (True, False)
     view = await stack.fleet.sessions.view(accepted[0].session.sid)
     assert view is not None
-    assert view.state == "scheduled"
+    assert view.status == "scheduled"
     assert await stack.fleet.workers.waiting() > 0
 
 
@@ -92,7 +92,7 @@ async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stac
     assert list(looks) == []
     view = await stack.fleet.sessions.view(second.session.sid)
     assert view is not None
-    assert view.state == "scheduled"
+    assert view.status == "scheduled"
 
 
 async def test_a_warm_agent_stays_whose_settings_have_not_changed(stack: Stack) -> None:

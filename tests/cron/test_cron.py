@@ -72,7 +72,7 @@ async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> No
     assert SessionKey.of(entry.message, agent="main") == SESSION
     view = await fleet.sessions.view(SESSION.sid)
     assert view is not None
-    assert (view.state, view.lane, view.waiting) == ("scheduled", "background", 1)
+    assert (view.status, view.lane, view.waiting) == ("scheduled", "background", 1)
     assert await fleet.scripts.client.llen("rq:queue:background") == 1
     kept = await cron_of(fleet).job(job.id)
     assert kept is not None

@@ -45,7 +45,7 @@ async def test_a_message_is_stored_and_hinted_once(fleet: Fleet) -> None:
     assert await hints(fleet) == 1
     view = await fleet.sessions.view(first.session.sid)
     assert view is not None
-    assert (view.state, view.waiting) == ("scheduled", 2)
+    assert (view.status, view.waiting) == ("scheduled", 2)
 
 
 async def test_a_repeated_message_is_the_same_entry(fleet: Fleet) -> None:
@@ -342,7 +342,7 @@ async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> N
 
     view = await fleet.sessions.view(accepted.session.sid)
     assert view is not None
-    assert view.state == "idle"
+    assert view.status == "idle"
     assert await fleet.scripts.client.zcard("rc:active") == 0
 
 

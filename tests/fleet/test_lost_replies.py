@@ -205,7 +205,7 @@ async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
     view = await fleet.sessions.view(lease.sid)
     assert view is not None
-    assert view.state == "scheduled"
+    assert view.status == "scheduled"
 
 
 async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:

@@ -121,7 +121,7 @@ async def test_a_turn_sends_a_hundred_messages_however_often_it_begins(stack: St
 
     why = await refused(turn, "message_send", target="chat-2", message="x")
     again = await begun_again(stack, turn)
-    assert again.lease.state["attempt"] == "1"
+    assert again.lease.state.attempt == 1
     await refused(again, "message_send", target="chat-2", message="x")
 
     assert "the tools of this turn would have sent 101 messages, and 100 are the most" in why

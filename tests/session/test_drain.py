@@ -59,7 +59,7 @@ async def test_an_idle_session_keeps_its_agent_and_gives_up_its_lease(stack: Sta
     view = await stack.fleet.sessions.view(accepted.session.sid)
 
     assert view is not None
-    assert (view.state, view.waiting) == ("idle", 0)
+    assert (view.status, view.waiting) == ("idle", 0)
     assert is_alive(agent_pid(await stack.reached(accepted, "spawned")))
 
 
@@ -116,7 +116,7 @@ async def test_others_are_let_through_after_some_turns(stack: Stack) -> None:
 
     view = await stack.fleet.sessions.view(accepted[0].session.sid)
     assert view is not None
-    assert (view.state, view.waiting) == ("scheduled", 2)
+    assert (view.status, view.waiting) == ("scheduled", 2)
     assert other.session.sid != accepted[0].session.sid
 
 
@@ -275,7 +275,7 @@ async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: St
     client = stack.fleet.scripts.client
     view = await stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
-    assert (view.state, view.waiting) == ("scheduled", 2)
+    assert (view.status, view.waiting) == ("scheduled", 2)
     entries: Any = await client.xrange(f"rc:in:{{{accepted.session.sid}}}")
     assert entries[0][0].decode() == newer
     assert await published(stack) == []

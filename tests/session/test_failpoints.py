@@ -387,7 +387,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
 
     async def is_told() -> bool:
         view = await lab.stack.fleet.sessions.view(parent.sid)
-        return view is not None and view.state == "idle" and bool(view.last_entry)
+        return view is not None and view.status == "idle" and bool(view.last_entry)
 
     await eventually(is_told)
     recorded = (await lab.stack.fleet.sessions.record(parent.sid)).splitlines()

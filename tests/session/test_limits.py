@@ -151,7 +151,7 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
     assert await chat.status(accepted) == "accepted"
     view = await chat.stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
-    assert (view.state, view.worker, view.waiting) == ("scheduled", None, 1)
+    assert (view.status, view.worker, view.waiting) == ("scheduled", None, 1)
     assert (view.postponed, view.postponed_until_ms) == ("usage_limit", until)
     assert await chat.hints() == 0
 

@@ -427,7 +427,7 @@ async def test_the_cap_is_not_forgotten_when_the_session_changes_hands(
     await task
     view = await echo.fleet.sessions.view(waiting[0].session.sid)
     assert view is not None
-    assert view.state == "scheduled"
+    assert view.status == "scheduled"
     await echo.fleet.scripts.client.delete("rq:queue:agents")  # the others are served
 
     await drain(echo, waiting[0])

@@ -216,7 +216,7 @@ class Stack:
 
         async def is_idle() -> bool:
             view = await self.fleet.sessions.view(accepted.session.sid)
-            return view is not None and view.state == "idle"
+            return view is not None and view.status == "idle"
 
         await eventually(is_idle)
 

@@ -1,0 +1,123 @@
+"""The state of a session: the hash at `keys.state`, decoded."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Self, cast
+
+import orjson
+
+from remoteclaw.config.model import QueueOverride
+from remoteclaw.fleet.keys import Lane
+from remoteclaw.messages import SessionKey
+
+__all__ = ["SessionState", "pairs"]
+
+#: The depth of a task of which it isn't known: deeper than any session may be, so it may do least.
+MOST_DEPTH = 99
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """What Redis keeps of a session, as it was at one moment. Times are Redis' (ms)."""
+
+    key: SessionKey
+    status: Literal["idle", "scheduled", "running"]
+    lane: Lane
+    """The queue that the session waits in when it waits."""
+    host: str | None
+    """The host that has its agent."""
+    worker: str | None
+    """The process that holds its lease, for people."""
+    epoch: str
+    queue: QueueOverride | None
+    """Its own queue settings."""
+    last_entry: str | None
+    """The entry that was accepted last."""
+    busy_since_ms: int | None
+    """When its first turn since it was idle began."""
+    last_heard_ms: int
+    """When the last turn about a person's message ended; 0 if never."""
+
+    turn: str | None
+    """The turn that is recorded and not finished."""
+    attempt: int
+    phase: str | None
+    finished_turn: str | None
+    """The turn that was finished last."""
+    postponed: str | None
+    """Why it waits although there is work, as an error's category; None if it doesn't."""
+    postponed_until_ms: int | None
+
+    has_remembered: bool
+    """Whether its conversation ever had an id of a CLI, which may have expired since."""
+    agent_process: dict[str, Any] | None
+    """Where its agent's holder listens, and what it needs to be asked."""
+    grant: str | None
+    """The agent process that may call tools, and which tools (`Grant.decode`)."""
+    reset_turn: str | None
+    """The turn that ended a conversation last."""
+    reset_reason: str | None
+
+    label: str | None
+    parent: SessionKey | None
+    """The session that has started it; None for one that people talk with."""
+    depth: int
+    """How many sessions are above it."""
+    task_entry: str | None
+    """The entry with the task that it was started for."""
+    retried_entry: str | None
+    """The entry that this became when it was retried as a dead letter."""
+
+    @property
+    def agent_path(self) -> str | None:
+        """Where its agent's holder listens, on its host: in the agent's run directory."""
+        return None if self.agent_process is None else self.agent_process["path"]
+
+    @classmethod
+    def decode(cls, fields: Mapping[bytes, bytes], **more: Any) -> Self:
+        """Return the state that is kept in these fields; `more` is what a subclass adds to it.
+
+        Raises ValueError or KeyError if it can't be read.
+        """
+        text = {name.decode(): value.decode() for name, value in fields.items()}
+        key = SessionKey.kept(text["key"], text.get("task"))
+        not_before = text.get("not_before")
+        agent_process, queue, parent = map(text.get, ("agent_process", "queue", "parent"))
+        return cls(
+            key=key,
+            status=cast(Literal["scheduled", "running"] | None, text.get("state")) or "idle",
+            lane="background" if text.get("lane") == "background" else "agents",
+            host=text.get("host"),
+            worker=text.get("worker"),
+            epoch=text.get("epoch", ""),
+            queue=QueueOverride.model_validate_json(queue) if queue else None,
+            last_entry=text.get("last"),
+            busy_since_ms=_ms(text.get("busy_since")),
+            last_heard_ms=_ms(text.get("heard")) or 0,
+            turn=text.get("turn"),
+            attempt=int(text.get("attempt", 0)),
+            phase=text.get("phase"),
+            finished_turn=text.get("finished"),
+            postponed=text.get("postponed") if not_before else None,
+            postponed_until_ms=_ms(not_before),
+            has_remembered="remembers" in text,
+            agent_process=orjson.loads(agent_process) if agent_process else None,
+            grant=text.get("tools"),
+            reset_turn=text.get("reset"),
+            reset_reason=text.get("reset_why"),
+            label=text.get("label"),
+            parent=SessionKey.parse(parent) if parent else None,
+            depth=int(text.get("depth", MOST_DEPTH if key.task else 0)),
+            task_entry=text.get("spawned"),
+            retried_entry=text.get("spawned_again"),
+            **more,
+        )
+
+
+def pairs(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return a hash that a script returns as names and values in turn."""
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _ms(text: str | None) -> int | None:
+    return int(text) if text else None
