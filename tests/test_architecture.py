@@ -1,5 +1,6 @@
 """Maps that don't lie: what the documents name is there, and nothing that must not be is."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -11,7 +12,15 @@ import pytest
 from remoteclaw.cli import main
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.up.supervisor import worker_command
-from tests.mutants import MUTANTS
+from tests.mutants import (
+    file_of_test,
+    index_of_tests,
+    mutants_of,
+    mutated,
+    places,
+    rooms,
+    sources_of,
+)
 from tests.support.agents import ROOT
 
 
@@ -79,12 +88,18 @@ def test_every_command_is_in_the_changelog() -> None:
     assert {name for name in main.commands if not re.search(rf"\b{name}\b", text)} == set()
 
 
-def test_every_mutant_has_its_place() -> None:
+@pytest.mark.parametrize("room", rooms())
+def test_every_mutant_has_its_place(room: str) -> None:
     """`scripts/mutants` takes minutes; that each of them can be made is seen here."""
-    for mutant in MUTANTS:
-        assert (ROOT / mutant.file).read_text().count(mutant.before) == 1, mutant.name
-        path, _, name = mutant.test.partition("::")
-        assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(), mutant.name
+    sources, tests = sources_of(room), index_of_tests()
+    lua = import_module("lupa.lua51").LuaRuntime()
+    parse = {".py": ast.parse, ".lua": lua.compile}
+    for mutant in mutants_of(room):
+        found = places(mutant, sources)
+        assert len(found) == 1, f"{mutant.name}: {found or mutant.before}"
+        file = found[0].file
+        parse[file.suffix](mutated(mutant, found[0], sources[file]))
+        assert file_of_test(mutant, tests), f"{mutant.name}: {mutant.test}"
 
 
 def test_the_processes_that_are_named_are_real() -> None:

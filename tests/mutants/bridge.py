@@ -1,0 +1,180 @@
+"""Mutants of `remoteclaw/bridge/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "a day that ends twice when the clocks go back",
+        before="datetime.combine(day, wanted, tzinfo=zone)",
+        after="datetime.combine(day, wanted.replace(fold=1), tzinfo=zone)",
+        test="test_a_day_ends_at_its_time",
+    ),
+    Mutant(
+        "an answer's file from anywhere",
+        before="asyncio.to_thread(self._outgoing.read, file)",
+        after="asyncio.to_thread(file.read_bytes)",
+        test="test_what_no_answer_has_with_it",
+    ),
+    Mutant(
+        "the state directory in a workspace as a part of it",
+        before='if _is_any(path, self.home.path, self.home.sockets, Path("/proc")):',
+        after="if False:",
+        test="test_what_no_tool_sends",
+    ),
+    Mutant(
+        "a key store in a workspace as a part of it",
+        before="if name := _key_store(path):",
+        after="if name := '':",
+        test="test_what_no_tool_sends",
+    ),
+    Mutant(
+        "files of an agent that may do nothing",
+        before='if self.permissions == "deny":',
+        after="if False:",
+        test="test_an_agent_that_may_do_nothing_sends_no_files",
+    ),
+    Mutant(
+        "an agent that is kept with a message in its queue",
+        before="if run.delivered.ends_agent or (",
+        after="if (",
+        test="test_a_joined_message_that_it_never_takes_up_waits_and_fails_nothing",
+    ),
+    Mutant(
+        "a secret in what is shown of a tool",
+        before="scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)",
+        after="_telling(event.input, workspace)",
+        test="test_a_secret_reaches_neither_redis_nor_a_viewer",
+    ),
+    Mutant(
+        "a secret in the record of a tool",
+        before="self._scrub(arguments, MOST_SHOWN)",
+        after="arguments[:MOST_SHOWN]",
+        test="test_a_secret_reaches_neither_redis_nor_a_viewer",
+    ),
+    Mutant(
+        "a secret in what a tool returned",
+        before="self._scrub(output, MOST_SHOWN)",
+        after="output[:MOST_SHOWN]",
+        test="test_a_secret_reaches_neither_redis_nor_a_viewer",
+    ),
+    Mutant(
+        "an argument of a tool before a group",
+        before='if shown == "names":',
+        after="if False:",
+        test="test_what_is_shown_is_the_chat_s",
+    ),
+    Mutant(
+        "activity that nobody wants",
+        before="callbacks = replace(callbacks, on_activity=None)",
+        after="pass",
+        test="test_what_is_shown_is_the_chat_s",
+    ),
+    Mutant(
+        "a control within a secret",
+        before="text = _seen(text[:MOST_READ])",
+        after="text = text[:MOST_READ]",
+        test="test_a_mark_within_a_secret_does_not_save_it",
+    ),
+    Mutant(
+        "a secret that is cut before it is hidden",
+        before="line(self, text: str, most: int) -> str:",
+        after="line(self, text: str, most: int) -> str:\n    text = text[:most]",
+        test="test_a_secret_is_hidden_before_the_line_is_cut",
+    ),
+    Mutant(
+        "a table that holds a worker up",
+        before="(?=[ \\t:|]*-)[ \\t:|-]*",
+        after="[ \\t:|-]*-[ \\t:|-]*",
+        test="test_a_long_row_of_dashes_is_no_trouble_to_a_table",
+    ),
+    Mutant(
+        "a sender without an id",
+        before='message.from_ if entry.origin == "chat" else None',
+        after="None",
+        test="test_no_name_imitates_an_id_or_a_header",
+    ),
+    Mutant(
+        "a name that spells JSON",
+        before="_PLAIN_SIGNS.get(c) or _PLAIN.get(unicodedata.category(c), c)",
+        after="c",
+        test="test_no_name_imitates_an_id_or_a_header",
+    ),
+    Mutant(
+        "a header of several lines",
+        before="_on_one_line(orjson.dumps(header).decode())",
+        after="orjson.dumps(header).decode()",
+        test="test_the_header_is_one_line_for_whoever_reads_it",
+    ),
+    Mutant(
+        "a tool that may not take its time",
+        before="return 0.0 if is_waiting else",
+        after="return",
+        test="test_a_tool_may_take_its_time",
+    ),
+    Mutant(
+        "a turn without an end",
+        before="if self._used_s + self._clock() - self._began > limits.turn_s:",
+        after="if False:",
+        test="test_a_turn_has_a_time_in_all",
+    ),
+    Mutant(
+        "a copy that is taken for made",
+        before="elif run.fork_of and run.error and not run.run.text",
+        after="elif False and not run.run.text",
+        test="test_a_copy_that_dies_before_it_says_anything_is_begun_again[claude]",
+    ),
+    Mutant(
+        "an agent that waits for an answer which nobody gives",
+        before="run.is_unanswered.set()",
+        after="pass",
+        test="test_an_agent_that_can_not_be_answered_is_ended",
+    ),
+    Mutant(
+        "files of the running turn that make room for others",
+        before="if entry.name not in keep:",
+        after="if True:",
+        test="test_a_directory_of_files_does_not_grow_for_ever",
+    ),
+    Mutant(
+        "a notice that is numbered before what follows and sent behind it",
+        before="await run.delivery.say(notice, is_last=False)",
+        after="await run.delivery.say(notice)",
+        test="test_a_file_that_got_lost_is_told_to_both",
+    ),
+    Mutant(
+        "a file that is sent wherever it is",
+        before="if not any(file.is_relative_to(root) for root in roots):",
+        after="if False:",
+        test="test_what_can_t_be_sent_is_told",
+    ),
+    Mutant(
+        "a name that a CLI obeys",
+        before='f"{number}-{attachment.name}"',
+        after="attachment.name",
+        test="test_no_name_of_a_file_means_anything_to_the_agent",
+    ),
+    Mutant(
+        "an answer that repeats what a tool sent",
+        before="if p.index not in run.repeats",
+        after="if True",
+        test="test_an_answer_that_repeats_what_a_tool_sent_here_is_not_said_again",
+    ),
+    Mutant(
+        "an effect that counts twice",
+        before="if call in seen:\n    continue",
+        after="",
+        test="test_what_is_noted_and_written_down_counts_once",
+    ),
+    Mutant(
+        "a silent token that is shown behind an answer",
+        before="silence = _TRAILING",
+        after="silence = _JSON",
+        test="test_a_token_behind_an_answer_is_never_shown",
+    ),
+    Mutant(
+        "a silent token that flashes in live text",
+        before="tail = may_trail.start() if may_trail else len(text)",
+        after="tail = len(text)",
+        test="test_a_token_behind_an_answer_is_never_shown",
+    ),
+)

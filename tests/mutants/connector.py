@@ -1,0 +1,30 @@
+"""Mutants of `remoteclaw/connector/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "a connector with a person's rights below an agent",
+        before="if _is_of_agent(environ):",
+        after="if False:",
+        test="test_it_gives_agents_of_remoteclaw_no_rights_of_the_person",
+    ),
+    Mutant(
+        "a connector that sends its token to an address",
+        before='return _home(environ) + b"/gateways", 0, "/mcp"',
+        after='url = b"http://127.0.0.1:18789"',
+        test="test_a_stranger_who_listens_at_the_address_gets_nothing",
+    ),
+    Mutant(
+        "a connector that uses a directory of others",
+        before="if found.st_uid != posix.getuid() or found.st_mode & 0o077:",
+        after="if False:",
+        test="test_a_directory_in_which_others_could_listen_is_not_used",
+    ),
+    Mutant(
+        "a connector with the owner's token",
+        before='path = _home(environ) + b"/connector-token"',
+        after='path = _home(environ) + b"/gateway-token"',
+        test="test_a_gateway_at_any_port_is_found_without_a_setting",
+    ),
+)

@@ -1,0 +1,173 @@
+"""Mutants of `remoteclaw/fleet/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "a sender who waits for a full disk",
+        before="if is_new and _NO_DISK.search(str(error)):",
+        after="if False:",
+        test="test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes",
+    ),
+    Mutant(
+        "a full disk that is called a right that is missing",
+        before="if problem := _unwritable(str(error)):",
+        after="if problem := None:",
+        test="test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes",
+    ),
+    Mutant(
+        "a command that another session's agent gives",
+        before='if entry.origin != "chat":',
+        after="if False:",
+        test="test_reset.py::test_only_people_give_commands",
+    ),
+    Mutant(
+        "a person who speaks as an operator",
+        before='if entry.origin == "operator":',
+        after='if entry.message.text.startswith("operator"):',
+        test="test_an_operator_s_words_are_no_command_of_a_chat",
+    ),
+    Mutant(
+        "a claim that a slow platform loses",
+        before="await self.claim()",
+        after="pass",
+        test="test_a_slow_delivery_keeps_its_stream",
+        within="keep",
+    ),
+    Mutant(
+        "finish split in two",
+        before='left, hints, now, queue, hint = await self._run(\n    "finish",',
+        after=(
+            "for payload in payloads:\n"
+            "    await self._scripts.client.xadd(\n"
+            "        self._reply_stream, {'reply': orjson.dumps(payload)}\n"
+            "    )\n"
+            "payloads = ()\n"
+            "left, hints, now, queue, hint = await self._run(\n"
+            '    "finish",'
+        ),
+        test="test_a_worker_at[finish-before-kill]",
+    ),
+    Mutant(
+        "a lost lease that is noticed late",
+        before="told(*await self._renew())",
+        after="continue",
+        test="test_redis_that_has_lost_who_took_the_session",
+    ),
+    Mutant(
+        "a message without an answer that is called not sent",
+        before="if error.may_have_run:",
+        after="if False:",
+        test="test_a_message_without_an_answer_is_perhaps_sent",
+    ),
+    Mutant(
+        "a message without a server that is called perhaps sent",
+        before="may_have_run or _may_have_run(error)",
+        after="True",
+        test="test_a_message_that_found_no_server_is_not_sent",
+    ),
+    Mutant(
+        "sweeper off",
+        before="await self.sweep(may_expire=now >= self._patient_until)",
+        after="",
+        test="test_a_worker_at[acquire-before-kill]",
+    ),
+    Mutant(
+        "a sweeper that is patient for ever",
+        before="self._patient_until = now + self._lease_s",
+        after="self._patient_until = now + 1e9",
+        test="test_a_sweeper_that_stood_still_lets_owners_renew_first",
+    ),
+    Mutant(
+        "a sweeper that stood still and expires at once",
+        before="self._patient_until = now + self._lease_s",
+        after="pass",
+        test="test_a_sweeper_that_stood_still_lets_owners_renew_first",
+    ),
+    Mutant(
+        "strangers that nobody ends",
+        before="self._strangers = await self._workers.end_strangers(self._strangers)",
+        after="",
+        test="test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end",
+    ),
+    Mutant(
+        "queues of dead hosts that nobody clears",
+        before="self._deserted = await self._workers.clear_deserted(self._deserted)",
+        after="",
+        test="test_the_queue_of_a_host_that_is_gone_is_removed",
+    ),
+    Mutant(
+        "commands that don't work on a full Redis",
+        before="_PROBE_OF_ROOM if needs_room else _PROBE",
+        after="_PROBE_OF_ROOM",
+        test="test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some",
+    ),
+    Mutant(
+        "an owner that does not fence itself",
+        before="if boottime() > self.fence:",
+        after="if False:",
+        test="test_a_lease_that_nobody_renews_is_given_up",
+    ),
+    Mutant(
+        "what a chat has sent is counted by threads",
+        before="replace(session, thread=None, task=None).sid",
+        after="session.sid",
+        test="test_a_chat_sends_three_hundred_messages_an_hour",
+    ),
+    Mutant(
+        "a cap that is forgotten at a hand-over",
+        before='since = self.state.get("busy_since")',
+        after="since = None",
+        test="test_the_cap_is_not_forgotten_when_the_session_changes_hands",
+    ),
+    Mutant(
+        "a gateway's address that another machine uses",
+        before="{host_id}:{boot_id()}",
+        after="{host_id}",
+        test="test_each_machine_has_a_gateway_of_its_own",
+    ),
+    Mutant(
+        "a result that is written beside the end of its turn",
+        before="sid = owed.to.sid if owed else keys.NOBODY",
+        after=(
+            "sid = owed.to.sid if owed else keys.NOBODY\n"
+            "if owed:\n"
+            '    await self._scripts.client.xadd(keys.inbound(sid), {"entry": owed.entry})\n'
+            "    await self._scripts.client.zadd(keys.ACTIVE, {sid: 0})\n"
+            '    await self._scripts.client.hset(keys.state(sid), "state", "scheduled")\n'
+            '    await self._scripts.client.hset(keys.state(sid), "key", str(owed.to))\n'
+            "    owed = None"
+        ),
+        test="test_a_worker_with_a_task_of_another_session_at[finish-before-kill]",
+    ),
+    Mutant(
+        "a retried result that counts as said by a person",
+        before='keys.bell(sid) if letter.is_said else ""',
+        after="keys.bell(sid)",
+        test="test_a_retried_result_is_not_said_by_a_person",
+    ),
+    Mutant(
+        "a task that may everything once its depth is forgotten",
+        before="MOST_DEPTH if session.task else 0",
+        after="0",
+        test="test_a_task_that_is_retried_when_nothing_else_is_known_of_it",
+    ),
+    Mutant(
+        "a hint that names people",
+        before='"/".join([*key.split("/")[:2], sid[:8]])',
+        after="key",
+        test="test_it_shows_queues_workers_and_jobs_readably",
+    ),
+    Mutant(
+        "a note is lost with its process",
+        before='f"{session_id}{NOTE}{note}" if note else session_id or ""',
+        after='session_id or ""',
+        test="test_a_note_is_kept_with_the_id",
+    ),
+    Mutant(
+        "a gateway that is forgotten while it starts anew",
+        before="if not stays():",
+        after="if True:",
+        test="test_its_address_is_known_all_the_time",
+    ),
+)

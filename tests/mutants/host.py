@@ -1,0 +1,66 @@
+"""Mutants of `remoteclaw/host/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "marks of direction on a terminal",
+        before="\\u200f\\u2028-\\u202e\\u2060-\\u206f",
+        after="\\u200f\\u2028\\u2029",
+        test="test_an_agent_cannot_turn_the_order_of_what_is_read",
+    ),
+    Mutant(
+        "a list that a name commands",
+        before="return _IN_A_LINE.sub(_escape, text)",
+        after="return text",
+        test="test_no_command_passes_on_what_a_terminal_obeys",
+    ),
+    Mutant(
+        "a line of a log that a text has written",
+        before="return in_a_line(super().formatMessage(record))",
+        after="return super().formatMessage(record)",
+        test="test_no_log_has_a_line_that_a_text_has_written",
+    ),
+    Mutant(
+        "a process that is killed because it names a run directory",
+        before="return is_holder and arguments[2:]",
+        after="return arguments[2:]",
+        test="test_only_the_holder_of_a_run_directory_is_ended",
+    ),
+    Mutant(
+        "an address that is not looked at",
+        before="if self._may_connect(address, port)]",
+        after="if address]",
+        test="test_no_spelling_of_a_private_address_is_connected_to",
+    ),
+    Mutant(
+        "a private address within another one",
+        before="if address in _NAT64:",
+        after="if False:",
+        test="test_what_only_we_can_reach_is_not_public",
+    ),
+    Mutant(
+        "a fetched file of any size",
+        before="if len(content) > MAX_ATTACHMENT_BYTES:",
+        after="if False:",
+        test="test_what_is_not_taken",
+    ),
+    Mutant(
+        "workers of another machine that are taken for dead",
+        before="{boot_id()}/",
+        after="",
+        test="test_of_another_boot_nothing_is_concluded",
+    ),
+    Mutant(
+        "strays that are judged without their namespace",
+        before="match[3].decode()\nreturn namespace != _namespace() or",
+        after="match[3].decode()\nreturn",
+        test="test_strays_of_another_namespace_are_left_alone",
+    ),
+    Mutant(
+        "a shared text goes with its first reader",
+        before="if other.stat().st_nlink == 1:",
+        after="if other != path:",
+        test="test_a_text_is_shared_as_long_as_somebody_reads_it",
+    ),
+)

@@ -1,0 +1,48 @@
+"""Mutants of `remoteclaw/up/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "a damaged file of Redis that is not kept",
+        before="shutil.copy(self.file, copy)",
+        after="",
+        test="test_a_damaged_end_is_removed_and_kept_beside_it",
+    ),
+    Mutant(
+        "half a transaction that stays in Redis' file",
+        before="if not is_open:",
+        after="if True:",
+        test="test_a_damaged_end_is_removed_and_kept_beside_it",
+    ),
+    Mutant(
+        "a repair that removes what is readable",
+        before="if damage.bad_at is not None:",
+        after="if damage.bad_at == -1:",
+        test="test_a_file_that_is_damaged_elsewhere_is_named_and_left_as_it_is",
+    ),
+    Mutant(
+        "an up that does not start on a full Redis",
+        before="if used > self._memory_limit * MOST_USED:",
+        after="if not used:",
+        test="test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full",
+    ),
+    Mutant(
+        "a doctor who doesn't see that another program has the port",
+        before="if port is not None and not port.ok:",
+        after="if False:",
+        test="test_doctor_names_a_port_that_another_program_has",
+    ),
+    Mutant(
+        "a doctor who doesn't ask whether an agent is signed in",
+        before="if problem := sign_in_problem(runtime_name, (program, *arguments), env):",
+        after="if problem := None:",
+        test="test_doctor_names_an_agent_that_is_not_signed_in",
+    ),
+    Mutant(
+        "a damaged length that is taken for the end",
+        before="return whole, position if len([*heads]) == HEADS else None",
+        after="return whole, None",
+        test="test_a_wrong_length_is_not_taken_for_the_end",
+    ),
+)
