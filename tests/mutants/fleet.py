@@ -116,8 +116,8 @@ MUTANTS = (
     ),
     Mutant(
         "a cap that is forgotten at a hand-over",
-        before='since = self.state.get("busy_since")',
-        after="since = None",
+        before='busy_since_ms=_ms(text.get("busy_since")),',
+        after="busy_since_ms=None,",
         test="test_the_cap_is_not_forgotten_when_the_session_changes_hands",
     ),
     Mutant(
@@ -148,7 +148,7 @@ MUTANTS = (
     ),
     Mutant(
         "a task that may everything once its depth is forgotten",
-        before="MOST_DEPTH if session.task else 0",
+        before="MOST_DEPTH if key.task else 0",
         after="0",
         test="test_a_task_that_is_retried_when_nothing_else_is_known_of_it",
     ),

@@ -667,8 +667,8 @@ MUTANTS = (
     ),
     Mutant(
         "rights that forget who joined the turn",
-        before="ipairs({found[10] or '', found[11] or ''})",
-        after="ipairs({found[10] or ''})",
+        before="ipairs({batch or '', steered or ''})",
+        after="ipairs({batch or ''})",
         test="test_a_message_that_joins_narrows_the_rights_of_the_turn",
     ),
     Mutant(

@@ -119,7 +119,7 @@ MUTANTS = (
     ),
     Mutant(
         "an end that is said by the first attempt alone",
-        before='return self._lease.state["reset_why"]',
+        before="return self._lease.state.reset_reason",
         after="return None",
         test="test_another_attempt_ends_nothing_more",
     ),
