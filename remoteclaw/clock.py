@@ -1,11 +1,11 @@
-"""The clock of leases and deadlines, and the host's time zone."""
+"""The clock of leases and deadlines, and time zones."""
 
 import os
 import time
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["boot_id", "boottime", "host_zone"]
+__all__ = ["boot_id", "boottime", "host_zone", "named_zone"]
 
 #: Differs from machine to machine and from boot to boot; the containers of a machine share it.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -27,6 +27,14 @@ def boot_id() -> str:
         return "unknown"
 
 
+def named_zone(name: str | None) -> ZoneInfo | None:
+    """Return the time zone with an IANA name; None for no name and for one that isn't known."""
+    try:
+        return ZoneInfo(name) if name else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
+        return None
+
+
 def host_zone() -> str:
     """Return the IANA name of this host's time zone; UTC if it has no name."""
     linked = os.path.realpath("/etc/localtime").partition("zoneinfo/")[2]
@@ -36,8 +44,6 @@ def host_zone() -> str:
         linked,
         written.read_text().strip() if written.is_file() else "",
     ):
-        try:
-            return ZoneInfo(name).key
-        except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
-            continue
+        if zone := named_zone(name):
+            return zone.key
     return "UTC"

@@ -7,7 +7,9 @@ An `ErrorCategory` is for the person in the chat: `sentence()` turns it into wor
 and never quotes what a CLI printed.
 """
 
+import difflib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -36,6 +38,7 @@ __all__ = [
     "Unsupported",
     "classify_end",
     "classify_error",
+    "did_you_mean",
     "sentence",
 ]
 
@@ -368,6 +371,12 @@ def sentence(
     if category in (ErrorCategory.ABORTED, ErrorCategory.SUPERSEDED):
         return words
     return f"{words} ({reference})"
+
+
+def did_you_mean(word: str, known: Iterable[str], *, otherwise: str) -> str:
+    """Return the end of a sentence about an unknown word: the nearest known one, or `otherwise`."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def _in_words(seconds: float) -> str:

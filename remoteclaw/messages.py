@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     BaseModel,
@@ -22,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from remoteclaw.clock import named_zone
 from remoteclaw.errors import ErrorCategory, MessageRefused
 from remoteclaw.events import AgentRunResult
 
@@ -221,10 +221,8 @@ class ChannelMessage(BaseModel):
     def _mend_zone(cls, value: Any) -> str | None:
         if not isinstance(value, str) or not 0 < len(value) <= MAX_ZONE_CHARS:
             return None
-        try:
-            return ZoneInfo(value).key
-        except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
-            return None
+        zone = named_zone(value)
+        return zone.key if zone else None
 
     @field_validator("thread_context", mode="before")
     @classmethod

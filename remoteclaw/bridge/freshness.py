@@ -5,8 +5,8 @@ Nothing here knows what time it is: whoever asks says so, in milliseconds since 
 
 from datetime import datetime, time, timedelta
 from typing import Literal
-from zoneinfo import ZoneInfo
 
+from remoteclaw.clock import named_zone
 from remoteclaw.config.model import ChatKind, ResetConfig
 from remoteclaw.messages import SessionKey
 
@@ -46,7 +46,7 @@ def _latest(time_of_day: str, zone_name: str | None, now_ms: int) -> int:
     Of a time that comes twice in a night, the first one counts. One that the clocks skip is as much
     later as they skip.
     """
-    zone = ZoneInfo(zone_name) if zone_name else None
+    zone = named_zone(zone_name)
     wanted = time.fromisoformat(time_of_day)
     today = datetime.fromtimestamp(now_ms / 1000, tz=zone).date()
     # Where the clocks go back over midnight, today's may not have come although yesterday's date is

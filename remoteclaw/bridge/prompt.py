@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import orjson
 
@@ -18,6 +17,7 @@ from remoteclaw.bridge.attachments import GivenFile, left_out
 from remoteclaw.bridge.data import as_data, clean, clean_name
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN
 from remoteclaw.bridge.side_effects import arrived
+from remoteclaw.clock import named_zone
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.messages import MAX_ATTACHMENTS, OWN_SERVER, Entry, SessionKey, Turn
 
@@ -351,11 +351,7 @@ def _clock(timestamp_ms: int, zone: str | None) -> str:
 
 def local_time(timestamp_ms: int, zone: str | None) -> datetime:
     """Return a time in a zone that is named, else in the host's."""
-    try:
-        here = ZoneInfo(zone) if zone else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        # Its name is looked up as a file's: "America" is a directory, and some are too long.
-        here = None
+    here = named_zone(zone)
     # A platform's timestamp can be nonsense; a wrong clock must not cost the message.
     seconds = min(max(timestamp_ms / 1000, 0), 32_503_680_000)
     return datetime.fromtimestamp(seconds, tz=here).astimezone(here)

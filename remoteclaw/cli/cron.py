@@ -43,16 +43,12 @@ def _job_options(*, is_new: bool) -> Callable[[Callable[..., None]], Callable[..
          "[default: the agent's, else this computer's]"),
         ("--stagger", "SECONDS", int, "By how much --cron may be put off at most, 0 for exactly "
          "then. [default: 300 at full hours, else 0]"),
-        ("--misfire", None, click.Choice(("grace", "skip", "run_once")), "What becomes of a due "
-         "time that nobody could fire then: it is run within a grace, not at all, or once, "
-         "however late. [default: grace]"),
-        ("--grace", "SECONDS", int, "How late it is run within a grace. [default: 3600]"),
-        ("--delete-after-run/--keep", None, None, "Remove it when a run went well. "
+        ("--misfire", None, click.Choice(("skip", "run_once")), "A run that was missed by more "
+         "than an hour is skipped, or happens once at any age. [default: skip]"),
+        ("--delete-after-run/--keep", None, None, "Remove it after a successful run. "
          "[default: with --at]"),
         ("--alert-after", "NUMBER", int, "Tell its chat after so many failures in a row; 0 for "
-         "never. [default: as configured]"),
-        ("--alert-cooldown", "SECONDS", int, "Don't tell it again for so long. "
-         "[default: as configured]"),
+         "never. [default: 0]"),
     )  # fmt: skip
 
     def add(command: Callable[..., None]) -> Callable[..., None]:
@@ -74,11 +70,7 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
     schedule = {name: said.pop(name) for name in (*kinds, "tz", "stagger") if name in said}
     if schedule and len(schedule.keys() & set(kinds)) != 1:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
-    names = {
-        "delete_after_run": "deleteAfterRun",
-        "alert_after": "alertAfter",
-        "alert_cooldown": "alertCooldown",
-    }
+    names = {"delete_after_run": "deleteAfterRun", "alert_after": "alertAfter"}
     told = {names.get(name, name): value for name, value in said.items()}
     return {**told, "schedule": schedule} if schedule else told
 
@@ -116,12 +108,6 @@ def show_job(job: str, as_json: bool) -> None:
     if as_json:
         echo_text(_as_json({**_plain(found), "runs": [_plain(run) for run in runs]}))
         return
-    misfire = f"grace of {found.grace} s" if found.grace else found.misfire
-    alert = "as configured"
-    if found.alert_after is not None:
-        alert = f"after {found.alert_after} failures" if found.alert_after else "never"
-    if found.alert_cooldown is not None:
-        alert += f", again after {found.alert_cooldown} s"
     facts = {
         "name": found.name,
         "schedule": _words(found),
@@ -130,9 +116,9 @@ def show_job(job: str, as_json: bool) -> None:
         "next": _next(found),
         "last": " ".join(filter(None, (_last(found), found.last_error))),
         "failures": str(found.failures),
-        "misfire": misfire,
+        "misfire": found.misfire,
         "afterwards": "it is removed, if it went well" if found.delete_after_run else "it is kept",
-        "alert": alert,
+        "alert": f"after {found.alert_after} failures" if found.alert_after else "never",
     }
     for name, value in facts.items():
         echo(f"{name:<10}  {one_line(value)}")

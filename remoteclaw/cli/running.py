@@ -198,7 +198,7 @@ def sweep() -> None:
     from remoteclaw.up.supervisor import sweep_host
 
     configure_logging()
-    home, config = load()
+    home, _ = load()
 
     async def run(fleet: "Fleet") -> None:
         leave = leave_event()
@@ -207,7 +207,7 @@ def sweep() -> None:
         async with asyncio.TaskGroup() as tasks:
             duties = [
                 tasks.create_task(fleet.sweeper.run()),
-                tasks.create_task(Scheduler(fleet.scripts, fleet.waker).run(config.cron)),
+                tasks.create_task(Scheduler(fleet.scripts, fleet.waker).run()),
                 tasks.create_task(sweep_host(fleet, home)),
             ]
             await leave.wait()

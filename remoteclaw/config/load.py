@@ -4,7 +4,6 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 `REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not ours to read.
 """
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from pydantic import (
 
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_lists import check_tools
-from remoteclaw.errors import ConfigError
+from remoteclaw.errors import ConfigError, did_you_mean
 
 __all__ = ["load_config", "overrides", "parse_config", "parse_toml", "parse_tree"]
 
@@ -111,8 +110,7 @@ def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> s
     section = f"[{'.'.join(sections)}] " if sections else ""
     if first["type"] == "extra_forbidden":
         valid = _valid_keys(sections)
-        near = difflib.get_close_matches(key, valid, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(repr, valid))}."
+        hint = did_you_mean(key, valid, otherwise=f"it has {', '.join(map(repr, valid))}.")
         return f"{where}: {section}has no key {key!r}; {hint}"
     why = first["msg"].removeprefix("Value error, ")
     return f"{where}: {section}{key} is not valid: {why}."

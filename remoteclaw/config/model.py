@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
     ConfigDict,
@@ -19,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from remoteclaw.clock import named_zone
 from remoteclaw.config.redis_url import redis_address
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, by_people
 from remoteclaw.described import DescribedModel
@@ -30,7 +30,6 @@ __all__ = [
     "ChannelConfig",
     "ChatKind",
     "Config",
-    "CronConfig",
     "FleetConfig",
     "GatewayConfig",
     "GroupConfig",
@@ -86,10 +85,9 @@ _ID_FORMS = {"telegram": re.compile(r"-?[0-9]+")}
 
 def _zone_name(value: str) -> str:
     """Return an IANA time zone's name; raises ValueError for what is none."""
-    try:
-        return ZoneInfo(value).key
-    except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
-        raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}") from None
+    if named_zone(value) is None:
+        raise ValueError(f"must be a time zone such as Europe/Berlin, not {value!r}")
+    return value
 
 
 def _check_names(value: dict[str, _T]) -> dict[str, _T]:
@@ -641,15 +639,6 @@ class SessionsConfig(_Section):
         return value
 
 
-class CronConfig(_Section):
-    """Cron jobs that fail. A job's own settings go before these."""
-
-    alert_after: Annotated[int, BY_PEOPLE] = Field(default=0, ge=0, le=1000)
-    """After how many failures in a row the job's chat is told; 0 for never."""
-    alert_cooldown_s: Annotated[int, BY_PEOPLE] = Field(default=3600, ge=0, le=MOST_S)
-    """Seconds for which it isn't told again."""
-
-
 class HooksConfig(_Section):
     """Python functions, as "module:function", to call at moments of a turn."""
 
@@ -687,7 +676,6 @@ class Config(_Section):
     queue: QueueConfig = QueueConfig()
     sessions: SessionsConfig = SessionsConfig()
     record: RecordConfig = RecordConfig()
-    cron: CronConfig = CronConfig()
     hooks: HooksConfig = HooksConfig()
 
     @field_validator("agents")

@@ -3,7 +3,6 @@
 What a field is called decides, and in doubt it is hidden: whoever may read everything has the file.
 """
 
-import difflib
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from remoteclaw.config.redis_url import redis_address
-from remoteclaw.errors import ConfigError
+from remoteclaw.errors import ConfigError, did_you_mean
 
 __all__ = ["HIDDEN", "part", "redacted"]
 
@@ -58,12 +57,9 @@ def _no_such_key(wanted: str, names: list[str], where: str) -> str:
     place = f"{where!r} in the configuration" if where else "The configuration"
     if not names:
         return f"{place} has no keys: it is a value."
-    near = difflib.get_close_matches(wanted.partition(".")[0], names, n=3)
-    if near:
-        hint = f"did you mean {' or '.join(map(repr, near))}?"
-    else:
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        hint = f"it has {', '.join(map(repr, names[:MOST_NAMED]))}{more}."
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    has = f"it has {', '.join(map(repr, names[:MOST_NAMED]))}{more}."
+    hint = did_you_mean(wanted.partition(".")[0], names, otherwise=has)
     return f"{place} has no key {wanted!r}; {hint}"
 
 

@@ -1,6 +1,5 @@
 """The `tools` tables of the configuration: profiles, lists, and a check of their entries."""
 
-import difflib
 import fnmatch
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from remoteclaw.config.model import Config, Profile, SenderConfig, ToolsConfig
-from remoteclaw.errors import ConfigError
+from remoteclaw.errors import ConfigError, did_you_mean
 from remoteclaw.toolset import TOOLS, ToolFacts
 
 __all__ = [
@@ -65,9 +64,8 @@ def check_tools(config: Config) -> None:
         for name, entries in table.lists():
             for entry in entries:
                 if not any(_means(entry, tool) for tool in TOOLS):
-                    near = difflib.get_close_matches(entry.lower(), known, n=1)
                     groups = ", ".join(one for one in known if one.startswith("group:"))
-                    hint = f"did you mean {near[0]!r}?" if near else f"the groups are {groups}."
+                    hint = did_you_mean(entry.lower(), known, otherwise=f"the groups are {groups}.")
                     raise ConfigError(f"{table.key}.{name} has {entry!r}, which no tool is; {hint}")
 
 

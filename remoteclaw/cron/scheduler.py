@@ -1,8 +1,8 @@
 """The scheduler: starts cron jobs that are due, and settles runs that have ended.
 
-Any number may run. A firing is an entry on the session's inbound stream, like a message from a
-chat. One script takes a due time, appends the entry and sets the next due time; so it is fired
-once, whoever looks, and is not lost with a scheduler that dies.
+Any number of schedulers may run. A firing is an entry on the session's inbound stream, like a
+message from a chat. One script takes a due time, appends the entry and sets the next due time; so
+each is fired once, and none is lost with a scheduler that dies.
 """
 
 import asyncio
@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from remoteclaw.clock import boottime
-from remoteclaw.config.model import CronConfig
 from remoteclaw.cron.job import Job, NewerJob
-from remoteclaw.cron.schedule import Due, in_words
+from remoteclaw.cron.schedule import Due
 from remoteclaw.cron.settle import Settler
 from remoteclaw.cron.store import BOUNDS, READ_S, Cron, Run
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
@@ -27,14 +26,15 @@ from remoteclaw.messages import ChannelMessage, SessionKey
 
 __all__ = ["Scheduler"]
 
-#: How often it is looked for jobs that are due, in seconds: nothing is due between two seconds.
+#: Interval of the search for due jobs, in seconds: nothing is due between two seconds.
 INTERVAL_S = 1.0
-#: How many jobs are looked at at once: each may have a message of 400 KB.
+#: How many jobs are read at once: each may have a message of 400 KB.
 AT_MOST = 100
-#: What is done where nothing is configured.
-UNCONFIGURED = CronConfig()
-#: How long a scheduler counts as there after a look, in milliseconds.
+#: How long a scheduler counts as running after a look, in milliseconds.
 THERE_MS = 30_000
+
+_LATER = "No scheduler was there to fire it; a later due time was fired instead."
+_TOO_LATE = "No scheduler was there to fire it, and it is more than an hour ago."
 
 log = logging.getLogger(__name__)
 
@@ -48,18 +48,18 @@ class Scheduler:
         self._cron = Cron(scripts)
         self._settler = Settler(scripts)
 
-    async def run(self, config: CronConfig) -> None:
+    async def run(self) -> None:
         """Look every second until cancelled; Redis may be away meanwhile."""
         while True:
             try:
-                await self.look(config)
+                await self.look()
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("firing cron jobs: %s", error)
             await asyncio.sleep(INTERVAL_S)
 
-    async def look(self, config: CronConfig = UNCONFIGURED) -> int:
-        """Settle what is over and fire what is due; return how many jobs gave a message."""
-        await self._settler.look(config)
+    async def look(self) -> int:
+        """Settle what is over and fire what is due; return how many messages were sent."""
+        await self._settler.look()
         fired = left = 0
         while True:
             now, *found = await self._scripts.run(
@@ -70,24 +70,19 @@ class Scheduler:
             )
             parts = iter(found)
             for job_id, due, data in zip(parts, parts, parts, strict=True):
-                status = await self._take(job_id.decode(), int(float(due)), data, int(now), config)
+                status = await self._take(job_id.decode(), int(float(due)), data, int(now))
                 left += status == "left"
                 fired += status == "fired"
             if len(found) < 3 * AT_MOST:
                 return fired
 
     async def _take(
-        self,
-        job_id: str,
-        due_ms: int,
-        data: bytes,
-        now_ms: int,
-        config: CronConfig = UNCONFIGURED,
+        self, job_id: str, due_ms: int, data: bytes, now_ms: int
     ) -> Literal["fired", "taken", "left"]:
-        """Do what is due about a job; "left" if it stays as due as it is."""
+        """Fire or skip a due time of a job; "left" if it stays due."""
         try:
             job = Job.decode(data)
-            due = job.schedule.due(due_ms, now_ms, late_ms=job.policy.late_ms)
+            due = job.schedule.due(due_ms, now_ms, at_any_age=job.policy.misfire == "run_once")
             message = None if due.run_ms is None else job.entry(due.run_ms)
         except NewerJob:
             return "left"
@@ -97,12 +92,12 @@ class Scheduler:
         except Exception as error:  # noqa: BLE001 - one job must not stop the others
             log.error("cron job %s: %s", job_id, frames_of(error))
             return await self._give_up(job_id, due_ms, data, type(error).__name__)
-        # What is due once is not left out for a run that somebody has asked for.
+        # What is due once is not skipped for a manual run.
         if due.run_ms is not None and not job.is_once and (run := await self._cron.open_run(job)):
             if await self._cron.unfinished(job):
                 return await self._wait(job, due_ms, due)
-            # What it comes to decides when the job is due: it is looked at once more.
-            await self._settler.settle(run, config)
+            # Its settlement may move the due time: the next look sees it.
+            await self._settler.settle(run)
             return "left"
         return await self._fire(job, due_ms, due, message)
 
@@ -111,8 +106,7 @@ class Scheduler:
     ) -> Literal["fired", "taken", "left"]:
         missed = None
         if due.has_missed:
-            why = _why_missed(job, due)
-            missed = _run(job, due_ms, "skipped", why)
+            missed = _run(job, due_ms, "skipped", _LATER if due.run_ms is not None else _TOO_LATE)
         if message is None:
             await self._script(job, due_ms, _off_if_over(job, due.next_ms), missed)
             log.info("cron job %s: skipped, it was too late", job.id)
@@ -131,7 +125,7 @@ class Scheduler:
             seen = _run(job, due.run_ms, "skipped", "It was fired before: the clock was set back.")
             await self._script(job, due_ms, _off_if_over(job, due.next_ms), seen)
             return "taken"
-        if status == "changed":  # by another scheduler, or whoever changes the job
+        if status == "changed":  # by another scheduler, or a call
             return "taken"
         if queue:
             # It is safe by now: without this hint, the sweeper's comes.
@@ -141,11 +135,11 @@ class Scheduler:
         return "fired"
 
     async def _wait(self, job: Job, due_ms: int, due: Due) -> Literal["taken"]:
-        """Leave a due time out: an unfinished run would only be followed by more of them."""
+        """Skip a due time: more runs would only pile up behind the unfinished one."""
         is_first = job.state.missed_ms is None
         state = replace(job.state, missed_ms=due_ms) if is_first else job.state
         after = replace(job, next_ms=due.next_ms, state=state)
-        why = "The run before it had not finished; until it has, no other one begins."
+        why = "The run before it was unfinished; no other one begins until it ends."
         await self._script(
             job, due_ms, after, _run(job, due_ms, "skipped", why) if is_first else None
         )
@@ -154,7 +148,7 @@ class Scheduler:
     async def _give_up(
         self, job_id: str, due_ms: int, data: bytes, why: str
     ) -> Literal["taken", "left"]:
-        """Leave a job as it is, and never due: nobody could tell when."""
+        """Keep a job that can't be fired, never due: its schedule can't be computed."""
         try:
             job = Job.decode(data)
         except (ValueError, NewerJob):
@@ -224,13 +218,3 @@ def _run(job: Job, due_ms: int, status: str, detail: str | None = None) -> Run:
 def _off_if_over(job: Job, next_ms: int | None) -> Job:
     """Return a job whose due time has no run; one that is never due any more is kept, and off."""
     return replace(job, next_ms=next_ms, enabled=job.enabled and next_ms is not None)
-
-
-def _why_missed(job: Job, due: Due) -> str:
-    if due.run_ms is not None:
-        return "No scheduler could fire it then; a later due time was fired instead."
-    if job.policy.misfire == "skip":
-        return "No scheduler could fire it then, and the job is not to run late."
-    return (
-        f"No scheduler could fire it then, and it is more than {in_words(job.policy.grace_s)} ago."
-    )

@@ -1,7 +1,7 @@
 """The store of cron jobs and their runs.
 
 A run begins as an entry on its session's inbound stream, and is open until that entry's outcome is
-final. `scheduler.py` begins runs, `settling.py` ends them; changes of jobs go through `Effects`.
+final. `scheduler.py` begins runs, `settle.py` ends them; calls change jobs (`calls.py`).
 """
 
 import contextlib

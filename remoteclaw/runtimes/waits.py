@@ -5,8 +5,9 @@ A fallback: where a CLI has a field for it, the field counts.
 
 import re
 import time
-from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
+from datetime import UTC, datetime, timedelta
+
+from remoteclaw.clock import named_zone
 
 __all__ = ["retry_at_ms"]
 
@@ -46,7 +47,7 @@ def retry_at_ms(text: str, now_ms: int | None = None) -> int | None:
 
 def _next(match: re.Match[str], now_ms: int) -> int:
     """Return when a time of day comes next, or came lately, on the day that is named or on any."""
-    zone = _zone(match["zone"])
+    zone = named_zone(match["zone"])
     now = datetime.fromtimestamp(now_ms / 1000, UTC).astimezone(zone)
     hour = int(match["hour"]) % 12 + (12 if match["half"] in "Pp" else 0)
     at = now.replace(hour=hour, minute=int(match["minute"] or 0), second=0, microsecond=0)
@@ -60,11 +61,3 @@ def _next(match: re.Match[str], now_ms: int) -> int:
     elif at < now - _LATELY:
         at += timedelta(days=1)
     return round(at.timestamp() * 1000)
-
-
-def _zone(name: str | None) -> tzinfo | None:
-    """Return a zone; None, which is this host's own, for no name and for one that isn't known."""
-    try:
-        return ZoneInfo(name) if name else None
-    except (ValueError, OSError, KeyError):
-        return None

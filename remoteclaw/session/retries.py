@@ -6,8 +6,8 @@ Pure: the drain asks, waits and writes (`patience.py`, `drain.py`).
 import random
 from collections.abc import Callable
 from datetime import datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from remoteclaw.clock import named_zone
 from remoteclaw.errors import ErrorCategory
 
 __all__ = [
@@ -108,10 +108,7 @@ def time_in(zone: str | None, at_ms: int, *, now_ms: int) -> str:
 
     The zone is named, because the person may be in another one.
     """
-    try:
-        here = ZoneInfo(zone) if zone else None
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        here = None  # its name is looked up as a file's
+    here = named_zone(zone)
     moment, now = (
         datetime.fromtimestamp(ms / 1000, tz=here).astimezone(here) for ms in (at_ms, now_ms)
     )

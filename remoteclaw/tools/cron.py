@@ -39,15 +39,8 @@ class Schedule(Params):
         return self
 
 
-Misfire = Literal["grace", "skip", "run_once"]
-Grace = Annotated[int, Field(ge=60, le=366 * 24 * 3600)]
+Misfire = Literal["skip", "run_once"]
 AlertAfter = Annotated[int, Field(ge=0, le=1000)]
-AlertCooldown = Annotated[int, Field(ge=0, le=366 * 24 * 3600)]
-
-
-def _check_grace(misfire: Misfire | None, grace: int | None) -> None:
-    if grace is not None and misfire not in (None, "grace"):
-        raise ValueError(f"has misfire {misfire}, so grace means nothing: leave it out")
 
 
 class JobSpec(Params):
@@ -63,21 +56,12 @@ class JobSpec(Params):
     """Leave it out: it is your own session."""
     enabled: bool = True
     """False: it is paused."""
-    misfire: Misfire = "grace"
-    """A missed run happens if younger than `grace`, never, or once at any age."""
-    grace: Grace | None = None
-    """Seconds; else 3600."""
+    misfire: Misfire = "skip"
+    """A run missed by over an hour is skipped, or happens once at any age."""
     delete_after_run: bool | None = None
     """Whether success removes it; else only with `at`."""
-    alert_after: AlertAfter | None = None
+    alert_after: AlertAfter = 0
     """Tell the chat after so many failures in a row; 0: never."""
-    alert_cooldown: AlertCooldown | None = None
-    """Seconds until it may be told again."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        _check_grace(self.misfire, self.grace)
-        return self
 
 
 class JobPatch(Params):
@@ -95,13 +79,9 @@ class JobPatch(Params):
     """False pauses it, true resumes it."""
     misfire: Misfire | None = None
     """See cron_add."""
-    grace: Grace | None = None
-    """See cron_add."""
     delete_after_run: bool | None = None
     """See cron_add."""
     alert_after: AlertAfter | None = None
-    """See cron_add."""
-    alert_cooldown: AlertCooldown | None = None
     """See cron_add."""
 
     @model_validator(mode="after")
@@ -110,7 +90,6 @@ class JobPatch(Params):
             raise ValueError("changes nothing")
         if any(getattr(self, name) is None for name in self.model_fields_set):
             raise ValueError("takes no null: leave out what is to stay")
-        _check_grace(self.misfire, self.grace)
         return self
 
 
@@ -185,10 +164,8 @@ class CronJob(Result):
     is_running: bool = False
     """Whether the run that was begun last is not settled yet."""
     misfire: Misfire
-    grace: int | None = None
     delete_after_run: bool
-    alert_after: int | None = None
-    alert_cooldown: int | None = None
+    alert_after: int
 
 
 class CronStatus(Result):

@@ -211,7 +211,7 @@ class Supervisor:
         duties += [self._keep_worker(number, lifeline) for number in range(count)]
         duties += [self.fleet.sweeper.run(), sweep_host(self.fleet, self._home)]
         duties += [
-            Scheduler(self.fleet.scripts, self.fleet.waker).run(self._config.cron),
+            Scheduler(self.fleet.scripts, self.fleet.waker).run(),
             self._keep_logs(),
         ]
         if self._redis:

@@ -208,7 +208,7 @@ async def test_the_latest_of_what_was_missed_is_run_once(fleet: Fleet) -> None:
     latest, first = await cron_of(fleet).runs(job.id)
     assert (latest.status, latest.due_ms) == ("fired", ms("2026-11-21T12:30Z"))
     assert (first.status, first.due_ms, first.run_id) == ("skipped", ms("2026-11-21T12:00Z"), None)
-    assert first.detail == "No scheduler could fire it then; a later due time was fired instead."
+    assert first.detail == "No scheduler was there to fire it; a later due time was fired instead."
     kept = await cron_of(fleet).job(job.id)
     assert kept is not None
     assert kept.next_ms == ms("2026-11-21T12:40Z")
@@ -226,7 +226,7 @@ async def test_what_is_an_hour_late_is_only_noted(fleet: Fleet, schedule: Any) -
     assert await entries(fleet) == []
     (run,) = await cron_of(fleet).runs(job.id)
     assert (run.status, run.due_ms) == ("skipped", due)
-    assert run.detail == "No scheduler could fire it then, and it is more than an hour ago."
+    assert run.detail == "No scheduler was there to fire it, and it is more than an hour ago."
     kept = await cron_of(fleet).job(job.id)
     assert (kept.next_ms if kept else None) == (due + 24 * HOUR_MS if "cron" in schedule else None)
 
@@ -502,7 +502,7 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
 async def test_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
     now_ms = await cron_of(fleet).now_ms()
     client = fleet.scripts.client
-    await client.hset("rc:cron:jobs", "newer", b'{"v":4,"what":"ever"}')
+    await client.hset("rc:cron:jobs", "newer", b'{"v":99,"what":"ever"}')
     await client.zadd("rc:cron:due", {"newer": now_ms})
 
     assert await scheduler_of(fleet).look() == 0
@@ -575,10 +575,10 @@ async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Sta
 
     skipped, failed = await cron_of(stack.fleet).runs(job.id)
     assert (failed.status, failed.run_id) == ("failed", run.run_id)
-    assert skipped.detail == "It had failed 3 times in a row, so it is left alone for 5 minutes."
+    assert skipped.detail == "It had failed 3 times in a row, so it pauses for 120 s."
     kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
-    assert kept.next_ms == now_ms + 6 * 60_000
+    assert kept.next_ms == now_ms + 3 * 60_000
     found: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
     told = [orjson.loads(fields[b"reply"])["text"] for _, fields in found]
     assert told[-1].startswith('The cron job "standup" has failed 3 times in a row, next try ')

@@ -9,8 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.config.model import CronConfig
-from remoteclaw.cron.job import JOB_VERSION, Job, Maker, Policy, State
+from remoteclaw.cron.job import Job, Policy, State
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.settle import AT_MOST, LONGEST_MS, Settler
 from remoteclaw.fleet import Fleet, keys
@@ -36,7 +35,7 @@ START = ms("2026-11-21T08:00Z")
 MINUTE_MS = 60_000
 EVERY = Schedule(every_s=60, anchor_ms=START)
 ONCE = Schedule(at="2026-11-21T08:01")
-LOUD = Policy(alert_after=2, alert_cooldown_s=3600)
+LOUD = Policy(alert_after=2)
 
 
 async def started(fleet: Fleet, schedule: Schedule = EVERY, **fields: Any) -> Job:
@@ -51,20 +50,12 @@ async def kept(fleet: Fleet, job: Job) -> Job:
     return found
 
 
-async def run_at(
-    fleet: Fleet,
-    at_ms: int,
-    *,
-    status: str = "done",
-    category: str = "",
-    config: CronConfig | None = None,
-) -> int:
+async def run_at(fleet: Fleet, at_ms: int, *, status: str = "done", category: str = "") -> int:
     """Fire what is due at a time, and have it end so at once; return how many ran."""
-    config = config or CronConfig()
     await set_clock(fleet, at_ms)
-    count = await scheduler_of(fleet).look(config)
+    count = await scheduler_of(fleet).look()
     await work(fleet, status=status, category=category)
-    await scheduler_of(fleet).look(config)
+    await scheduler_of(fleet).look()
     return count
 
 
@@ -90,7 +81,7 @@ async def read_lines(fleet: Fleet) -> list[bytes]:
         ("failed", "auth", "The agent was not signed in to its model."),
         ("failed", "of a newer version", "The agent failed."),
         ("failed", "", "The agent failed."),
-        ("stopped", "aborted", "Somebody stopped it."),
+        ("stopped", "aborted", "It was stopped."),
         ("interrupted", "", "A newer message interrupted it."),
         ("dropped", "", "Too many messages waited in its session."),
     ],
@@ -146,7 +137,7 @@ async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fle
 
     (run,) = await cron_of(fleet).runs(once.id)
     assert run.status == "unknown"
-    assert run.detail == "What became of it is not known any more."
+    assert run.detail == "Its outcome is not known any more."
     after = await kept(fleet, once)
     assert (after.enabled, after.next_ms, after.state.last_status) == (False, None, "unknown")
 
@@ -275,7 +266,7 @@ async def test_what_is_due_while_a_run_is_unfinished_is_left_out(fleet: Fleet) -
     assert (first.status, last.status, skipped.status) == ("done", "done", "skipped")
     assert skipped.due_ms == START + 2 * MINUTE_MS
     assert skipped.detail == (
-        "The run before it had not finished; until it has, no other one begins."
+        "The run before it was unfinished; no other one begins until it ends."
     )
     assert (await kept(fleet, job)).state.missed_ms is None
 
@@ -339,11 +330,11 @@ async def test_a_job_that_fails_is_left_alone_for_longer_and_longer(fleet: Fleet
         assert await run_at(fleet, at_ms - MINUTE_MS // 2) == 0
         assert await run_at(fleet, at_ms, status="failed", category="fatal") == 1
 
-    # What is due next is the first due time behind 30 s, 1, 5, 15 and 60 minutes from the end.
-    assert found == [1, 1, 2, 6, 16, 61, 61]
+    # What is due next is the first due time behind 30 s, 1, 2, 4, 8, 16 minutes from the end.
+    assert found == [1, 1, 2, 3, 5, 9, 17]
     skipped = [run for run in await cron_of(fleet).runs(job.id) if run.status == "skipped"]
     assert [run.detail for run in skipped][-1] == (
-        "It had failed 2 times in a row, so it is left alone for a minute."
+        "It had failed 2 times in a row, so it pauses for 60 s."
     )
     assert len(skipped) == 6
     assert (await kept(fleet, job)).state.failures == 7
@@ -414,7 +405,7 @@ async def test_what_is_due_once_is_tried_again_after_a_failure_that_may_pass(fle
         at_ms = after.next_ms
     await run_at(fleet, at_ms, status="failed", category="retryable")
 
-    assert waits == [30, 60, 300]
+    assert waits == [30, 60, 120]
     after = await kept(fleet, job)
     assert (after.enabled, after.next_ms, after.state.failures) == (False, None, 4)
     assert statuses(await cron_of(fleet).runs(job.id)) == ["failed"] * 4
@@ -495,24 +486,24 @@ async def test_a_job_that_was_given_another_time_meanwhile_has_that_before_it(
 # -- alerts ---------------------------------------------------------------------------------------
 
 
-async def test_the_chat_is_told_after_so_many_failures_once_per_cooldown(fleet: Fleet) -> None:
+async def test_the_chat_is_told_once_of_so_many_failures_in_a_row(fleet: Fleet) -> None:
     schedule = Schedule(cron="*/10 * * * *", tz="Europe/Berlin")
     job = await started(fleet, schedule, policy=LOUD, name='a "job"\nof two lines')
     told = []
-    for number in range(1, 8):
+    for status in ("failed", "failed", "failed", "done", "failed", "failed", "failed"):
         at_ms = (await kept(fleet, job)).next_ms
         assert at_ms is not None
-        await run_at(fleet, at_ms, status="failed", category="auth")
-        told.append((number, len(await alerts(fleet))))
+        await run_at(fleet, at_ms, status=status, category="auth")
+        told.append(len(await alerts(fleet)))
 
-    assert [count for _, count in told] == [0, 1, 1, 1, 1, 2, 3]
+    assert told == [0, 1, 1, 1, 1, 2, 2]
     first = (await alerts(fleet))[0]
     assert first["text"] == (
         'The cron job "a "job" of two lines" has failed 2 times in a row, '
         "next try 2026-11-21 at 09:30 (Europe/Berlin): the agent was not signed in to its model."
     )
     assert (first["channel_id"], first["thread_id"], first["is_error"]) == ("chat-1", None, True)
-    assert len({reply["call"] for reply in await alerts(fleet)}) == 3
+    assert len({reply["call"] for reply in await alerts(fleet)}) == 2
 
 
 async def test_an_adapter_delivers_the_alert(fleet: Fleet) -> None:
@@ -531,17 +522,13 @@ async def test_an_adapter_delivers_the_alert(fleet: Fleet) -> None:
     await replies.aclose()
 
 
-@pytest.mark.parametrize(
-    ("own", "configured", "count"),
-    [(None, 0, 0), (None, 1, 1), (0, 1, 0), (1, 0, 1), (2, 1, 0)],
-)
-async def test_a_job_s_own_setting_goes_before_the_configured_one(
-    fleet: Fleet, own: int | None, configured: int, count: int
+@pytest.mark.parametrize(("alert_after", "count"), [(0, 0), (1, 1), (2, 0)])
+async def test_the_chat_is_told_of_no_fewer_failures(
+    fleet: Fleet, alert_after: int, count: int
 ) -> None:
-    await started(fleet, policy=Policy(alert_after=own))
-    config = CronConfig(alert_after=configured)
+    await started(fleet, policy=Policy(alert_after=alert_after))
 
-    await run_at(fleet, START + MINUTE_MS, status="failed", config=config)
+    await run_at(fleet, START + MINUTE_MS, status="failed")
 
     assert len(await alerts(fleet)) == count
 
@@ -602,7 +589,7 @@ async def test_a_run_that_is_asked_for_is_known_by_its_call(fleet: Fleet) -> Non
 # -- misfires -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("misfire", ["grace", "skip", "run_once"])
+@pytest.mark.parametrize("misfire", ["skip", "run_once"])
 async def test_after_a_day_asleep_what_is_on_time_runs_whatever_the_policy(
     fleet: Fleet, misfire: Any
 ) -> None:
@@ -620,11 +607,7 @@ async def test_after_a_day_asleep_what_is_on_time_runs_whatever_the_policy(
     ("policy", "why"),
     [
         (Policy(misfire="run_once"), None),
-        (Policy(grace_s=7200), None),
-        (Policy(), "it is more than an hour ago."),
-        (Policy(grace_s=1800), "it is more than 30 minutes ago."),
-        (Policy(grace_s=90), "it is more than 90 seconds ago."),
-        (Policy(misfire="skip"), "the job is not to run late."),
+        (Policy(misfire="skip"), "it is more than an hour ago."),
     ],
 )
 async def test_after_a_day_asleep_a_daily_job_does_what_its_policy_says(
@@ -648,7 +631,7 @@ async def test_after_a_day_asleep_a_daily_job_does_what_its_policy_says(
     assert (await kept(fleet, job)).next_ms == ms("2026-11-23T09:00Z")
 
 
-@pytest.mark.parametrize("misfire", ["grace", "skip", "run_once"])
+@pytest.mark.parametrize("misfire", ["skip", "run_once"])
 async def test_what_is_due_once_and_was_missed_is_never_lost(fleet: Fleet, misfire: Any) -> None:
     job = await started(fleet, ONCE, policy=Policy(misfire=misfire))
 
@@ -798,51 +781,20 @@ async def test_several_settlers_tell_the_chat_once(any_server: Server) -> None:
         run = await cron_of(one).open_run(await kept(one, job))
         assert run is not None
         settlers = [Settler(fleet.scripts) for fleet in fleets]
-        await asyncio.gather(*(each.settle(run, CronConfig()) for each in settlers))
+        await asyncio.gather(*(each.settle(run) for each in settlers))
 
     after = await kept(one, job)
     assert after.state.failures == 6
     assert statuses(await cron_of(one).runs(job.id)).count("failed") == 6
-    # The sixth failure comes more than an hour behind the first.
-    assert len(await alerts(one)) == 2
+    assert len(await alerts(one)) == 1
     for fleet in fleets:
         await fleet.aclose()
 
 
 # -- other versions -------------------------------------------------------------------------------
 
-#: A job as version 1 has written it.
-OLD = {
-    "id": "0" * 16,
-    "name": "standup",
-    "schedule": {"at": None, "every_s": 60, "cron": None, "tz": None, "anchor_ms": START},
-    "message": "What is new?",
-    "session": str(SESSION),
-    "enabled": True,
-    "created_ms": START,
-    "maker": {"operator": "olga", "agent": None, "session": None, "for_owner": True},
-    "next_ms": START + MINUTE_MS,
-    "last_ms": None,
-    "v": 1,
-}
 
-
-async def test_a_job_that_version_1_wrote_goes_on(fleet: Fleet) -> None:
-    client = fleet.scripts.client
-    await client.hset("rc:cron:jobs", str(OLD["id"]), orjson.dumps(OLD))
-    await client.zadd("rc:cron:due", {str(OLD["id"]): START + MINUTE_MS})
-    (job,) = await cron_of(fleet).jobs()
-
-    assert await run_at(fleet, START + MINUTE_MS) == 1
-
-    assert (job.policy, job.state, job.goes_after_run) == (Policy(), State(), False)
-    after = await kept(fleet, job)
-    assert (after.name, after.next_ms) == ("standup", START + 2 * MINUTE_MS)
-    assert after.maker == Maker(operator="olga", people=(f"{SESSION.provider}:{SESSION.user}",))
-    assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
-
-
-async def test_what_version_1_has_noted_can_be_read(fleet: Fleet) -> None:
+async def test_a_damaged_line_of_the_log_hides_no_other(fleet: Fleet) -> None:
     line = {"job_id": "j", "agent": "main", "due_ms": 1, "status": "fired", "detail": None}
     newer = {**line, "due_ms": 2, "what": "ever"}
     for told, entry in ((line, "1-1"), (newer, "2-1")):
@@ -853,25 +805,17 @@ async def test_what_version_1_has_noted_can_be_read(fleet: Fleet) -> None:
     assert [run.run_id for run in await cron_of(fleet).runs("j")] == ["s-2-1", "s-1-1"]
 
 
-async def test_a_job_is_written_in_a_form_that_version_1_leaves_alone(fleet: Fleet) -> None:
-    """It would take what it doesn't know for damage, and never fire the job again."""
-    job = await started(fleet)
-
-    assert JOB_VERSION == 3
-    assert orjson.loads(job.encode())["v"] == JOB_VERSION
-
-
 async def test_a_run_of_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).look()
-    await fleet.scripts.client.hset("rc:cron:jobs", job.id, b'{"v":4}')
+    await fleet.scripts.client.hset("rc:cron:jobs", job.id, b'{"v":99}')
     await work(fleet)
 
     await scheduler_of(fleet).look()
 
     assert len(await fleet.scripts.client.hkeys("rc:cron:open")) == 1
-    assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b'{"v":4}'
+    assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b'{"v":99}'
 
 
 async def test_jobs_of_a_newer_version_keep_nobody_waiting(fleet: Fleet) -> None:

@@ -384,22 +384,19 @@ async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
 
 async def test_what_a_job_is_to_do_where_it_goes_wrong_is_told(stack: Stack) -> None:
     plain = await add(stack, ADMIN)
-    policy = {"misfire": "run_once", "deleteAfterRun": True, "alertAfter": 3, "alertCooldown": 60}
+    policy = {"misfire": "run_once", "deleteAfterRun": True, "alertAfter": 3}
     job = await add(stack, ADMIN, **policy)
-    updates = {"misfire": "grace", "grace": 120, "deleteAfterRun": False, "alertAfter": 0}
+    updates = {"misfire": "skip", "deleteAfterRun": False, "alertAfter": 0}
     changed = (await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)).job
 
     def told(one: Any) -> tuple[Any, ...]:
-        return one.misfire, one.grace, one.delete_after_run, one.alert_after, one.alert_cooldown
+        return one.misfire, one.delete_after_run, one.alert_after
 
-    assert told(plain) == ("grace", 3600, False, None, None)
-    assert told(job) == ("run_once", None, True, 3, 60)
-    assert told(changed) == ("grace", 120, False, 0, 60)
+    assert told(plain) == ("skip", False, 0)
+    assert told(job) == ("run_once", True, 3)
+    assert told(changed) == ("skip", False, 0)
     (_, listed) = (await call(stack, ADMIN, "cron_list")).jobs
     assert listed == changed
-    kept = await cron_of(stack.fleet).job(job.id)
-    assert kept is not None
-    assert kept.policy.late_ms == 120_000
 
 
 async def test_what_is_due_at_a_full_hour_is_put_off_unless_told_otherwise(stack: Stack) -> None:
@@ -459,9 +456,7 @@ async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"misfire": "skip", "grace": 60}, "cron_add: job has misfire skip, so grace means no"),
         ({"misfire": "never"}, "cron_add: job.misfire "),
-        ({"grace": 59}, "cron_add: job.grace "),
         ({"alertAfter": -1}, "cron_add: job.alertAfter "),
         ({"schedule": {"every": 60, "stagger": 1}}, "cron_add: job.schedule has no cron, so stagg"),
         ({"schedule": {"cron": "0 * * * *", "stagger": 3601}}, "cron_add: job.schedule.stagger "),
@@ -476,14 +471,6 @@ async def test_a_policy_that_makes_no_sense_is_refused_in_one_sentence(
     assert code == "INVALID_REQUEST"
     assert told.startswith(why)
     assert await cron_of(stack.fleet).jobs() == []
-
-
-async def test_a_grace_for_a_job_that_has_none_is_refused(stack: Stack) -> None:
-    job = await add(stack, ADMIN, misfire="skip")
-
-    code, told = await refused(stack, ADMIN, "cron_update", jobId=job.id, updates={"grace": 60})
-
-    assert (code, told[:40]) == ("INVALID_REQUEST", "The job has misfire skip, so grace means")
 
 
 # -- run now --------------------------------------------------------------------------------------
@@ -803,7 +790,7 @@ async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
     [
         ({"at": "2020-01-01T09:00"}, "at '2020-01-01T09:00' is past: it is "),
         ({"at": "soon"}, "at 'soon' is no time: "),
-        ({"cron": "0 9 31 2 *"}, "cron '0 9 31 2 *' is never due: "),
+        ({"cron": "0 9 31 2 *"}, "cron '0 9 31 2 *' has no valid day"),
         ({"cron": "* * *"}, "cron '* * *' has 3 fields and needs five: "),
         ({"cron": "0 9 * * *", "tz": "Europe/Berln"}, "There is no time zone 'Europe/Berln'; "),
         ({"every": 60, "tz": "UTC"}, "cron_add: job.schedule has every, so tz means nothing"),
@@ -957,13 +944,14 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
 
     job_id = told(
         *("add", "--name", "standup", "--message", "What is new?", "--session", KEY),
-        *("--cron", "0 9 * * MON", "--misfire", "skip", "--alert-after", "2", "--paused"),
+        *("--cron", "0 9 * * MON", "--alert-after", "2", "--paused"),
     ).strip()
     paused = told("list")
     changed = cli(
-        stack, *("cron", "edit", job_id, "--name", "new", "--every", "3600", "--misfire", "grace"),
-        *("--grace", "60", "--delete-after-run"),
-    )  # fmt: skip
+        stack,
+        *("cron", "edit", job_id, "--name", "new", "--every", "3600"),
+        *("--misfire", "run_once", "--delete-after-run"),
+    )
     assert (changed.returncode, changed.stdout) == (0, "")
     resumed = cli(stack, "cron", "resume", job_id)
     run_id = told("run", job_id).strip()
@@ -976,7 +964,7 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
     assert f"{job_id}  off " in paused
     assert resumed.stderr.startswith("It is due next on ")
     assert re.search("^schedule    every 3600 s$", shown, re.MULTILINE)
-    assert re.search("^misfire     grace of 60 s$", shown, re.MULTILINE)
+    assert re.search("^misfire     run_once$", shown, re.MULTILINE)
     assert re.search("^alert       after 2 failures$", shown, re.MULTILINE)
     assert re.search("^afterwards  it is removed, if it went well$", shown, re.MULTILINE)
     assert re.search("^last        running$", shown, re.MULTILINE)
@@ -989,14 +977,11 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
 async def test_what_is_wrong_is_one_line_on_the_command_line(stack: Stack) -> None:
     add = ("cron", "add", "--name", "n", "--message", "m", "--session", KEY)
 
-    cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "is never due: no such day comes.")
+    cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "has no valid day of the month.")
     cli_refused(cli(stack, "cron", "runs", "0" * 16), f"There is no cron job {'0' * 16}.")
     assert "it has 16 hexadecimal digits" in cli(stack, "cron", "remove", "x").stderr
     for command in ("show", "run", "pause", "resume"):
         cli_refused(cli(stack, "cron", command, "0" * 16), f"There is no cron job {'0' * 16}.")
-    cli_refused(
-        cli(stack, *add, "--every", "60", "--misfire", "skip", "--grace", "60"), "grace mea"
-    )
     nothing = cli(stack, "cron", "edit", "0" * 16)
     assert (nothing.returncode, "Say what is to change" in nothing.stderr) == (2, True)
     when = cli(stack, *add, "--every", "60", "--at", "2999-01-01")

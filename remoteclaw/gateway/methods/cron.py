@@ -8,14 +8,13 @@ see is not there.
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from remoteclaw.clock import host_zone
+from remoteclaw.clock import host_zone, named_zone
 from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job, Maker, Policy
-from remoteclaw.cron.schedule import GRACE_S, Schedule, has_offset, offset_ms, stagger_s
+from remoteclaw.cron.schedule import Schedule, has_offset, offset_ms, stagger_s
 from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.effects import call_name
@@ -71,10 +70,8 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
         next_ms=None,
         policy=Policy(
             misfire=spec.misfire,
-            grace_s=GRACE_S if spec.grace is None else spec.grace,
             delete_after_run=spec.delete_after_run,
             alert_after=spec.alert_after,
-            alert_cooldown_s=spec.alert_cooldown,
         ),
     )
     job = _checked(replace(job, next_ms=_first(schedule, now_ms) if spec.enabled else None), now_ms)
@@ -273,20 +270,11 @@ def _policy(policy: Policy, updates: contract.JobPatch) -> Policy:
     """Return a policy with what is to be changed of it."""
     wanted = {
         "misfire": updates.misfire,
-        "grace_s": updates.grace,
         "delete_after_run": updates.delete_after_run,
         "alert_after": updates.alert_after,
-        "alert_cooldown_s": updates.alert_cooldown,
     }
     changes: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
-    changed = replace(policy, **changes)
-    if updates.grace is not None and changed.misfire != "grace":
-        raise CallRefused(
-            "INVALID_REQUEST",
-            f"The job has misfire {changed.misfire}, so grace means nothing: "
-            "say misfire grace with it, or leave it out.",
-        )
-    return changed
+    return replace(policy, **changes)
 
 
 def _first(schedule: Schedule, now_ms: int) -> int:
@@ -353,11 +341,8 @@ def _clock(at_ms: int | None, zone: str) -> str | None:
     """Return a time in a zone, as ISO 8601 with the offset."""
     if at_ms is None:
         return None
-    try:
-        there: tzinfo = ZoneInfo(zone)
-    except ZoneInfoNotFoundError:  # the host that made the job knows more zones than this one
-        there = UTC
-    return datetime.fromtimestamp(at_ms // 1000, tz=there).isoformat()
+    # The host that made the job may know more zones than this one.
+    return datetime.fromtimestamp(at_ms // 1000, tz=named_zone(zone) or UTC).isoformat()
 
 
 def _told(call: Call, job: Job) -> contract.CronJob:
@@ -389,10 +374,8 @@ def _told(call: Call, job: Job) -> contract.CronJob:
         failures=state.failures,
         is_running=state.running is not None,
         misfire=policy.misfire,
-        grace=policy.grace_s if policy.misfire == "grace" else None,
         delete_after_run=job.goes_after_run,
         alert_after=policy.alert_after,
-        alert_cooldown=policy.alert_cooldown_s,
     )
 
 
