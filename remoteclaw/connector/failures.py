@@ -1,7 +1,4 @@
-"""Sentences about a gateway that does not answer, for agents and people.
-
-Imported only when that happens.
-"""
+"""Sentences about a gateway that does not answer, for agents and people."""
 
 from remoteclaw.connector.exchange import Refused, TooSlow, Unreachable
 from remoteclaw.connector.wire import load
@@ -19,7 +16,7 @@ MOST_WORDS = 300
 
 
 def is_passing(failure: Exception) -> bool:
-    """Whether it may work later without anybody doing something about the token or the message."""
+    """Whether the same message with the same token may work later."""
     return not isinstance(failure, Refused) or failure.status == 429 or failure.status >= 500
 
 

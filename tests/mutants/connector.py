@@ -11,20 +11,26 @@ MUTANTS = (
     ),
     Mutant(
         "a connector that sends its token to an address",
-        before='return _home(environ) + b"/gateways", 0, "/mcp"',
-        after='url = b"http://127.0.0.1:18789"',
+        before='return f"{_home(environ)}/gateways", 0, "/mcp"',
+        after='url = "http://127.0.0.1:18789"',
         test="test_a_stranger_who_listens_at_the_address_gets_nothing",
     ),
     Mutant(
         "a connector that uses a directory of others",
-        before="if found.st_uid != posix.getuid() or found.st_mode & 0o077:",
+        before="if found.st_uid != os.getuid() or found.st_mode & 0o077:",
         after="if False:",
         test="test_a_directory_in_which_others_could_listen_is_not_used",
     ),
     Mutant(
         "a connector with the owner's token",
-        before='path = _home(environ) + b"/connector-token"',
-        after='path = _home(environ) + b"/gateway-token"',
+        before='path = f"{_home(environ)}/connector-token"',
+        after='path = f"{_home(environ)}/gateway-token"',
         test="test_a_gateway_at_any_port_is_found_without_a_setting",
+    ),
+    Mutant(
+        "a call that a gateway which was restarted never gets",
+        before="if not (broken.is_cut and request.call_id) or request.call.is_cancelled:",
+        after="if True:",
+        test="test_a_call_is_sent_again_under_the_same_id",
     ),
 )
