@@ -11,13 +11,13 @@ MUTANTS = (
     ),
     Mutant(
         "a chat that is told of each failure",
-        before="if not threshold or not is_enough or is_quiet or not job.enabled:",
-        after="if not threshold or not is_enough or not job.enabled:",
+        before="job.state.failures == job.policy.alert_after",
+        after="job.state.failures >= job.policy.alert_after",
         test="test_several_settlers_tell_the_chat_once",
     ),
     Mutant(
         "a job that is lost when it did not go well",
-        before="if ended.went_well and job.goes_after_run and",
+        before="if ended.has_succeeded and job.goes_after_run and",
         after="if job.goes_after_run and",
         test="test_what_is_due_once_and_did_not_go_well_is_kept_and_off",
     ),
