@@ -1,40 +1,24 @@
-"""Profiles of channels: what each kind can do.
+"""The registry of channels: the profile of each that RemoteClaw knows.
 
-A kind that is not named here, such as that of an adapter of one's own, counts as one that can do
-everything: its adapter refuses what it can't. Tools are listed by this and never by whether an
-adapter is at work, so that the list of a session stays the same.
+Adding a channel is its package in `channels/` and a line here. A profile imports the vocabulary
+alone, so that the configuration and the policy read it without loading an adapter.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from remoteclaw.channels.console.profile import PROFILE as CONSOLE
+from remoteclaw.protocols import ChannelProfile
 
-__all__ = ["ChannelProfile", "profile_of"]
+__all__ = ["CHANNELS", "profile_of"]
 
+#: The profiles by the name of the channel, as messages and the configuration call it.
+CHANNELS: dict[str, ChannelProfile] = {"console": CONSOLE}
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelProfile:
-    """What a kind of channel can do."""
-
-    has_threads: bool = True
-    lacks: frozenset[str] = frozenset()
-    """The tools about the current chat that do nothing there."""
+_UNKNOWN = ChannelProfile()
 
 
-_CONSOLE = ChannelProfile(
-    has_threads=False,
-    lacks=frozenset(
-        (
-            "message_thread_reply",
-            "message_react",
-            "message_delete",
-            "message_pin",
-            "message_read",
-        )
-    ),
-)
-_PROFILES: Mapping[str, ChannelProfile] = {"console": _CONSOLE}
+def profile_of(channel: str) -> ChannelProfile:
+    """Return a channel's profile; one that is not registered counts as one that can do everything.
 
-
-def profile_of(kind: str) -> ChannelProfile:
-    """Return what a kind of channel can do, by the name of the channel."""
-    return _PROFILES.get(kind, ChannelProfile())
+    Its adapter refuses what it can't do. Whether an adapter runs makes no difference, so that the
+    tools of a session stay the same.
+    """
+    return CHANNELS.get(channel, _UNKNOWN)

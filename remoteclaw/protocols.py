@@ -25,8 +25,8 @@ __all__ = [
     "BridgeCallbacks",
     "Capabilities",
     "ChannelAdapter",
+    "ChannelProfile",
     "Decision",
-    "Deliverable",
     "Effects",
     "History",
     "Launch",
@@ -34,8 +34,10 @@ __all__ = [
     "OperatingAdapter",
     "Operation",
     "Receipt",
+    "Reply",
     "Runtime",
     "SessionMap",
+    "Unit",
     "conversation_name",
     "prompt_file",
 ]
@@ -347,65 +349,64 @@ class AttachmentStore(Protocol):
         """Keep a file that the agent sends; raises `RedisRefused` when there is no room."""
 
 
-class Deliverable(Protocol):
-    """A reply as adapters see it."""
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something to do in a chat besides sending a message."""
 
-    @property
-    def sid(self) -> str:
-        """The session that it belongs to."""
+    name: Literal["react", "delete", "pin", "read"]
+    channel_id: str
+    """The chat."""
+    thread_id: str | None
+    args: Mapping[str, Any]
+    """`messageId` but for `read`; `emoji` for `react`, where an empty one takes the reaction away;
+    `limit` for `read`."""
+    expires_ms: int
+    """When it is too late to begin with it, on Redis' clock."""
 
-    @property
-    def turn(self) -> str:
-        """The turn that it answers."""
 
-    @property
-    def attempt(self) -> int:
-        """Which attempt at the turn said it."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One entry of a reply stream: a message to deliver, or an operation."""
 
-    @property
-    def index(self) -> int:
-        """Its place among the turn's messages, from 0."""
+    id: str
+    """Its id on the stream."""
+    sid: str
+    """The session whose agent says it; "operator" if none does."""
+    turn: str
+    """The turn that it answers."""
+    attempt: int
+    """Which attempt at the turn said it."""
+    index: int
+    """Its place among the turn's messages, or among those of the call, from 0."""
+    channel_id: str
+    """The chat that it goes to."""
+    thread_id: str | None
+    """The thread of that chat."""
+    text: str
+    """What to send; empty if there are only files, or if it only says that the turn is over."""
+    is_error: bool
+    """Whether it reports a failure."""
+    reply_to_id: str | None
+    """The message of the chat to quote."""
+    attachments: tuple[Attachment, ...]
+    """The files to send with it; `fleet.blobs.get` has their contents."""
+    is_final: bool
+    """True for the last one of its turn."""
+    entries: tuple[str, ...]
+    """With a turn's last message, the entries that the turn answers."""
+    call: str | None = None
+    """The call of a tool that sent it, between the messages of the answer; None for the answer."""
+    effect: str | None = None
+    """The platform's name for an effect to show it with."""
+    operation: Operation | None = None
+    """What to do instead of sending a message; then nothing else tells more of it."""
 
     @property
     def key(self) -> str:
         """Names this message among all, for platforms that send once what has the same key."""
-
-    @property
-    def channel_id(self) -> str:
-        """The chat that it goes to."""
-
-    @property
-    def thread_id(self) -> str | None:
-        """The thread of that chat."""
-
-    @property
-    def text(self) -> str:
-        """What to send; nothing, if there are only files, or if it says that the turn is over."""
-
-    @property
-    def is_error(self) -> bool:
-        """Whether it reports a failure."""
-
-    @property
-    def reply_to_id(self) -> str | None:
-        """The message of the chat to quote."""
-
-    @property
-    def attachments(self) -> tuple[Attachment, ...]:
-        """The files to send with it."""
-
-    @property
-    def entries(self) -> tuple[str, ...]:
-        """With a turn's last message, the entries that the turn answers."""
-
-    @property
-    def call(self) -> str | None:
-        """The call of a tool that sent it: then it is no part of the turn's answer, stands between
-        its messages, and `index` counts what the call sent."""
-
-    @property
-    def effect(self) -> str | None:
-        """The platform's name for an effect to show it with."""
+        if self.call is not None:
+            return f"{self.call}:{self.index}"
+        return f"{self.sid}:{self.turn}:{self.attempt}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,31 +421,47 @@ class Receipt:
     """Whether it has the effect that was asked for."""
 
 
+#: What platforms count in a text: code points, units of UTF-16, or bytes of UTF-8.
+Unit = Literal["characters", "utf16", "bytes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelProfile:
+    """What a channel is: its limits, its format, its ids and its owners.
+
+    `[channels.NAME]` goes before the limits and the format.
+    """
+
+    chunk_limit: int = 4000
+    """The longest message, in `chunk_unit`."""
+    chunk_unit: Unit = "characters"
+    formatting: tuple[str, ...] = ()
+    """How it shows messages, a sentence each, for agents."""
+    attachment_mb: int = 20
+    """The largest file, in megabytes."""
+    attachment_types: tuple[str, ...] = ("*",)
+    """The MIME types of files that it takes; `*` stands for any part."""
+    live_every_s: float = 0.25
+    """The shortest time between two edits of a message that is being written, in seconds."""
+    has_threads: bool = True
+    lacks: frozenset[str] = frozenset()
+    """The tools about the current chat that do nothing there."""
+    id_form: str | None = None
+    """The regular expression of its ids of people and chats, where that tells them from names."""
+    is_owners: bool = False
+    """Whether everyone who writes there is an owner, as long as no owners are configured."""
+
+
 class ChannelAdapter(Protocol):
     """One account on one chat platform."""
 
-    async def deliver(self, reply: Deliverable) -> Receipt | None:
+    async def deliver(self, reply: Reply) -> Receipt | None:
         """Send one message; when this returns, the platform has it.
 
         Raises `PlatformRefused` if the platform will never take it: it is then given up, and
         whoever sent it is told. Anything else that it raises ends the relay, and the message is
         delivered again when that starts anew.
         """
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """Something to do in a chat besides sending a message."""
-
-    name: Literal["react", "delete", "pin", "read"]
-    channel_id: str
-    """The chat."""
-    thread_id: str | None
-    args: Mapping[str, Any]
-    """`messageId` but for `read`; `emoji` for `react`, where an empty one takes the reaction away;
-    `limit` for `read`."""
-    expires_ms: int
-    """When it is too late to begin with it, on Redis' clock."""
 
 
 @runtime_checkable

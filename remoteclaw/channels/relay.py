@@ -9,9 +9,9 @@ import orjson
 
 from remoteclaw.bridge.hooks import Hooks, MessageSending, MessageSent
 from remoteclaw.errors import LeaseLost, PlatformRefused
-from remoteclaw.fleet.replies import Reply, ReplyReader
+from remoteclaw.fleet.replies import ReplyReader
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import ChannelAdapter, OperatingAdapter, Operation, Receipt
+from remoteclaw.protocols import ChannelAdapter, OperatingAdapter, Operation, Receipt, Reply
 
 __all__ = ["relay"]
 

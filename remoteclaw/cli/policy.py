@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["policy"]
 
-#: Channels that are there without being configured: `remoteclaw up`'s, and `remoteclaw send`'s.
-OWN_CHANNELS = ("console", "cli")
-
 
 @click.group()
 def policy() -> None:
@@ -90,7 +87,9 @@ def explain(
 
 
 def _require_channel(config: "Config", name: str) -> None:
-    known = dict.fromkeys((*OWN_CHANNELS, *config.channels))
+    from remoteclaw.profiles import CHANNELS
+
+    known = dict.fromkeys((*CHANNELS, "cli", *config.channels))  # cli is what `send` writes on
     if name not in known:
         listing = ", ".join(repr(one) for one in known)
         raise ConfigError(f"There is no channel {name!r}: there are {listing}.")

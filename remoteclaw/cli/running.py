@@ -15,7 +15,7 @@ from remoteclaw.cli.edge import echo
 from remoteclaw.errors import ConfigError, RemoteClawError
 
 if TYPE_CHECKING:
-    from remoteclaw.channels.console import Console
+    from remoteclaw.channels.console.adapter import Console
     from remoteclaw.config.home import Home
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
@@ -72,7 +72,7 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
             echo(f"  problem  {problem}")
         echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
-            from remoteclaw.channels.console import Console
+            from remoteclaw.channels.console.adapter import Console
 
             console = Console(
                 supervisor.fleet,

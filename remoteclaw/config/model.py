@@ -24,6 +24,8 @@ from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, by_people
 from remoteclaw.described import DescribedModel
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
+from remoteclaw.profiles import profile_of
+from remoteclaw.protocols import Unit
 
 __all__ = [
     "AgentConfig",
@@ -56,15 +58,8 @@ WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without
 WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors take it at once")
 WITH_WORKERS = by_people(restart="the workers, and `remoteclaw up` where it has a console")
 
-#: What differs for channels where the file says nothing: a terminal has no limit, but memory has.
-_CHANNELS: dict[str, dict[str, Any]] = {
-    "console": {
-        "chunk_limit": 1_000_000,
-        "formatting": (
-            "The user reads in a terminal, which shows Markdown as it is written: use little.",
-        ),
-    }
-}
+#: The settings of a channel that its profile decides where the file says nothing.
+_OF_PROFILE = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
 
 QueueMode = Literal["collect", "followup", "steer", "interrupt"]
 DropPolicy = Literal["old", "new", "summarize"]
@@ -77,10 +72,6 @@ Cap = Annotated[int, Field(ge=0, le=MOST)]
 
 #: The least that Redis may be told to keep, in bytes: when empty, it has one or two million.
 LEAST_MEMORY = 16 * 1024 * 1024
-
-
-#: Where ids have a form that tells them from names. Elsewhere only what can be no id is refused.
-_ID_FORMS = {"telegram": re.compile(r"-?[0-9]+")}
 
 
 def _zone_name(value: str) -> str:
@@ -485,7 +476,7 @@ class ChannelConfig(_Section):
     """Who may write there, for the agent to know; it lets nobody in and keeps nobody out."""
     owners: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
     """The ids of those for whom agents may use the tools for owners: cron and the gateway's.
-    Without it, that is whoever writes on the console, and nobody elsewhere."""
+    Without it, a channel has none, except where everyone who writes is at this computer."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which tools agents may use there."""
     senders: Annotated[dict[str, SenderConfig], BY_PEOPLE] = Field(default_factory=dict)
@@ -496,9 +487,8 @@ class ChannelConfig(_Section):
     """How often the agent should react to a message with an emoji."""
     chunk_limit: Annotated[int, BY_AGENTS] = Field(default=4000, ge=80, le=MOST)
     """How long one message of an answer may be; a longer answer comes in several."""
-    chunk_unit: Annotated[Literal["characters", "utf16", "bytes"], BY_AGENTS] = "characters"
-    """What `chunk_limit` counts: characters (code points), units of UTF-16 as Telegram does, or
-    bytes of UTF-8."""
+    chunk_unit: Annotated[Unit, BY_AGENTS] = "characters"
+    """What `chunk_limit` counts: characters (code points), units of UTF-16, or bytes of UTF-8."""
     activity: Annotated[Literal["arguments", "names", "off"] | None, BY_PEOPLE] = None
     """What is shown of the tools that an agent uses, while it uses them: their names with a short
     argument, the names alone, or nothing. Without it, `arguments` in direct chats, else `names`."""
@@ -670,7 +660,7 @@ class Config(_Section):
     )
     """The agents by name. Messages go to `main`, else to the only one there is."""
     channels: Annotated[dict[str, ChannelConfig], BY_AGENTS] = Field(default_factory=dict)
-    """The channels by name, such as `console`."""
+    """The channels by name."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which of RemoteClaw's tools every agent may use."""
     queue: QueueConfig = QueueConfig()
@@ -688,20 +678,21 @@ class Config(_Section):
     @field_validator("channels")
     @classmethod
     def _check_channels(cls, value: dict[str, ChannelConfig]) -> dict[str, ChannelConfig]:
-        for name in value:
+        for name, channel in value.items():
             channel_name(name)
-        for name, form in _ID_FORMS.items():
-            ids = value[name].named_ids() if name in value else ()
-            for one in sorted(one for one in ids if not form.fullmatch(one)):
-                raise ValueError(f"{name} has {one!r}, which is no id there: ids are numbers")
+            form = profile_of(name).id_form
+            for one in sorted(channel.named_ids()):
+                if form and not re.fullmatch(form, one):
+                    raise ValueError(
+                        f"{name} has {one!r}, which is no id there: ids have the form {form}"
+                    )
         return value
 
     def channel(self, name: str) -> ChannelConfig:
-        """Return a channel's configuration, whether it is in the file or not."""
-        if name in self.channels and name not in _CHANNELS:
-            return self.channels[name]
-        named = self.channels.get(name, ChannelConfig()).model_dump(exclude_unset=True)
-        return ChannelConfig(**{**_CHANNELS.get(name, {}), **named})
+        """Return a channel's settings; what the file leaves out is as its profile says."""
+        named, profile = self.channels.get(name, ChannelConfig()), profile_of(name)
+        unset = {key for key in _OF_PROFILE if key not in named.model_fields_set}
+        return named.model_copy(update={key: getattr(profile, key) for key in unset})
 
     def reset_of(self, channel: str, kind: ChatKind) -> ResetConfig:
         """Return when conversations of a kind end by themselves on a channel."""

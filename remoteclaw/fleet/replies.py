@@ -23,12 +23,11 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Operation
+from remoteclaw.protocols import Operation, Reply
 
 __all__ = [
     "Readers",
     "Replies",
-    "Reply",
     "ReplyReader",
     "Undelivered",
     "Unread",
@@ -60,42 +59,6 @@ PAGE = 64
 MOST_DAMAGED = 1000
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One message to deliver, or something else to do in a chat."""
-
-    id: str
-    sid: str
-    """The session whose agent says it; "operator" if none does."""
-    turn: str
-    attempt: int
-    index: int
-    channel_id: str
-    thread_id: str | None
-    text: str
-    is_error: bool
-    reply_to_id: str | None
-    attachments: tuple[Attachment, ...]
-    """Files that go with it; `Blobs.get` has their contents."""
-    is_final: bool
-    """True for the last one of its turn."""
-    entries: tuple[str, ...]
-    """The entries that the turn answers; named by the last message only."""
-    call: str | None = None
-    """The name of the call that sent it; None for a part of an answer."""
-    effect: str | None = None
-    """The platform's name for the effect to show it with."""
-    operation: Operation | None = None
-    """What to do instead of sending a message; then nothing else tells more of it."""
-
-    @property
-    def key(self) -> str:
-        """Names this message among all, for platforms that send once what has the same key."""
-        if self.call is not None:
-            return f"{self.call}:{self.index}"
-        return f"{self.sid}:{self.turn}:{self.attempt}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)

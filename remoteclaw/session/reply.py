@@ -27,12 +27,10 @@ from remoteclaw.messages import (
     people_of,
     via_of,
 )
+from remoteclaw.profiles import profile_of
 
 __all__ = ["Answer"]
 
-#: How often live text is shown, in seconds: platforms limit edits, a terminal does not.
-SHOW_EVERY_S = {"console": 0.03}
-SHOW_EVERY_DEFAULT_S = 0.25
 #: How much of a result another session gets, in characters.
 MOST_RESULT = 100_000
 CUT = "(… The rest is left out: sessions_history of {session} has more.)"
@@ -93,11 +91,11 @@ class Answer:
         """
         if not self._goes_to_channel:
             return
-        provider = self.turn.session.provider
+        every_s = profile_of(self.turn.session.provider).live_every_s
         while True:
             await self._live_changed.wait()
             # First the pause: an answer that is complete by then needs no live text.
-            await asyncio.sleep(SHOW_EVERY_S.get(provider, SHOW_EVERY_DEFAULT_S))
+            await asyncio.sleep(every_s)
             self._live_changed.clear()
             index, text = self._live
             position = {"turn": self.turn.id, "attempt": self.turn.attempt, "index": index}

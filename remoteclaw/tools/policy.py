@@ -36,10 +36,6 @@ __all__ = [
 ]
 
 
-#: Where the person at the terminal is the owner: whoever can write there has Redis itself.
-CONSOLE = "console"
-
-
 #: What no subagent may: it works for another session, which speaks for it and keeps the clock.
 NO_SUBAGENT = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
 
@@ -331,7 +327,7 @@ def _ownership(config: Config, channel: str, sender: str | None) -> str | None:
     if sender is None:
         return None
     if owners is None:
-        return "the console is its owner's" if channel == CONSOLE else None
+        return f"the {channel} is its owner's" if profile_of(channel).is_owners else None
     return f"channels.{channel}.owners has {quoted(sender)}" if sender in owners else None
 
 

@@ -50,7 +50,7 @@ from remoteclaw.messages import (
     SessionKey,
     file_name,
 )
-from remoteclaw.protocols import BridgeCallbacks, Deliverable, Receipt
+from remoteclaw.protocols import BridgeCallbacks, Receipt, Reply
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.drain import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_TRY, Drain
 from tests.support.agents import AgentCli
@@ -914,10 +914,10 @@ class Chat:
     def __init__(self, stack: Stack, *, refuses: str = "") -> None:
         self._stack = stack
         self._refuses = refuses
-        self.delivered: list[Deliverable] = []
+        self.delivered: list[Reply] = []
         self.contents: list[tuple[str, str, bytes | None]] = []
 
-    async def deliver(self, reply: Deliverable) -> Receipt:
+    async def deliver(self, reply: Reply) -> Receipt:
         for file in reply.attachments:
             content = await self._stack.fleet.blobs.get(reply.sid, file)
             self.contents.append((file.name, file.mime_type, content))

@@ -28,7 +28,7 @@ from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey
-from remoteclaw.protocols import Deliverable
+from remoteclaw.protocols import Reply
 from remoteclaw.session.drain import Drain
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import Stack, message, said
@@ -51,7 +51,7 @@ class Chat:
         self.is_broken = is_broken
         self.delivered: list[str] = []
 
-    async def deliver(self, reply: Deliverable) -> None:
+    async def deliver(self, reply: Reply) -> None:
         if self.is_broken:
             raise ConnectionError("the platform is away")
         self.delivered.append(reply.text)
@@ -126,7 +126,7 @@ async def test_a_slow_delivery_keeps_its_stream(parrot: Stack) -> None:
     claim = "rc:reader:test:default"
 
     class Slow(Chat):
-        async def deliver(self, reply: Deliverable) -> None:
+        async def deliver(self, reply: Reply) -> None:
             await client.pexpire(claim, 4000)
             await eventually(lambda: is_renewed(4000))
             await super().deliver(reply)
@@ -144,7 +144,7 @@ async def test_a_claim_that_ran_out_is_no_other_adapters(parrot: Stack) -> None:
     accepted = await answered(parrot, "hello", Hooks())
 
     class Frozen(Chat):
-        async def deliver(self, reply: Deliverable) -> None:
+        async def deliver(self, reply: Reply) -> None:
             await super().deliver(reply)
             await parrot.fleet.scripts.client.delete("rc:reader:test:default")
 

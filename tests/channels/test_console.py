@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import tomlkit
 
-from remoteclaw.channels.activity import ActivityView
-from remoteclaw.channels.editor import Interrupts
-from remoteclaw.channels.transcript import Transcript
+from remoteclaw.channels.console.editor import Interrupts
+from remoteclaw.channels.console.transcript import RunningTools, Transcript
 from remoteclaw.config.home import Home
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
@@ -181,7 +180,7 @@ def tool(name: str, seconds: float | None = None) -> dict[str, Any]:
 
 
 def test_the_seconds_of_a_tool_go_on_until_it_ends() -> None:
-    view = ActivityView()
+    view = RunningTools()
     view.show((1, 0), [tool("a"), tool("b", 2.7)])
 
     assert list(view.lines(100.9)) == ["· a x (0 s)", "· b x (2 s)"]
@@ -193,7 +192,7 @@ def test_the_seconds_of_a_tool_go_on_until_it_ends() -> None:
 
 
 def test_what_comes_late_of_a_turn_that_is_over_is_not_shown() -> None:
-    view = ActivityView()
+    view = RunningTools()
     view.show((5, 9), [tool("a")])
     view.end((5, 9))
     view.show((5, 9), [tool("a")])
@@ -204,7 +203,7 @@ def test_what_comes_late_of_a_turn_that_is_over_is_not_shown() -> None:
 
 
 def test_a_tool_cannot_command_the_terminal() -> None:
-    view = ActivityView()
+    view = RunningTools()
     view.show((1, 0), [{**tool("a\n\x1b[2J"), "argument": "\u202e" + "x" * 5000}])
 
     (line,) = view.lines(100.0)

@@ -14,7 +14,7 @@ from remoteclaw.fleet import keys, replies
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Deliverable, Receipt
+from remoteclaw.protocols import Receipt, Reply
 from tests.support.platform import Platform
 from tests.support.stack import Stack, message
 from tests.support.waiting import HANG_S, eventually
@@ -159,7 +159,7 @@ class _Odd:
         self.receipt = receipt
         self.texts: list[str] = []
 
-    async def deliver(self, reply: Deliverable) -> Any:
+    async def deliver(self, reply: Reply) -> Any:
         """Take a message."""
         self.texts.append(reply.text)
         return self.receipt

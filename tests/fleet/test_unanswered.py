@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.channels.console import Console
-from remoteclaw.channels.editor import PlainEditor
+from remoteclaw.channels.console.adapter import Console
+from remoteclaw.channels.console.editor import PlainEditor
 from remoteclaw.cli.sending import _accepted
 from remoteclaw.errors import PerhapsSent, RedisUnavailable
 from remoteclaw.fleet import Fleet

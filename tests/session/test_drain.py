@@ -10,7 +10,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.replies import Reply
+from remoteclaw.protocols import Reply
 from remoteclaw.session.drain import GOES_ON_FROM_NOTES, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
 from tests.support.bridges import acp_script, script
 from tests.support.processes import is_alive

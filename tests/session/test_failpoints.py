@@ -24,9 +24,9 @@ import pytest_asyncio
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.replies import Reply
 from remoteclaw.host import process
 from remoteclaw.messages import Provenance, SessionKey
+from remoteclaw.protocols import Reply
 from remoteclaw.session.drain import SECOND_TRY
 from remoteclaw.session.reset import RESET
 from tests.support.agents import ROOT

@@ -10,7 +10,7 @@ import sys
 from remoteclaw.bridge import Hooks
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import Fleet
-from remoteclaw.protocols import Deliverable
+from remoteclaw.protocols import Reply
 
 
 class Chat:
@@ -19,7 +19,7 @@ class Chat:
     def __init__(self, path: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
-    async def deliver(self, reply: Deliverable) -> None:
+    async def deliver(self, reply: Reply) -> None:
         """Add a line."""
         line = f"{reply.turn} {reply.attempt} {reply.index}\n"
         os.write(self._file, line.encode())

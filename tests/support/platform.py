@@ -35,7 +35,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.channels.relay import relay
 from remoteclaw.errors import PlatformRefused, Unsupported
 from remoteclaw.fleet import Fleet
-from remoteclaw.protocols import Deliverable, Operation, Receipt
+from remoteclaw.protocols import Operation, Receipt, Reply
 from tests.support.agents import ROOT
 from tests.support.waiting import eventually
 
@@ -174,7 +174,7 @@ class PlatformAdapter:
         self._journal = _Journal(directory)
         self._fleet = fleet
 
-    async def deliver(self, reply: Deliverable) -> Receipt | None:
+    async def deliver(self, reply: Reply) -> Receipt | None:
         """Take one message; one that only says that a turn is over leaves no trace."""
         if not reply.text and not reply.attachments:
             return None
@@ -246,7 +246,7 @@ class _Sender:
     def __init__(self, directory: Path, fleet: Fleet) -> None:
         self._adapter = PlatformAdapter(directory, fleet)
 
-    async def deliver(self, reply: Deliverable) -> Receipt | None:
+    async def deliver(self, reply: Reply) -> Receipt | None:
         return await self._adapter.deliver(reply)
 
 

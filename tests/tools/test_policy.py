@@ -21,6 +21,8 @@ from remoteclaw.config.model import Config, Profile
 from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
+from remoteclaw.profiles import CHANNELS
+from remoteclaw.protocols import ChannelProfile
 from remoteclaw.tools.policy import Subject, allowed, is_owner, listed, rule
 from remoteclaw.toolset import TOOLS
 from tests.support.agents import ROOT
@@ -555,8 +557,6 @@ def test_where_none_is_near_the_groups_are_named() -> None:
         ("[channels.a.senders.'@ada']", "senders is not valid: has '@ada', which is no id"),
         ("[channels.a.groups.'our group']", "groups is not valid: has 'our group', which is no id"),
         ("[channels.a.groups.1.senders.'@ada']", "senders is not valid: has '@ada'"),
-        ("[channels.telegram]\nowners = ['ada']", "telegram has 'ada', which is no id there"),
-        ("[channels.telegram.groups.-1.senders.ada]", "telegram has 'ada', which is no id there"),
     ],
 )
 def test_a_mistake_is_one_line(home: Home, text: str, problem: str) -> None:
@@ -567,6 +567,21 @@ def test_a_mistake_is_one_line(home: Home, text: str, problem: str) -> None:
 
     assert problem in str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "table", ["[channels.n]\nowners = ['ada']", "[channels.n.groups.-1.senders.ada]"]
+)
+def test_a_channel_that_has_a_form_for_ids_refuses_names(
+    home: Home, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    monkeypatch.setitem(CHANNELS, "n", ChannelProfile(id_form="-?[0-9]+"))
+    home.config_file.write_text("[channels.n.senders.'*']\n[channels.n.groups.-1]")
+    load_config(home.config_file, {})
+    home.config_file.write_text(table)
+
+    with pytest.raises(ConfigError, match="n has 'ada', which is no id there: ids have the form"):
+        load_config(home.config_file, {})
 
 
 def test_ids_that_look_like_names_and_tables_for_everybody(home: Home) -> None:

@@ -1,4 +1,4 @@
-"""The console: a chat in this terminal, through the same streams as every other channel."""
+"""The console's adapter: a chat in this terminal, through the same streams as any channel."""
 
 import asyncio
 import errno
@@ -13,17 +13,19 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from prompt_toolkit import PromptSession
-from prompt_toolkit.application import create_app_session, run_in_terminal
-from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from remoteclaw.bridge.hooks import Hooks
-from remoteclaw.channels.activity import ActivityView
-from remoteclaw.channels.editor import PROMPT, Editor, Interrupts, PlainEditor
+from remoteclaw.channels.console.editor import (
+    PROMPT,
+    Editor,
+    Interrupts,
+    PlainEditor,
+    PromptEditor,
+)
+from remoteclaw.channels.console.transcript import RunningTools, Transcript
 from remoteclaw.channels.relay import relay
-from remoteclaw.channels.transcript import Transcript
 from remoteclaw.clock import boottime
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
@@ -31,7 +33,7 @@ from remoteclaw.fleet.inbound import PERHAPS_SENT, Accepted
 from remoteclaw.host.files import about_file, save_file
 from remoteclaw.host.terminal import login_name, printable
 from remoteclaw.messages import Attachment, ChannelMessage, SessionKey, stream_order
-from remoteclaw.protocols import Deliverable, Receipt
+from remoteclaw.protocols import Receipt, Reply
 
 __all__ = ["Console"]
 
@@ -47,59 +49,6 @@ AWAY_S = 2.0
 ASK_EVERY_S = 1.0
 #: How often the seconds of a running tool are drawn, in seconds.
 COUNT_EVERY_S = 1.0
-
-
-class PromptEditor:
-    """The line editor of prompt_toolkit."""
-
-    # Else an answer's unfinished line, which stands above the prompt, would stay there.
-    keeps_typed = False
-
-    def __init__(self, above: Callable[[], str], interrupt: Callable[[], None]) -> None:
-        """`above` returns what stands above the line, and `interrupt` takes a Ctrl-C."""
-        self._above = above
-        self._interrupt = interrupt
-        self._style = "" if os.environ.get("NO_COLOR") else "bold"
-        self._has_left = False
-        self._session: PromptSession[str] = PromptSession(self._message, key_bindings=self._keys())
-        self._session.app.erase_when_done = True
-
-    async def read(self) -> str:
-        """Return the next line; raises EOFError when the person leaves."""
-        if self._has_left:
-            raise EOFError
-        return await self._session.prompt_async(handle_sigint=False)
-
-    async def write(self, print_lines: Callable[[], None]) -> None:
-        """Print lines above the prompt."""
-        await run_in_terminal(print_lines)
-
-    def redraw(self) -> None:
-        """Show anew what stands above the line."""
-        self._session.app.invalidate()
-
-    def leave(self) -> None:
-        """End the reading."""
-        self._has_left = True
-        app = self._session.app
-        if app.is_running and app.future and not app.future.done():
-            app.exit(exception=EOFError)
-
-    def _message(self) -> StyleAndTextTuples:
-        above = self._above()
-        return [("", f"{above}\n" if above else ""), (self._style, PROMPT)]
-
-    def _keys(self) -> KeyBindings:
-        keys = KeyBindings()
-
-        @keys.add("c-c")
-        def _(event: KeyPressEvent) -> None:
-            if event.current_buffer.text:
-                event.current_buffer.reset()
-            else:
-                self._interrupt()
-
-        return keys
 
 
 class Console:
@@ -123,7 +72,7 @@ class Console:
         self._transcript = Transcript(f"{agent}> ", self._lines.append)
         self._unfinished = ""
         """The line that is still being written, as it stands above the prompt."""
-        self._activity = ActivityView()
+        self._tools = RunningTools()
         self._is_counting = asyncio.Event()
         self._drawing = asyncio.Lock()
         self._unanswered: set[str] = set()
@@ -252,7 +201,7 @@ class Console:
 
     # -- what the agent does -------------------------------------------------------------------
 
-    async def deliver(self, reply: Deliverable) -> Receipt:
+    async def deliver(self, reply: Reply) -> Receipt:
         """Show one message; the terminal has it when this returns. What can't be saved is kept."""
         unsaved = []
         if reply.call is None:
@@ -269,12 +218,12 @@ class Console:
         self._unanswered -= self._answered
         if reply.entries:
             if reply.sid == self._session.sid:
-                self._activity.end(stream_order(reply.turn))
+                self._tools.end(stream_order(reply.turn))
             self._lines.append("")
         await self._draw()
         return Receipt(kept=unsaved)
 
-    async def _save(self, reply: Deliverable, attachment: Attachment) -> tuple[str, bool]:
+    async def _save(self, reply: Reply, attachment: Attachment) -> tuple[str, bool]:
         """Save a file that the agent sent; return what the person reads, and whether it is."""
         content = await self._fleet.blobs.get(reply.sid, attachment, deadline=lambda: math.inf)
         if content is None:
@@ -296,8 +245,8 @@ class Console:
             turn, attempt, index = live["turn"], live["attempt"], live["index"]
             if live["text"]:
                 self._transcript.live(turn, attempt, index, live["text"])
-            self._activity.show(stream_order(turn), live["activity"])
-            if self._activity.is_running:
+            self._tools.show(stream_order(turn), live["activity"])
+            if self._tools.is_running:
                 self._is_counting.set()
             await self._draw()
 
@@ -307,7 +256,7 @@ class Console:
             await self._is_counting.wait()
             await asyncio.sleep(COUNT_EVERY_S)
             self._editor.redraw()
-            if not self._activity.is_running:
+            if not self._tools.is_running:
                 self._is_counting.clear()
 
     async def _watch_redis(self) -> None:
@@ -358,7 +307,7 @@ class Console:
         above = self._unfinished
         if len(above) > MOST_UNFINISHED:
             above = f"…{above[-MOST_UNFINISHED:]}"
-        lines = [*filter(None, (above,)), *self._activity.lines(time.time())]
+        lines = [*filter(None, (above,)), *self._tools.lines(time.time())]
         if not lines and self._unanswered:
             lines = ["… (Ctrl-C stops)"]
         return "\n".join(lines)

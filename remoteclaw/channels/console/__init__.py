@@ -1,0 +1,1 @@
+"""The console: a person at the terminal of `remoteclaw up`."""
