@@ -155,6 +155,18 @@ def test_nothing_points_out_of_the_repository() -> None:
     assert found == []
 
 
+def test_no_test_imports_a_test() -> None:
+    """What two tests share is in `tests/support/`; a fixture is in a `conftest.py`."""
+    imported = re.compile(r"^(?:from|import) tests\.[\w.]*\btest_\w+", re.MULTILINE)
+    found = [
+        f"{file.relative_to(ROOT)}: {match[0]}"
+        for file in (ROOT / "tests").rglob("*.py")
+        for match in imported.finditer(file.read_text())
+    ]
+
+    assert found == []
+
+
 def test_tests_wait_with_one_patience() -> None:
     """A bound that a busy machine meets is no promise; HANG_S only ends what hangs."""
     own = re.compile(

@@ -18,21 +18,15 @@ import redis
 
 from remoteclaw.cli.sending import queue_of_session
 from remoteclaw.config.model import DropPolicy, QueueMode
-from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
 from remoteclaw.up.embedded import server_command
 from remoteclaw.up.supervisor import worker_command
 from tests.support.bridges import script
+from tests.support.cli import give_up, refused, run
 from tests.support.command import REMOTECLAW, run_command
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, message
 from tests.support.waiting import HANG_S, eventually, eventually_sync
-
-
-def run(
-    stack: Stack, *arguments: str, stdin: bytes = b"", **env: str
-) -> subprocess.CompletedProcess[str]:
-    return run_command(*arguments, env=stack.env(**env), stdin=stdin)
 
 
 @contextlib.contextmanager
@@ -46,15 +40,6 @@ def started(stack: Stack, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
             yield process
         finally:
             process.kill()
-
-
-def refused(result: subprocess.CompletedProcess[str], why: str, *, code: int = 1) -> None:
-    """See that a command failed with one line that says why."""
-    assert result.returncode == code
-    assert result.stderr.startswith("remoteclaw: ")
-    assert result.stderr.count("\n") == 1, result.stderr
-    assert why in result.stderr
-    assert result.stdout == ""
 
 
 # -- send -----------------------------------------------------------------------------------------
@@ -834,18 +819,6 @@ def test_work_horses_fork_from_a_worker_that_knows_no_gateway() -> None:
 
 
 # -- what is decided about messages and sessions --------------------------------------------------
-
-
-async def give_up(stack: Stack, accepted: Accepted) -> None:
-    """Have a message that killed its worker three times, and a worker."""
-    for _ in range(3):
-        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
-        assert lease is not None
-        await lease.begin([accepted.entry_id])
-        await stack.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
-    await stack.start_worker()
-    await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
-    assert (await stack.outcome(accepted)).status == "dead"
 
 
 async def test_what_a_flood_left_on_a_full_redis_is_seen_and_dropped(stack: Stack) -> None:

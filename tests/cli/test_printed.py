@@ -11,7 +11,7 @@ import pytest
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import in_a_line, printable
-from tests.cli.test_cli import give_up, run
+from tests.support.cli import give_up, run
 from tests.support.growth import is_linear
 from tests.support.stack import Stack
 from tests.support.turns import ask, gateway, operator

@@ -2,8 +2,8 @@
 
 import json
 
-from tests.cli.test_cli import run
 from tests.support.agents import AgentCli
+from tests.support.cli import run
 from tests.support.doors import opened
 from tests.support.model_server.conversation import INPUT_TOKENS, OUTPUT_TOKENS
 from tests.support.stack import Stack

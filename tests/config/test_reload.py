@@ -10,7 +10,7 @@ from remoteclaw.session.drain import Drain
 from tests.support.bridges import script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
-from tests.up.test_up import remoteclaw, running
+from tests.support.up import remoteclaw, running
 
 
 def configure(stack: Stack, directory: Path, mark: str, **more: Any) -> None:

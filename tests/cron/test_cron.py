@@ -42,8 +42,8 @@ from tests.support.jobs import (
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack, message
 from tests.support.terminal import REMOTECLAW
+from tests.support.up import remoteclaw, running
 from tests.support.waiting import HANG_S, eventually, eventually_sync
-from tests.up.test_up import remoteclaw, running
 
 LATE_MS = GRACE_S * 1000
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.gateway.methods.chats import HANDLERS
+from tests.support import subagents
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn
@@ -40,3 +41,9 @@ async def served(stack: Stack, platform: Platform) -> AsyncIterator[Platform]:
 async def turn(stack: Stack) -> Turn:
     """A turn with the chat tools."""
     return await begin_turn(stack, HANDLERS)
+
+
+@pytest.fixture
+async def parent(stack: Stack) -> Turn:
+    """A turn that a person in a chat has begun, with the tools for tasks."""
+    return await begin_turn(stack, subagents.HANDLERS)

@@ -13,16 +13,11 @@ from websockets.exceptions import InvalidStatus
 
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.tools.catalog import METHODS, TOOLS
-from tests.support.doors import Refused, calling, gateway_process, hello, opened, raw
+from tests.support.doors import Refused, calling, gateway_process, hello, opened, own_token, raw
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S
 
 MCP = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-
-
-def own_token(stack: Stack) -> str:
-    TokenFile(stack.home.path).create()
-    return TokenFile(stack.home.path).read()
 
 
 async def test_cve_2026_25253_no_page_leads_a_client_elsewhere(stack: Stack) -> None:

@@ -18,7 +18,7 @@ from remoteclaw.gateway.approvals import confirm, reject
 from remoteclaw.gateway.methods import configuration, system
 from remoteclaw.tools.policy import Subject, confirmed_by
 from remoteclaw.toolset import TOOLS
-from tests.gateway.test_configuration import change_before_the_lock
+from tests.support.restarts import change_before_the_lock
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
 

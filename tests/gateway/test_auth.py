@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,15 +12,10 @@ from remoteclaw.gateway.auth import MOST_ADDRESSES, MOST_FAILURES, WAIT_S, WITHI
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.gateway.token_file import TokenFile, token_files
 from remoteclaw.host.tokens import digest
-from tests.support.command import run_command
+from tests.support.cli import run
 from tests.support.doors import Refused, calling, opened
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
-
-
-def run(stack: Stack, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    return run_command(*arguments, env=stack.env())
-
 
 # -- the gateway's own token ----------------------------------------------------------------------
 

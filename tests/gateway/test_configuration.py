@@ -1,11 +1,10 @@
 """The tools that change the configuration: who may change what, once, and nothing besides."""
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import tomllib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -23,6 +22,7 @@ from remoteclaw.errors import CallError, CallRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods import configuration, system
 from tests.support.hostile import HOSTILE
+from tests.support.restarts import change_before_the_lock, take_away
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn, gateway, operator
 
@@ -559,13 +559,6 @@ async def test_while_the_file_is_empty_or_gone_an_agent_changes_nothing(
     assert before.agents["main"].tools.deny == ("sessions_spawn",)
 
 
-def take_away(file: Path, how: Literal["empty", "gone"]) -> None:
-    if how == "empty":
-        file.write_text("")
-    else:
-        file.unlink()
-
-
 async def test_without_a_file_from_the_start_an_agent_makes_one(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -590,19 +583,6 @@ async def test_what_a_person_forbids_while_a_call_waits_for_the_file_holds(
 
     assert (code, told) == ("FORBIDDEN", "The policy doesn't allow gateway_config_patch here.")
     assert stack.home.config_file.read_text() == denied
-
-
-def change_before_the_lock(stack: Stack, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Have the file changed by somebody else while a call waits until it may change it."""
-    real = ConfigFile.locked
-
-    @contextlib.asynccontextmanager
-    async def locked(self: ConfigFile) -> AsyncIterator[None]:
-        stack.home.config_file.write_text(text)
-        async with real(self):
-            yield
-
-    monkeypatch.setattr(ConfigFile, "locked", locked)
 
 
 # -- operators ------------------------------------------------------------------------------------

@@ -26,15 +26,15 @@ from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.catalog import TOOLS
-from tests.cli.test_cli import refused as cli_refused
-from tests.cli.test_cli import run as cli
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support import jobs
+from tests.support.cli import refused as cli_refused
+from tests.support.cli import run as cli
 from tests.support.cron import calls_of, cron_of, scheduler_of
 from tests.support.hostile import HOSTILE
+from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, begin_turn, gateway
-from tests.tools.test_contract import VALUES, kinds
 
 ADMIN = Operator("test", "admin", "c")
 KEY = "main/test/default/chat-1:bob:_"

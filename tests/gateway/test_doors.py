@@ -27,16 +27,10 @@ from remoteclaw.gateway import server, sockets
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.gateway.guard import Bearer, is_own_name
 from remoteclaw.gateway.token_file import TokenFile
-from tests.support.doors import Door, calling, gateway_process, opened, raw
+from tests.support.doors import Door, calling, gateway_process, opened, own_token, raw
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually
-
-
-def own_token(stack: Stack) -> str:
-    TokenFile(stack.home.path).create()
-    return TokenFile(stack.home.path).read()
-
 
 # -- what is where --------------------------------------------------------------------------------
 

@@ -1,61 +1,32 @@
 """The door to MCP, opened by clients that we did not write."""
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 from mcp.client import ClientSession
 from mcp.client.stdio import StdioServerParameters, stdio_client
-from mcp.client.streamable_http import streamable_http_client
 
 from remoteclaw.connector import connector_launch
 from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import REQUIRED
 from tests.support.agents import BROUGHT
 from tests.support.cron import cron_of
-from tests.support.doors import Calling, Door, calling, gateway_process, opened
+from tests.support.doors import Door, calling, gateway_process, opened
+from tests.support.mcp_client import agents_client, client
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
-from tests.support.waiting import HANG_S
 
 LISTED = set(TOOLS)
-
-
-@contextlib.asynccontextmanager
-async def agents_client(
-    stack: Stack, **options: Any
-) -> AsyncIterator[tuple[ClientSession, Calling]]:
-    """Have a gateway, and an agent's client connected whose turn runs."""
-    async with (
-        opened(stack) as door,
-        calling(stack, **options) as agent,
-        client(door, agent.token) as session,
-    ):
-        yield session, agent
-
-
-@contextlib.asynccontextmanager
-async def client(door: Door, token: str) -> AsyncIterator[ClientSession]:
-    """Have the official client connected."""
-    headers = {"Authorization": f"Bearer {token}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=HANG_S) as http,
-        streamable_http_client(f"{door.url}/mcp", http_client=http) as (read, write),
-        ClientSession(read, write) as session,
-    ):
-        await session.initialize()
-        yield session
 
 
 def text_of(result: Any) -> str:

@@ -6,9 +6,8 @@ import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.gateway import gateway as gateway_module
-from tests.gateway.test_auth import run
-from tests.gateway.test_doors import own_token
-from tests.support.doors import calling, opened
+from tests.support.cli import run
+from tests.support.doors import calling, opened, own_token
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 

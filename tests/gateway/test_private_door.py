@@ -21,14 +21,13 @@ from remoteclaw.connector import connector_launch
 from remoteclaw.gateway.address import DEAD_S, listen
 from remoteclaw.gateway.auth import MOST_FAILURES
 from remoteclaw.tools.catalog import TOOLS
-from tests.gateway.test_process import gateway_of
-from tests.gateway.test_restart import own_token, restart, starts
 from tests.support.connector import Pipes, free_port
-from tests.support.doors import gateway_process
+from tests.support.doors import gateway_process, own_token
+from tests.support.restarts import restart, starts
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
+from tests.support.up import gateway_of, running
 from tests.support.waiting import eventually
-from tests.up.test_up import running
 
 
 @contextlib.asynccontextmanager

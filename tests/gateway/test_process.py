@@ -1,10 +1,7 @@
 """`up` has a gateway: it is there when `up` is ready, and again when it was killed."""
 
 import os
-import re
 import signal
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -12,31 +9,8 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.gateway.address import listen
-from tests.support.processes import children, is_alive
-from tests.support.waiting import HANG_S
-from tests.up.test_up import command_line, remoteclaw, running
-
-
-def gateway_of(up_pid: int) -> int:
-    """Return the process id of an `up`'s gateway."""
-    (found,) = [pid for pid in children(up_pid) if "\0gateway\0" in f"{command_line(pid)}\0"]
-    return found
-
-
-def address(home: Home) -> str:
-    found = re.search(r"^gateway   (http://\S+)$", remoteclaw(home, "status").stdout, re.MULTILINE)
-    assert found is not None
-    return found[1]
-
-
-def ask(url: str, token: str | None = None, *, tool: str = "sessions_list") -> int:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
-    request = urllib.request.Request(url, f'{{"tool":"{tool}"}}'.encode(), headers)
-    try:
-        with urllib.request.urlopen(request, timeout=HANG_S) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+from tests.support.processes import is_alive
+from tests.support.up import address, ask, gateway_of, remoteclaw, running
 
 
 def test_when_everything_is_ready_the_gateway_is(home: Home) -> None:

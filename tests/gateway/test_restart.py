@@ -5,7 +5,7 @@ import json
 import os
 import re
 import signal
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -19,28 +19,12 @@ from remoteclaw.gateway.address import listen
 from remoteclaw.gateway.dispatch import Restart
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import _can_restart
-from tests.gateway.test_configuration import take_away
-from tests.gateway.test_process import address, ask, gateway_of
-from tests.support.doors import Answer, Door, gateway_process
+from tests.support.doors import Answer, gateway_process, own_token
+from tests.support.restarts import restart, starts, take_away
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
+from tests.support.up import address, ask, command_line, gateway_of, remoteclaw, running
 from tests.support.waiting import eventually, eventually_sync
-from tests.up.test_up import command_line, remoteclaw, running
-
-
-def own_token(stack: Stack) -> str:
-    return (stack.home.path / "gateway-token").read_text().strip()
-
-
-def starts(stack: Stack) -> int:
-    return (stack.home.logs / "gateway.log").read_text().count("The gateway is at ")
-
-
-async def restart(stack: Stack, door: Door) -> dict[str, Any]:
-    """Have it start anew, and wait until it has begun to."""
-    answer = await door.invoke(own_token(stack), "gateway_restart")
-    assert answer.status == 200, answer.body
-    return dict(answer.json["result"])
 
 
 async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:

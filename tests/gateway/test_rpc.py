@@ -19,14 +19,9 @@ from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.base import NoParams, Result
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from remoteclaw.tools.system import Health
-from tests.support.doors import Refused, RpcClient, calling, hello, opened
+from tests.support.doors import Refused, RpcClient, calling, hello, opened, own_token
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
-
-
-def own_token(stack: Stack) -> str:
-    TokenFile(stack.home.path).create()
-    return TokenFile(stack.home.path).read()
 
 
 class Gate:

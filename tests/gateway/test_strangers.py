@@ -9,8 +9,8 @@ from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.messages import SessionKey
-from tests.gateway.test_mcp import agents_client
 from tests.support.cron import cron_of
+from tests.support.mcp_client import agents_client
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import DIGEST, Turn, ask, begin_turn, gateway, operator

@@ -3,79 +3,15 @@
 import asyncio
 from typing import Any
 
-import pytest
-
-from remoteclaw.bridge import Hooks
-from remoteclaw.config.load import load_config
-from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.gateway.methods import sessions, subagents
-from remoteclaw.gateway.principals import Agent, Operator
-from remoteclaw.messages import Entry, SessionKey
-from remoteclaw.session.drain import Drain
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools.sessions import SpawnResult
 from tests.support.stack import Stack
-from tests.support.turns import DIGEST, Turn, begin_turn, gateway, operator
+from tests.support.subagents import HANDLERS, call, entries, may, refused, take_over, take_up, work
+from tests.support.turns import Turn, begin_turn, operator
 from tests.support.waiting import eventually
 
-HANDLERS = {**sessions.HANDLERS, **subagents.HANDLERS}
 ADMIN = operator()
-
-
-@pytest.fixture
-async def parent(stack: Stack) -> Turn:
-    """A turn that somebody in a chat has begun."""
-    return await begin_turn(stack, HANDLERS)
-
-
-async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
-    principal = caller.agent if isinstance(caller, Turn) else caller
-    options = {name: params.pop(name) for name in ("call_id", "session_key") if name in params}
-    door = gateway(stack.fleet, stack.home, HANDLERS)
-    return (await door.call(principal, tool, params, **options))[0]
-
-
-async def refused(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> str:
-    with pytest.raises(CallRefused) as refusal:
-        await call(stack, caller, tool, **params)
-    return str(refusal.value)
-
-
-async def entries(stack: Stack, session: SessionKey | str) -> list[Entry]:
-    """Return what stands on a session's stream."""
-    sid = SessionKey.parse(session).sid if isinstance(session, str) else session.sid
-    found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(sid))
-    return [decode_entry(*entry) for entry in found]
-
-
-async def work(stack: Stack, session: str) -> None:
-    """Have a session's task done, as a work-horse would."""
-    config = load_config(stack.home.config_file, {})
-    await Drain(stack.fleet, config, stack.home, Hooks()).run(SessionKey.parse(session).sid)
-
-
-async def take_up(stack: Stack, session: SessionKey | str) -> Turn:
-    """Have a session's oldest entry taken up by a turn of the test's own."""
-    key = SessionKey.parse(session) if isinstance(session, str) else session
-    first = (await entries(stack, key))[0]
-    lease = await stack.fleet.leases.acquire(key.sid, worker="test", host=stack.home.host_id)
-    assert lease is not None
-    assert await lease.begin([first.id])
-    await lease.grant(DIGEST, {"sessions_send", "sessions_spawn", "sessions_list", "subagents"})
-    return Turn(first.id, lease, Agent(key.sid, DIGEST), gateway(stack.fleet, stack.home, HANDLERS))
-
-
-def may(stack: Stack, **sections: Any) -> None:
-    """Let spawned sessions do what they are denied by default."""
-    agent = {
-        "runtime": "demo",
-        "warm_s": 0,
-        "sees_sessions": "all",
-        "tools": {"also_allow": ["group:sessions"]},
-    }
-    people = {"test": {"owners": ["alice", "bob", "carol", "dora"]}}
-    stack.configure(agent, **{"channels": people, **sections})
 
 
 # -- starting one ----------------------------------------------------------------------------------
@@ -158,19 +94,6 @@ async def test_an_attempt_that_begins_anew_gets_the_sessions_of_the_one_before(
     assert len({one.run_id for one in (*again, other)}) == 4
     notes = await lease.lease.effects()
     assert [note["text"] for note in notes] == ["dice", "dice", "dice", "other dice"]
-
-
-async def take_over(stack: Stack, turn: Turn) -> Turn:
-    """Have another worker begin a turn anew."""
-    client: Any = stack.fleet.scripts.client
-    await client.hset(keys.state(turn.lease.sid), "expires", 0)
-    lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="two", host=stack.home.host_id)
-    assert lease is not None
-    batch = await lease.begin([turn.id])
-    assert batch is not None
-    assert batch.attempt == 2
-    await lease.grant("7" * 64, {"sessions_spawn"})  # to another process
-    return Turn(turn.id, lease, Agent(lease.sid, "7" * 64), turn.gateway)
 
 
 async def test_how_many_may_be_unfinished(stack: Stack) -> None:

@@ -9,23 +9,11 @@ import pytest
 from remoteclaw.errors import CallRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.messages import Entry, SessionKey
-from tests.gateway.test_subagents import (
-    HANDLERS,
-    call,
-    entries,
-    may,
-    parent,
-    refused,
-    take_over,
-    take_up,
-    work,
-)
 from tests.support.doors import calling, opened
 from tests.support.stack import Stack, message
+from tests.support.subagents import HANDLERS, call, entries, may, refused, take_over, take_up, work
 from tests.support.turns import DIGEST, Turn, begin_turn, gateway
 from tests.support.waiting import HANG_S, eventually
-
-__all__ = ["parent"]
 
 
 async def results(stack: Stack, session: SessionKey) -> list[Entry]:

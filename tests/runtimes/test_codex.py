@@ -13,7 +13,7 @@ from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_turn import CodexTurn, only_looks
 from remoteclaw.runtimes.jsonrpc import Message, Peer
-from tests.runtimes.test_rpc_fuzz import Nobody
+from tests.support.silent import Nobody
 
 
 def command(what: str, *, cwd: Path, method: str = "commandExecution") -> Message:

@@ -1,11 +1,9 @@
 """Whatever a CLI says over JSON-RPC: no exception, and a turn that ends at most once."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,28 +17,7 @@ from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcTurn
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.wire import decode
 from tests.support.recording import spec_of
-
-
-class Nobody:
-    """Pipes that lead nowhere."""
-
-    is_clean = True
-
-    async def read(self) -> bytes | None:
-        return None
-
-    async def write(self, line: bytes) -> None:
-        orjson.loads(line)  # what we send can be read
-
-    def take_unread(self) -> list[bytes]:
-        return []
-
-    def last_errors(self) -> str:
-        return ""
-
-    def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
-        """No log is kept."""
-
+from tests.support.silent import Nobody
 
 WORDS = st.sampled_from(
     [

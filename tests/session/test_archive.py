@@ -11,13 +11,11 @@ from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
 from remoteclaw.session.reset import RESET
-from tests.cli.test_cli import refused, run
-from tests.session.test_reset import agent, answers, append, busy, drain, ended, recorded, talk
+from tests.support.cli import refused, run
+from tests.support.conversations import answers, append, busy, drain, ended, recorded, talk
 from tests.support.stack import Stack, said
 from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually
-
-__all__ = ["agent"]  # the fixture
 
 HANDLERS = dict(OPERATORS)
 NOTHING = "No ended conversation is kept of this session.\n"

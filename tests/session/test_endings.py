@@ -12,11 +12,19 @@ from remoteclaw.fleet.lease import Batch, Lease
 from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.reset import RESET
-from tests.session.test_freshness import IDLE_2_H, answered, passed
-from tests.session.test_reset import agent, answers, append, busy, configure, drain, go, talk
+from tests.support.conversations import (
+    IDLE_2_H,
+    answered,
+    answers,
+    append,
+    busy,
+    configure,
+    drain,
+    go,
+    passed,
+    talk,
+)
 from tests.support.stack import Stack, message, said
-
-__all__ = ["agent"]
 
 
 async def taken(stack: Stack, accepted: Accepted) -> Lease:

@@ -16,19 +16,25 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChatKind, ResetConfig
 from remoteclaw.errors import ConfigError
-from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.drain import CONTEXT_LOST, GOES_ON_FROM_NOTES, SECOND_TRY
 from remoteclaw.session.reset import ENDED_BY_ITSELF, RESET
-from tests.session.test_reset import agent, answers, configure, drain, ended, prompts, talk
 from tests.support.agents import AgentCli
+from tests.support.conversations import (
+    IDLE_2_H,
+    answered,
+    answers,
+    configure,
+    drain,
+    ended,
+    passed,
+    prompts,
+    talk,
+)
 from tests.support.stack import Stack, said
-
-__all__ = ["agent"]  # the fixture
 
 DAILY, IDLE = ENDED_BY_ITSELF["daily"], ENDED_BY_ITSELF["idle"]
 HOUR_MS = 3_600_000
-IDLE_2_H = {"sessions": {"reset": {"idle_minutes": 120}}}
 #: All conversations that were not at work at midnight have ended.
 AT_MIDNIGHT = {"sessions": {"reset": {"daily": "00:00", "timezone": "UTC"}}}
 
@@ -220,20 +226,6 @@ def test_a_mistake_in_the_configuration(home: Home, text: str, why: str) -> None
 
 
 # -- conversations ----------------------------------------------------------------------------
-
-
-async def passed(stack: Stack, accepted: Accepted, hours: float) -> None:
-    """Have it been so long since a person was heard in a session."""
-    client, name = stack.fleet.scripts.client, f"rc:st:{{{accepted.session.sid}}}"
-    heard: Any = await client.hget(name, "heard")
-    await client.hset(name, "heard", int(heard) - int(hours * HOUR_MS))
-
-
-async def answered(stack: Stack, text: str, **fields: Any) -> Accepted:
-    accepted = await stack.append(text, **fields)
-    await drain(stack, accepted)
-    await stack.outcome(accepted)
-    return accepted
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from remoteclaw.config.home import Home
 from remoteclaw.session.drain import MOST_ATTEMPTS
 from tests.support.bridges import script
 from tests.support.stack import Stack, said
+from tests.support.up import remoteclaw, running
 from tests.support.waiting import HANG_S, eventually, eventually_sync
-from tests.up.test_up import remoteclaw, running
 
 
 def begin_something_long(home: Home, **more: str) -> str:

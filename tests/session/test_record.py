@@ -25,9 +25,9 @@ from remoteclaw.messages import (
 )
 from remoteclaw.session.drain import CONTEXT_LOST, GOES_ON_FROM_NOTES, Drain
 from remoteclaw.session.record import MOST_DIGEST, digest, lines_of
-from tests.cli.test_cli import refused, run
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
+from tests.support.cli import refused, run
 from tests.support.stack import Stack, message, said
 
 ALICE = {"from": "alice", "from_id": "alice"}

@@ -1,125 +1,35 @@
 """The end of a conversation: what was said before it is answered before it, and nothing stays."""
 
 import asyncio
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from remoteclaw.bridge import Hooks
-from remoteclaw.config.load import load_config
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Attachment
-from remoteclaw.session.drain import SECOND_TRY, Drain
+from remoteclaw.session.drain import SECOND_TRY
 from remoteclaw.session.reset import RESET
 from tests.conftest import required
-from tests.session.test_steering import renewed
 from tests.support.agents import AgentCli, ModelServerProcess
-from tests.support.bridges import script
+from tests.support.conversations import (
+    answers,
+    append,
+    busy,
+    configure,
+    drain,
+    ended,
+    go,
+    prompts,
+    recorded,
+    renewed,
+    talk,
+)
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import eventually
 
-#: An agent that says what it was asked, and what it knew before. Asked to wait, it does, and hears
-#: what comes meanwhile; it notes every prompt.
-AGENT = """
-import select
-pipe = open(0, 'rb', buffering=0, closefd=False)
-def turn():
-    line = pipe.readline()
-    if not line: sys.exit()
-    return json.loads(line)
-file = 'said-' + sys.argv[2]
-def words(message):
-    with open('prompts', 'a') as prompts: prompts.write(message['prompt'] + chr(10))
-    return [line for line in message['prompt'].splitlines() if line and line[0] != '[']
-while True:
-    message = turn()
-    if message['type'] == 'steer':
-        say(type='refused', id=message['id'])
-        continue
-    if message['type'] == 'interrupt':
-        continue
-    asked = words(message)
-    known = open(file).read().split(chr(10))[:-1] if os.path.exists(file) else []
-    with open(file, 'a') as before: before.writelines(line + chr(10) for line in asked)
-    say(type='text', text='heard ' + ' + '.join(asked) + ', knew ' + (' + '.join(known) or '-'))
-    while 'wait' in asked and not os.path.exists('go'):
-        time.sleep(0.005)
-        if select.select([0], [], [], 0)[0]:
-            message = turn()
-            if message['type'] == 'steer':
-                say(type='steered', id=message['id'])
-                say(type='text', text=' & '.join(['', *words(message)]))
-                continue
-            say(type='done', aborted=True)
-            break
-    else:
-        say(type='done')
-"""
 MODES = ("collect", "followup", "steer", "interrupt")
-
-
-@pytest.fixture
-async def agent(stack: Stack, directory: Path) -> Stack:
-    """A stack whose agent says what it knows."""
-    stack.agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
-    stack.configure(stack.agent)
-    return stack
-
-
-def configure(stack: Stack, **sections: Any) -> None:
-    queue = {"debounce_ms": 0, **sections.pop("queue", {})}
-    stack.configure(stack.agent, queue=queue, **sections)
-
-
-def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
-    """Run the session here, as a work-horse would."""
-    worker = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
-    return asyncio.create_task(worker.run(accepted.session.sid))
-
-
-async def append(stack: Stack, *texts: str, **fields: Any) -> list[Accepted]:
-    return [await stack.append(text, **fields) for text in texts]
-
-
-async def answers(stack: Stack, *accepted: Accepted) -> list[str]:
-    return [said(await stack.outcome(each)) for each in accepted]
-
-
-async def talk(stack: Stack, *texts: str, **fields: Any) -> list[str]:
-    """Have messages answered, one after another; return the replies."""
-    replies = []
-    for text in texts:
-        accepted = await stack.append(text, **fields)
-        await drain(stack, accepted)
-        replies += await answers(stack, accepted)
-    return replies
-
-
-async def busy(stack: Stack) -> tuple[Accepted, "asyncio.Task[None]"]:
-    """Have a turn running that ends when it is told to go on."""
-    first = await stack.append("wait")
-    task = drain(stack, first)
-    await stack.reached(first, "output")
-    return first, task
-
-
-def go(stack: Stack) -> None:
-    (stack.home.path / "workspaces" / "main" / "go").touch()
-
-
-def prompts(stack: Stack) -> str:
-    """Return all that agents were told."""
-    return (stack.home.path / "workspaces" / "main" / "prompts").read_text()
-
-
-async def recorded(stack: Stack, accepted: Accepted) -> list[str]:
-    """Return what people said, as it is recorded."""
-    lines = (await stack.fleet.sessions.record(accepted.session.sid)).splitlines()
-    return [line["text"] for line in map(json.loads, lines) if line["role"] == "user"]
 
 
 # -- in a chat ------------------------------------------------------------------------------------
@@ -283,14 +193,6 @@ async def test_it_is_traced(agent: Stack) -> None:
     assert outcome.status == "done"
     assert [step.name for step in outcome.steps] == ["accepted", "begun", "reset", "finished"]
     assert await agent.reached(command, "reset") == "/new"
-
-
-async def ended(stack: Stack, accepted: Accepted) -> list[str]:
-    """Return what people said in the conversations that are archived, newest first."""
-    client, name = stack.fleet.scripts.client, f"rc:old:{{{accepted.session.sid}}}"
-    lines: Any = await client.lrange(name, 0, -1)
-    records: Any = [await client.get(f"{name}:{line.decode().split()[0]}") for line in lines]
-    return [json.loads(record.splitlines()[0])["text"] for record in records]
 
 
 async def test_no_more_ended_conversations_are_kept_than_configured(agent: Stack) -> None:

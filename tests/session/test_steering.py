@@ -16,6 +16,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.steering import MOST_STEERED, Steering
 from tests.support.bridges import script
+from tests.support.conversations import renewed
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import HANG_S, eventually
@@ -91,18 +92,6 @@ async def heard(stack: Stack, text: str) -> None:
         )
 
     await eventually(is_live)
-
-
-async def renewed(stack: Stack, accepted: Accepted, *, times: int) -> None:
-    """Wait until a session's lease was renewed so often."""
-    seen: set[object] = set()
-
-    async def is_renewed() -> bool:
-        name = f"rc:st:{{{accepted.session.sid}}}"
-        seen.add(await stack.fleet.scripts.client.hget(name, "expires"))
-        return len(seen) > times
-
-    await eventually(is_renewed)
 
 
 def go(stack: Stack) -> None:

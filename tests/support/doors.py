@@ -22,6 +22,7 @@ from remoteclaw.gateway.dispatch import Handler
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import served
+from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from tests.support.stack import Stack
@@ -38,6 +39,7 @@ __all__ = [
     "gateway_process",
     "hello",
     "opened",
+    "own_token",
     "raw",
 ]
 
@@ -185,6 +187,12 @@ class Door:
             assert challenge["event"] == "connect.challenge"
             client.hello = await client.call("connect", hello(token, **params))
             yield client
+
+
+def own_token(stack: Stack) -> str:
+    """Return the gateway's own token, made if it isn't there yet."""
+    TokenFile(stack.home.path).create()
+    return TokenFile(stack.home.path).read()
 
 
 @dataclass(frozen=True)

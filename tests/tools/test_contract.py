@@ -13,6 +13,7 @@ from remoteclaw.gateway.dispatch import Call, Dispatcher
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from remoteclaw.toolset import TOOLS as FACTS
+from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack
 
 #: The tools that are promised, each with its parameters; a ? marks one that may be left out.
@@ -63,31 +64,11 @@ ALIASES = [
     ("cron_run", "id", "jobId"),
     ("cron_list", "query", "filter"),
 ]
-#: Values of every kind.
-VALUES: dict[str, Any] = {
-    "string": "text",
-    "integer": 7,
-    "number": 1.5,
-    "boolean": True,
-    "array": ["x"],
-    "object": {"x": 1},
-    "null": None,
-}
 ADMIN = Operator("test", "admin", "c")
 
 
 def schema_of(method: Method) -> dict[str, Any]:
     return method.params.model_json_schema()
-
-
-def kinds(schema: dict[str, Any], root: dict[str, Any]) -> set[str]:
-    """Return the JSON types that a part of a schema takes."""
-    if "$ref" in schema:
-        return kinds(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
-    if "anyOf" in schema:
-        return set().union(*(kinds(part, root) for part in schema["anyOf"]))
-    found = {str(schema["type"])}
-    return found | {"integer"} if "number" in found else found
 
 
 def bad_calls() -> Iterator[Any]:

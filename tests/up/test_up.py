@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 from remoteclaw.config.home import Home
@@ -19,44 +18,11 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.host.logs import MOST_BYTES
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.supervisor import Supervisor, running_pid
-from tests.support.command import run_command
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import message
 from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.up import command_line, remoteclaw, running
 from tests.support.waiting import HANG_S, eventually_sync
-
-
-def remoteclaw(home: Home, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    return run_command(*arguments, env=env(home, **more))
-
-
-@contextlib.contextmanager
-def running(
-    home: Home, shown: list[str] | None = None, /, **more: str
-) -> Iterator["subprocess.Popen[str]"]:
-    """Have everything running without a console; what it says at its start is added to `shown`."""
-    with subprocess.Popen(
-        [REMOTECLAW, "up"],
-        env=env(home, **more),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as up:
-        assert up.stdout is not None
-        lines = [] if shown is None else shown
-        for line in up.stdout:
-            lines.append(line)
-            if line.startswith("Ready"):
-                break
-        assert lines[-1].startswith("Ready"), "".join(lines)
-        try:
-            yield up
-        finally:
-            if up.poll() is None:
-                up.terminate()
-                up.wait(HANG_S)
-
 
 BOLD = re.compile(rb"\x1b\[[0-9;]*\b1m")
 
@@ -307,13 +273,6 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
             lambda: (result := remoteclaw(home, "send", "memory")).returncode == 0 and result
         )
         assert "- hello" in reply.stdout
-
-
-def command_line(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""
 
 
 async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full(
