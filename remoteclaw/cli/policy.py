@@ -56,8 +56,8 @@ def explain(
     What a tool is denied by is the first rule that denies it; what it is allowed by, the last one
     that says so.
     """
-    from remoteclaw.tools.policy import Subject, is_owner, rule
-    from remoteclaw.toolset import TOOLS
+    from remoteclaw.config.tool_policy import Subject, is_owner, rule
+    from remoteclaw.tools.catalog import TOOLS
 
     if is_group and chat is None:
         raise click.UsageError("--group needs --chat with the group's id.")
@@ -72,7 +72,7 @@ def explain(
         senders=senders,
         depth=depth,
     )
-    rulings = rule(config, subject, TOOLS)
+    rulings = rule(config, subject, TOOLS.values())
     if as_json:
         about = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
         told = {"subject": about, "is_owner": is_owner(config, subject)}

@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from remoteclaw.config.model import Config, Profile, SenderConfig, ToolsConfig
 from remoteclaw.errors import ConfigError, did_you_mean
-from remoteclaw.toolset import TOOLS, ToolFacts
+from remoteclaw.tools.base import Tool
+from remoteclaw.tools.catalog import TOOLS
 
 __all__ = [
     "ToolsTable",
@@ -52,18 +53,18 @@ def check_tools(config: Config) -> None:
 
     Such a denial would deny nothing.
     """
-    known = sorted({tool.name for tool in TOOLS}.union(*(tool.groups for tool in TOOLS)))
-    can_wait = [tool for tool in TOOLS if tool.can_wait]
+    known = sorted(frozenset().union(*(tool.names for tool in TOOLS.values())))
+    approvable = [tool for tool in TOOLS.values() if tool.approvable]
     for table in _all_tables(config):
         for entry in table.tools.confirm or ():
-            if not any(_means(entry, tool) for tool in can_wait):
-                names = ", ".join(tool.name for tool in can_wait)
+            if not any(_means(entry, tool) for tool in approvable):
+                names = ", ".join(tool.tool for tool in approvable)
                 raise ConfigError(
                     f"{table.key}.confirm has {entry!r}, which can't wait for that: {names} can."
                 )
         for name, entries in table.lists():
             for entry in entries:
-                if not any(_means(entry, tool) for tool in TOOLS):
+                if not any(_means(entry, tool) for tool in TOOLS.values()):
                     groups = ", ".join(one for one in known if one.startswith("group:"))
                     hint = did_you_mean(entry.lower(), known, otherwise=f"the groups are {groups}.")
                     raise ConfigError(f"{table.key}.{name} has {entry!r}, which no tool is; {hint}")
@@ -85,7 +86,7 @@ class ToolsTable:
         yield "deny", self.tools.deny
         yield "also_allow", self.tools.also_allow
 
-    def by_profile(self, tool: ToolFacts) -> Verdict | None:
+    def by_profile(self, tool: Tool) -> Verdict | None:
         """Say whether the profile has a tool, or `also_allow` adds it."""
         profile = self.tools.profile
         if profile == "full":
@@ -95,12 +96,12 @@ class ToolsTable:
             return True, added
         return has_it, f"{self.key}.profile = {quoted(profile)}"
 
-    def added(self, tool: ToolFacts) -> str | None:
+    def added(self, tool: Tool) -> str | None:
         """Return the rule that adds a tool here; None if there is none."""
         entry = entry_for(self.tools.also_allow, tool)
         return entry and f"{self.key}.also_allow has {quoted(entry)}"
 
-    def by_lists(self, tool: ToolFacts) -> Verdict | None:
+    def by_lists(self, tool: Tool) -> Verdict | None:
         """Say whether a tool is denied, or allowed by name, or not among those that are."""
         if entry := entry_for(self.tools.deny, tool):
             return False, f"{self.key}.deny has {quoted(entry)}"
@@ -148,11 +149,11 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def entry_for(entries: Iterable[str], tool: ToolFacts) -> str | None:
+def entry_for(entries: Iterable[str], tool: Tool) -> str | None:
     """Return the first entry that means a tool, as it is written."""
     return next((entry for entry in entries if _means(entry, tool)), None)
 
 
-def _means(entry: str, tool: ToolFacts) -> bool:
+def _means(entry: str, tool: Tool) -> bool:
     # The configuration lets no other sign of a pattern in than *.
-    return entry.lower() in tool.groups or fnmatch.fnmatchcase(tool.name, entry.lower())
+    return entry.lower() in tool.group_names or fnmatch.fnmatchcase(tool.tool, entry.lower())

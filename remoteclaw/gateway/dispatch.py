@@ -16,6 +16,7 @@ from typing import Any, Protocol, get_args
 
 from pydantic import ValidationError
 
+from remoteclaw.config import tool_policy
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
@@ -36,9 +37,7 @@ from remoteclaw.gateway.transfers import Transfers
 from remoteclaw.host.logs import frames_of
 from remoteclaw.host.tokens import is_same
 from remoteclaw.messages import SessionKey, people_of, person
-from remoteclaw.tools import policy
-from remoteclaw.tools.catalog import METHODS, TOOLS, Method, Params, Result
-from remoteclaw.toolset import TOOLS as FACTS
+from remoteclaw.tools.catalog import METHODS, Method, Params, Result, Tool
 
 __all__ = [
     "Call",
@@ -123,6 +122,12 @@ class Call:
         return Cron(self.fleet.scripts)
 
     @property
+    def tool(self) -> Tool:
+        """The method as the tool that an agent calls."""
+        assert isinstance(self.method, Tool), "agents call tools alone"
+        return self.method
+
+    @property
     def turn(self) -> RunningTurn:
         """The caller's running turn."""
         assert self.caller is not None, "an operator has no turn"
@@ -161,22 +166,19 @@ class Dispatcher:
     ) -> None:
         """`config` returns the configuration of now; `restart` has the gateway start anew.
 
-        Raises `RuntimeError` for a method without a handler, a handler without a method, or a
-        method whose scope isn't one: such a gateway does not start.
+        Raises `RuntimeError` for a method without a handler or a handler without a method: such a
+        gateway does not start.
         """
         if missing := sorted(set(methods) - set(handlers)):
             raise RuntimeError(f"methods without a handler: {', '.join(missing)}")
         if unknown := sorted(set(handlers) - set(methods)):
             raise RuntimeError(f"handlers without a method: {', '.join(unknown)}")
-        if unscoped := [
-            m.name for m in methods.values() if m.scope not in ("read", "write", "admin")
-        ]:
-            raise RuntimeError(f"methods without a scope: {', '.join(unscoped)}")
         self._fleet = fleet
         self._home = home
         self._config = config
         self._handlers = handlers
         self._methods = methods
+        self._tools = {one.tool: one for one in methods.values() if isinstance(one, Tool)}
         self._restart = restart
         self._transfers = Transfers()
 
@@ -185,14 +187,14 @@ class Dispatcher:
         agent = Agent(sid, digest)
         return agent if await self._granted(agent) else None
 
-    async def tools(self, principal: Principal) -> list[Method]:
+    async def tools(self, principal: Principal) -> list[Tool]:
         """Return the tools that a principal is shown: an agent the same ones in every turn."""
         caller = await self._caller(principal)
         if isinstance(principal, Operator):
-            return [tool for tool in TOOLS.values() if principal.has(tool.scope)]
+            return [tool for tool in self._tools.values() if principal.has(tool.scope)]
         assert caller is not None, "an agent has one"
         shown = self._shown(caller)
-        return [tool for name, tool in TOOLS.items() if name in shown]
+        return [tool for name, tool in self._tools.items() if name in shown]
 
     async def call(
         self,
@@ -209,7 +211,7 @@ class Dispatcher:
         `call_id` names the call: with the same one, what was done is not done again. Operators may
         say by `session_key` which session the call is about. Raises `CallRefused`.
         """
-        method = self._methods.get(name) or TOOLS.get(name)
+        method = self._methods.get(name) or self._tools.get(name)
         if method is None:
             raise CallRefused("NOT_FOUND", f"There is no method {name[:100]!r}.")
         caller = await self._caller(principal)
@@ -274,21 +276,23 @@ class Dispatcher:
                 )
             return
         assert caller is not None, "an agent has one"
-        if method.tool is None:
+        if not isinstance(method, Tool):
             raise CallRefused("FORBIDDEN", f"{method.name} is for operators.")
         if caller.turn is None:
             raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
         if caller.grant is None or method.tool not in caller.grant.tools:
-            raise not_allowed(method.tool)
-        if not is_allowed(config := self._config(), caller, method.tool):
-            raise not_allowed(method.tool, is_owners=is_for_owner(config, caller))
+            raise not_allowed(method)
+        if not is_allowed(config := self._config(), caller, method):
+            raise not_allowed(method, is_owners=is_for_owner(config, caller))
 
     def _shown(self, caller: Caller) -> frozenset[str]:
         """Return the tools that an agent's process was given, as far as they are still offered."""
         if caller.grant is None:
             return frozenset()
         try:
-            listed = policy.listed(self._config(), caller.session, FACTS, depth=caller.depth)
+            listed = tool_policy.listed(
+                self._config(), caller.session, self._tools.values(), depth=caller.depth
+            )
         except ConfigError:  # the agent is not configured any more
             return frozenset()
         return listed & caller.grant.tools
@@ -312,35 +316,34 @@ class Dispatcher:
         return view.key if view else None
 
 
-def is_allowed(config: Config, caller: Caller, tool: str) -> bool:
+def is_allowed(config: Config, caller: Caller, tool: Tool) -> bool:
     """Whether a configuration's policy allows a tool to the turn that a caller is in."""
     assert caller.turn is not None, "only a turn has senders"
-    subject = policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
-    facts = [fact for fact in FACTS if fact.name == tool]
+    subject = tool_policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
     try:
-        may = tool in policy.allowed(config, subject, facts)
+        (ruling,) = tool_policy.rule(config, subject, [tool])
     except ConfigError:  # the agent is not configured any more
         return False
     # Who can't be read may have had fewer rights than those who can.
-    return may and caller.turn.is_whole
+    return ruling.allowed and caller.turn.is_whole
 
 
 def is_for_owner(config: Config, caller: Caller) -> bool:
     """Whether the turn that a caller is in is on behalf of owners alone."""
     assert caller.turn is not None, "only a turn has senders"
-    subject = policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
-    return policy.is_owner(config, subject)
+    subject = tool_policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
+    return tool_policy.is_owner(config, subject)
 
 
-def not_allowed(tool: str, *, is_owners: bool = True) -> CallRefused:
+def not_allowed(tool: Tool, *, is_owners: bool = True) -> CallRefused:
     """Return the refusal of a tool; of one for owners, it says so where the turn isn't theirs."""
     why = "."
-    if not is_owners and any(fact.name == tool and fact.owner_only for fact in FACTS):
+    if not is_owners and tool.owner_only:
         why = (
             ": it answers only to an owner, and this turn is not, or not only, an owner's. "
             "Say so in your answer."
         )
-    return CallRefused("FORBIDDEN", f"The policy doesn't allow {tool} here{why}")
+    return CallRefused("FORBIDDEN", f"The policy doesn't allow {tool.tool} here{why}")
 
 
 def _name_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:

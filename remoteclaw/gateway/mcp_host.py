@@ -22,7 +22,7 @@ from remoteclaw import __version__
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Operator, Principal
-from remoteclaw.tools.catalog import TOOLS, Method
+from remoteclaw.tools.catalog import TOOLS
 from remoteclaw.tools.schema import params_schema
 
 __all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpHost", "listing"]
@@ -97,7 +97,7 @@ class McpHost:
             raise MCPError(types.INTERNAL_ERROR, str(refusal)) from None
         has_own = not isinstance(_principal(context), Operator)
         return types.ListToolsResult(
-            tools=[listing(method.tool or "", has_session=has_own) for method in methods]
+            tools=[listing(method.tool, has_session=has_own) for method in methods]
         )
 
     async def _call(
@@ -154,7 +154,7 @@ def _session_key(
 @functools.cache
 def listing(name: str, *, has_session: bool) -> types.Tool:
     """Return a tool as clients are told of it: those that have no session may name one."""
-    method: Method = TOOLS[name]
+    method = TOOLS[name]
     is_reading = method.effect == "none"
     schema = params_schema(method.params)
     if method.is_about_session and not has_session:

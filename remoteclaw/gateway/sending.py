@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from remoteclaw.bridge.chunks import Chunker
+from remoteclaw.config import tool_policy
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.answers import Answer
@@ -18,7 +19,6 @@ from remoteclaw.gateway.dispatch import Call, is_for_owner
 from remoteclaw.gateway.media import store
 from remoteclaw.gateway.places import Place
 from remoteclaw.messages import Attachment
-from remoteclaw.tools import policy
 from remoteclaw.tools.chats import Sent
 
 __all__ = ["Message", "send"]
@@ -100,7 +100,7 @@ def _check_may_send(call: Call, place: Place) -> None:
         return
     own, at = call.caller.session, (place.provider, place.chat)
     is_owner = is_for_owner(call.config, call.caller)
-    if not policy.may_send(call.config, own, *at, account=place.account, is_owner=is_owner):
+    if not tool_policy.may_send(call.config, own, *at, account=place.account, is_owner=is_owner):
         raise CallRefused(
             "FORBIDDEN",
             f"This turn may send to its own chat alone, and {':'.join(at)} is another one. Only an "

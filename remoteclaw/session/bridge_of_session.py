@@ -12,6 +12,7 @@ from remoteclaw.bridge import ChannelBridge, Hooks, Limits
 from remoteclaw.bridge.scrubber import secrets_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
+from remoteclaw.config.tool_policy import listed
 from remoteclaw.errors import ErrorCategory, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.blobs import SessionFiles
@@ -29,8 +30,7 @@ from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.notices import failure
 from remoteclaw.session.tool_access import ToolAccess
-from remoteclaw.tools import policy
-from remoteclaw.toolset import TOOLS
+from remoteclaw.tools.catalog import TOOLS
 
 __all__ = ["Handler", "SessionBridge", "open_bridge"]
 
@@ -148,7 +148,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         hooks=hooks,
         attachments=SessionFiles(fleet.blobs, lease),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
-        tools=policy.listed(config, lease.session, TOOLS, depth=lease.state.depth)
+        tools=listed(config, lease.session, TOOLS.values(), depth=lease.state.depth)
         if access.is_there
         else None,
         own_server=home.server_name(lease.sid),

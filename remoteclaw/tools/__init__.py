@@ -1,1 +1,1 @@
-"""What agents and operators can ask for: every method and tool, and who may use it."""
+"""The contract: every method and tool that agents and operators can call, declared once."""

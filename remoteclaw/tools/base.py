@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
@@ -21,6 +21,7 @@ __all__ = [
     "Scope",
     "Target",
     "Text",
+    "Tool",
     "check_characters",
 ]
 
@@ -114,7 +115,7 @@ class Method:
     """One thing that can be asked of the gateway, through any of its doors."""
 
     name: str
-    """What it is called over WebSocket."""
+    """Its name over WebSocket."""
     description: str
     """What it does, for models and for people."""
     params: type[Params]
@@ -123,10 +124,50 @@ class Method:
     """What an operator's token needs."""
     effect: Effect = "none"
     tool: str | None = None
-    """What it is called as a tool, if it is one."""
-    title: str = ""
-    """The tool's name for people."""
+    """Its name as a tool of agents; None for operators' methods. Tools are declared as `Tool`."""
     destroys: bool = False
     """Whether it removes or overwrites something."""
     is_about_session: bool = False
     """Whether it is about the session of the call, which operators have to name."""
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` for a declaration that lacks what decides who may call it."""
+        if self.tool is not None and not isinstance(self, Tool):
+            raise TypeError(
+                f"{self.tool} is a tool: declare it as a Tool, which says its groups, whether it "
+                "is for owners only, and whether it can wait for approval."
+            )
+        if self.scope not in get_args(Scope):
+            raise TypeError(f"{self.name} has no scope: declare {', '.join(get_args(Scope))}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool(Method):
+    """A method that agents have as a tool, with everything that policy knows of it."""
+
+    tool: str
+    title: str
+    """The tool's name for people."""
+    groups: tuple[str, ...]
+    """Names by which a policy means it with others: `cron` is `group:cron` there. `remoteclaw`, the
+    group of all tools, is implied."""
+    owner_only: bool
+    """Whether an agent may use it for owners alone."""
+    approvable: bool
+    """Whether its calls can be kept until a person approves them."""
+
+    def __post_init__(self) -> None:
+        """Raise `TypeError` for a tool that is in no group."""
+        super(Tool, self).__post_init__()
+        if not self.groups:
+            raise TypeError(f"{self.tool} is in no group: declare at least one.")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a policy's entry may be to mean it: its own name, and its groups'."""
+        return self.group_names | {self.tool}
+
+    @property
+    def group_names(self) -> frozenset[str]:
+        """Its groups, as a policy's entries name them."""
+        return frozenset(f"group:{name}" for name in (*self.groups, "remoteclaw"))

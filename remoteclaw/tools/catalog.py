@@ -6,15 +6,23 @@ what are loops over `METHODS`.
 
 from collections.abc import Mapping
 
-from remoteclaw.tools import chats, cron, sessions, system
-from remoteclaw.tools.base import Method, Params, Result, Scope
+from remoteclaw.tools import chats, configuration, cron, operators, sessions
+from remoteclaw.tools.base import Method, Params, Result, Scope, Tool
 
-__all__ = ["METHODS", "TOOLS", "Method", "Params", "Result", "Scope"]
+__all__ = ["METHODS", "TOOLS", "Method", "Params", "Result", "Scope", "Tool"]
 
 #: Every method by its name.
 METHODS: Mapping[str, Method] = {
     method.name: method
-    for method in (*sessions.METHODS, *chats.METHODS, *cron.METHODS, *system.METHODS)
+    for method in (
+        *sessions.METHODS,
+        *chats.METHODS,
+        *cron.METHODS,
+        *configuration.METHODS,
+        *operators.METHODS,
+    )
 }
 #: The 29 tools by their names, in the order in which people look for them.
-TOOLS: Mapping[str, Method] = {method.tool: method for method in METHODS.values() if method.tool}
+TOOLS: Mapping[str, Tool] = {
+    method.tool: method for method in METHODS.values() if isinstance(method, Tool)
+}

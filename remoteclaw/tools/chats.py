@@ -9,11 +9,11 @@ from remoteclaw.tools.base import (
     ChatId,
     Id,
     MessageId,
-    Method,
     Params,
     Result,
     Target,
     Text,
+    Tool,
 )
 
 __all__ = ["METHODS"]
@@ -139,10 +139,13 @@ class ReadResult(Result):
 
 
 METHODS = (
-    Method(
+    Tool(
         name="message.send",
         tool="message_send",
         title="Send a message",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Send a message to another chat, on this channel or another one ('tell "
         "Bob', 'post it in the group'). To answer the person who writes to you, "
         "just answer. Returns `status`: delivered, accepted (kept until the "
@@ -153,10 +156,13 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Method(
+    Tool(
         name="message.reply",
         tool="message_reply",
         title="Reply to a message",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Send a message to the current chat that quotes a message there. A plain "
         "answer needs no tool. Returns what message_send does. Example: "
         '{"message": "Yes, at noon", "replyToId": "812"}.',
@@ -166,10 +172,13 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Method(
+    Tool(
         name="message.threadReply",
         tool="message_thread_reply",
         title="Reply in a thread",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Send a message to another thread or topic of the current chat. Returns "
         'what message_send does. Example: {"message": "Moved here", "threadId": '
         '"17"}.',
@@ -179,10 +188,13 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Method(
+    Tool(
         name="message.broadcast",
         tool="message_broadcast",
         title="Broadcast a message",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Send one message to several chats at once ('tell everybody'). Returns "
         "`results`, one per chat, as message_send does: if one failed, repeat "
         'that one alone. Example: {"targets": ["telegram:1", "slack:C2"], '
@@ -192,10 +204,13 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Method(
+    Tool(
         name="message.react",
         tool="message_react",
         title="React to a message",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="React to a message of the current chat with an emoji, instead of an "
         'answer. Example: {"emoji": "👍", "messageId": "812"}.',
         params=ReactParams,
@@ -204,10 +219,13 @@ METHODS = (
         scope="write",
         effect="operation",
     ),
-    Method(
+    Tool(
         name="message.delete",
         tool="message_delete",
         title="Delete a message",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Delete a message of the current chat for everybody. Example: "
         '{"messageId": "812"}.',
         params=MessageParams,
@@ -217,10 +235,13 @@ METHODS = (
         effect="operation",
         destroys=True,
     ),
-    Method(
+    Tool(
         name="message.sendAttachment",
         tool="message_send_attachment",
         title="Send a file",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Send a file of the workspace, or from the web, to a chat: a picture, a "
         'PDF, a log. Returns what message_send does. Example: {"target": '
         '"telegram:12345", "file": "report.pdf"}.',
@@ -229,10 +250,13 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Method(
+    Tool(
         name="message.sendWithEffect",
         tool="message_send_with_effect",
         title="Send with an effect",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Send a message with one of the platform's effects, such as confetti; "
         "without that effect there, it is sent plainly. Returns what message_send"
         ' does. Example: {"target": "12345", "message": "Done!", "effectId": '
@@ -242,10 +266,13 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Method(
+    Tool(
         name="message.pin",
         tool="message_pin",
         title="Pin a message",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Pin a message of the current chat, so that people find it. Example: "
         '{"messageId": "812"}.',
         params=MessageParams,
@@ -254,10 +281,13 @@ METHODS = (
         scope="write",
         effect="operation",
     ),
-    Method(
+    Tool(
         name="message.read",
         tool="message_read",
         title="Read messages",
+        groups=("messaging",),
+        owner_only=False,
+        approvable=False,
         description="Read the newest messages of a chat from the platform, oldest first: id, "
         'sender, text, time. Use it to find a message\'s id. Example: {"limit": '
         "10}.",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from remoteclaw.tools.base import Id, Limit, Method, NoParams, Params, Result, Text
+from remoteclaw.tools.base import Id, Limit, NoParams, Params, Result, Text, Tool
 
 __all__ = ["METHODS", "CronJob", "JobPatch", "JobSpec", "Schedule"]
 
@@ -217,42 +217,41 @@ class RunResult(Result):
     """Names the message that the session was given; cron_runs tells what becomes of it."""
 
 
-def _method(name: str, tool: str, title: str, description: str, **more: Any) -> Method:
-    return Method(
-        name=name,
-        tool=tool,
-        title=title,
-        description=description,
-        **more,
-    )
-
-
 METHODS = (
-    _method(
-        "cron.status",
-        "cron_status",
-        "Show cron's status",
-        "Show how many cron jobs there are, when the next one runs, and whether a"
+    Tool(
+        name="cron.status",
+        tool="cron_status",
+        title="Show cron's status",
+        groups=("cron", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Show how many cron jobs there are, when the next one runs, and whether a"
         " scheduler runs them. Use it when a reminder did not come.",
         params=NoParams,
         result=CronStatus,
         scope="read",
     ),
-    _method(
-        "cron.list",
-        "cron_list",
-        "List cron jobs",
-        "List reminders and recurring tasks (cron jobs): id, schedule, next run, "
+    Tool(
+        name="cron.list",
+        tool="cron_list",
+        title="List cron jobs",
+        groups=("cron", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="List reminders and recurring tasks (cron jobs): id, schedule, next run, "
         'last result. Use it to find a jobId. Example: {"filter": "report"}.',
         params=ListParams,
         result=JobsResult,
         scope="read",
     ),
-    _method(
-        "cron.add",
-        "cron_add",
-        "Add a cron job",
-        "Schedule a reminder or a recurring task ('remind me at 9', 'every "
+    Tool(
+        name="cron.add",
+        tool="cron_add",
+        title="Add a cron job",
+        groups=("cron", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Schedule a reminder or a recurring task ('remind me at 9', 'every "
         "morning', 'check this each hour'). At each due time you get `message`, "
         "and your answer goes to this chat. Returns the job with id, zone and "
         'next run: tell the person that time. Example: {"job": {"name": "stand-'
@@ -263,11 +262,14 @@ METHODS = (
         scope="admin",
         effect="job",
     ),
-    _method(
-        "cron.update",
-        "cron_update",
-        "Change a cron job",
-        "Change, pause or resume a reminder or recurring task: its time, its "
+    Tool(
+        name="cron.update",
+        tool="cron_update",
+        title="Change a cron job",
+        groups=("cron", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Change, pause or resume a reminder or recurring task: its time, its "
         'text, whether it runs. Returns the job as it is then. Example: {"jobId":'
         ' "0f3a5c7e9b1d2468", "updates": {"enabled": false}}.',
         params=UpdateParams,
@@ -276,11 +278,14 @@ METHODS = (
         effect="job",
         destroys=True,
     ),
-    _method(
-        "cron.remove",
-        "cron_remove",
-        "Remove a cron job",
-        "Remove a reminder or recurring task ('cancel that reminder'); "
+    Tool(
+        name="cron.remove",
+        tool="cron_remove",
+        title="Remove a cron job",
+        groups=("cron", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Remove a reminder or recurring task ('cancel that reminder'); "
         "cron_update can pause it. Returns whether there was one. Example: "
         '{"jobId": "0f3a5c7e9b1d2468"}.',
         params=JobParams,
@@ -289,11 +294,14 @@ METHODS = (
         effect="job",
         destroys=True,
     ),
-    _method(
-        "cron.run",
-        "cron_run",
-        "Run a cron job now",
-        "Run a cron job now, beside its schedule, which stays: to try it, for "
+    Tool(
+        name="cron.run",
+        tool="cron_run",
+        title="Run a cron job now",
+        groups=("cron", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Run a cron job now, beside its schedule, which stays: to try it, for "
         "instance. Returns a runId; cron_runs shows what came of it. Example: "
         '{"jobId": "0f3a5c7e9b1d2468"}.',
         params=RunParams,
@@ -301,11 +309,14 @@ METHODS = (
         scope="admin",
         effect="job",
     ),
-    _method(
-        "cron.runs",
-        "cron_runs",
-        "List runs of cron jobs",
-        "List the last runs of cron jobs, newest first: when each was due, how it"
+    Tool(
+        name="cron.runs",
+        tool="cron_runs",
+        title="List runs of cron jobs",
+        groups=("cron", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="List the last runs of cron jobs, newest first: when each was due, how it"
         ' ended, and why it failed or was skipped. Example: {"jobId": '
         '"0f3a5c7e9b1d2468"}.',
         params=RunsParams,

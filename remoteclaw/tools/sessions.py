@@ -8,11 +8,11 @@ from pydantic import BeforeValidator, Field
 from remoteclaw.tools.base import (
     Id,
     Limit,
-    Method,
     NoParams,
     Params,
     Result,
     Text,
+    Tool,
     check_characters,
 )
 
@@ -141,16 +141,6 @@ class SpawnResult(Result):
     label: str | None = None
 
 
-class ResetParams(Params):
-    session_key: SessionKeyText
-    reason: Literal["new", "reset"] = "reset"
-    """What the list of ended conversations says of it."""
-
-
-class ResetResult(Result):
-    session_key: str
-
-
 class StatusParams(Params):
     session_key: SessionKeyText | None = None
     """Another session's key; else this session."""
@@ -222,10 +212,13 @@ class SubagentsResult(Result):
 
 
 METHODS = (
-    Method(
+    Tool(
         name="sessions.list",
         tool="sessions_list",
         title="List sessions",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
         description="List the sessions (conversations) that you may see, newest first: key, "
         'channel, state, label. Use it to find a sessionKey. Example: {"filter": '
         '"telegram"}.',
@@ -233,10 +226,13 @@ METHODS = (
         result=SessionsResult,
         scope="read",
     ),
-    Method(
+    Tool(
         name="chat.history",
         tool="sessions_history",
         title="Read a session's history",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
         description="Read what was said in a session, oldest first: time, role, text, tools "
         "used. Use it to catch up, or for an answer that sessions_send did not "
         'wait for. Example: {"sessionKey": "3f9a1c2b"}.',
@@ -244,10 +240,13 @@ METHODS = (
         result=HistoryResult,
         scope="read",
     ),
-    Method(
+    Tool(
         name="sessions.send",
         tool="sessions_send",
         title="Send to a session",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
         description="Ask another session's agent and wait for its answer, which comes back "
         "here as `reply`. Nothing goes to that session's chat. With status "
         '`accepted`, it comes later: see `note`. Example: {"label": "research", '
@@ -257,10 +256,13 @@ METHODS = (
         scope="write",
         effect="session",
     ),
-    Method(
+    Tool(
         name="sessions.spawn",
         tool="sessions_spawn",
         title="Start a session",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
         description="Have another session work on a task in the background while you go on "
         "('look into it meanwhile', 'in parallel'). Returns a runId at once; the "
         'result comes to this session as a message. Example: {"prompt": "List the'
@@ -271,10 +273,13 @@ METHODS = (
         scope="write",
         effect="session",
     ),
-    Method(
+    Tool(
         name="sessions.status",
         tool="session_status",
         title="Show a session's status",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
         description="Show what a session does now: agent, channel, state, running turn, "
         "waiting messages. Use it to see whether one is busy. Example: "
         '{"sessionKey": "3f9a1c2b"}.',
@@ -282,31 +287,26 @@ METHODS = (
         result=StatusResult,
         scope="read",
     ),
-    Method(
-        name="sessions.reset",
-        description="End a session's conversation: stop what it has accepted so far, put away what "
-        "was said, and have the next message begin a new one. If that takes longer than 15 "
-        "seconds, the answer is UNAVAILABLE, and it happens as soon as it can.",
-        params=ResetParams,
-        result=ResetResult,
-        scope="admin",
-        effect="session",
-        destroys=True,
-    ),
-    Method(
+    Tool(
         name="agents.list",
         tool="agents_list",
         title="List agents",
+        groups=("agents",),
+        owner_only=False,
+        approvable=False,
         description="List the agents with runtime and model; `isSelf` marks yours. Use it to "
         "choose an agentId for sessions_spawn.",
         params=NoParams,
         result=AgentsResult,
         scope="read",
     ),
-    Method(
+    Tool(
         name="sessions.subagents",
         tool="subagents",
         title="Manage background tasks",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
         description="List, inspect or cancel the background tasks that this session has "
         "started with sessions_spawn ('how far is it?', 'stop that'). Returns "
         'runId, session, state and label of each. Example: {"action": "cancel", '

@@ -10,19 +10,18 @@ import tomlkit
 
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.load import load_config
+from remoteclaw.config.tool_policy import Subject, confirmed_by
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.fleet.effects import MOST_PENDING
 from remoteclaw.gateway.approvals import confirm, reject
-from remoteclaw.gateway.methods import configuration, system
-from remoteclaw.tools.policy import Subject, confirmed_by
-from remoteclaw.toolset import TOOLS
+from remoteclaw.gateway.methods.configuration import HANDLERS
+from remoteclaw.tools.catalog import TOOLS
 from tests.support.restarts import change_before_the_lock
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
 
-HANDLERS = {**system.HANDLERS, **configuration.HANDLERS}
 CHANGE = {"queue": {"mode": "steer", "cap": None}}
 TEXT = "# ours\n[queue]\nmode = 'collect'\ncap = 3\n[channels.test]\nowners = ['alice']\n"
 ASKS = "[tools]\nconfirm = ['gateway_config_*']\n"
@@ -274,7 +273,7 @@ async def test_an_agent_has_no_way_to_confirm(stack: Stack) -> None:
 
 
 SUBJECT = Subject("main", "test", "group", is_group=True, senders=("alice",))
-PATCH = next(fact for fact in TOOLS if fact.name == "gateway_config_patch")
+PATCH = TOOLS["gateway_config_patch"]
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,11 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.rights import declared, fields
 from remoteclaw.errors import CallError, CallRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.methods import configuration, system
+from remoteclaw.gateway.methods.configuration import HANDLERS
 from tests.support.hostile import HOSTILE
 from tests.support.restarts import change_before_the_lock, take_away
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn, gateway, operator
-
-HANDLERS = {**system.HANDLERS, **configuration.HANDLERS}
 
 #: Everything that a file can have, so that each value is changed and not only added.
 FULL: dict[str, Any] = {

@@ -1,7 +1,6 @@
 """Who may call what: every method of the contract, every kind of principal, both doors.
 
-What is expected stands here as a table and is not computed, so that a mistake in the policy can't
-be in both. A method without a row fails.
+`PROMISED` has a row for each method; a method without one fails.
 """
 
 import contextlib
@@ -15,92 +14,17 @@ from remoteclaw.gateway.dispatch import Call, Handler
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from tests.support.doors import Door, Refused, calling, opened
+from tests.support.promised import PROMISED, good_params
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
-#: The columns of the table. Those of one session are agents: of the owner, of somebody else, of
-#: somebody whose tools are limited; between turns; with a token that another one has followed; and
-#: of another session of the owner's, saying that it is about the first one.
-PRINCIPALS = (
-    *("none", "wrong", "expired", "revoked"),
-    *("read", "write", "admin"),
-    *("owner", "stranger", "limited", "idle", "stale", "elsewhere"),
-)
-#: Y: it is answered. U: who is that? F: forbidden. N: there is no such method. T: no turn runs.
-EXPECTED = {
-    # ----------------- none…revoked  read write admin owner stranger limited idle stale elsewhere
-    "sessions.list": "       U U U U     Y    Y     Y      Y     Y        Y     T    U     F",
-    "chat.history": "        U U U U     Y    Y     Y      Y     Y        Y     T    U     F",
-    "sessions.send": "       U U U U     F    Y     Y      Y     Y        F     T    U     F",
-    "sessions.spawn": "      U U U U     F    Y     Y      Y     Y        F     T    U     F",
-    "sessions.status": "     U U U U     Y    Y     Y      Y     Y        Y     T    U     F",
-    "agents.list": "         U U U U     Y    Y     Y      Y     Y        Y     T    U     F",
-    "sessions.subagents": "  U U U U     F    Y     Y      Y     Y        F     T    U     F",
-    "message.send": "        U U U U     F    Y     Y      Y     Y        F     T    U     F",
-    "message.reply": "       U U U U     F    Y     Y      Y     Y        Y     T    U     F",
-    "message.threadReply": " U U U U     F    Y     Y      Y     Y        Y     T    U     F",
-    "message.broadcast": "   U U U U     F    Y     Y      Y     Y        F     T    U     F",
-    "message.react": "       U U U U     F    Y     Y      Y     Y        Y     T    U     F",
-    "message.delete": "      U U U U     F    Y     Y      Y     Y        F     T    U     F",
-    "message.sendAttachment": "U U U U   F    Y     Y      Y     Y        F     T    U     F",
-    "message.sendWithEffect": "U U U U   F    Y     Y      Y     Y        F     T    U     F",
-    "message.pin": "         U U U U     F    Y     Y      Y     Y        F     T    U     F",
-    "message.read": "        U U U U     Y    Y     Y      Y     Y        Y     T    U     F",
-    "cron.status": "         U U U U     Y    Y     Y      Y     F        F     T    U     F",
-    "cron.list": "           U U U U     Y    Y     Y      Y     F        F     T    U     F",
-    "cron.add": "            U U U U     F    F     Y      Y     F        F     T    U     F",
-    "cron.update": "         U U U U     F    F     Y      Y     F        F     T    U     F",
-    "cron.remove": "         U U U U     F    F     Y      Y     F        F     T    U     F",
-    "cron.run": "            U U U U     F    F     Y      Y     F        F     T    U     F",
-    "cron.runs": "           U U U U     Y    Y     Y      Y     F        F     T    U     F",
-    "gateway.restart": "     U U U U     F    F     Y      Y     F        F     T    U     F",
-    "config.get": "          U U U U     Y    Y     Y      Y     F        F     T    U     F",
-    "config.apply": "        U U U U     F    F     Y      Y     F        F     T    U     F",
-    "config.patch": "        U U U U     F    F     Y      Y     F        F     T    U     F",
-    "config.schema": "       U U U U     Y    Y     Y      Y     F        F     T    U     F",
-    "config.pending": "      U U U U     Y    Y     Y      F     F        F     F    U     F",
-    "config.confirm": "      U U U U     F    F     Y      F     F        F     F    U     F",
-    "config.reject": "       U U U U     F    F     Y      F     F        F     F    U     F",
-    "health": "              U U U U     Y    Y     Y      F     F        F     F    U     F",
-    "status": "              U U U U     Y    Y     Y      F     F        F     F    U     F",
-    "tools.catalog": "       U U U U     Y    Y     Y      F     F        F     F    U     F",
-    "agent": "               U U U U     F    Y     Y      F     F        F     F    U     F",
-    "agent.wait": "          U U U U     Y    Y     Y      F     F        F     F    U     F",
-    "sessions.stop": "       U U U U     F    Y     Y      F     F        F     F    U     F",
-    "sessions.reset": "      U U U U     F    F     Y      F     F        F     F    U     F",
-    "sessions.subscribe": "  U U U U     Y    Y     Y      F     F        F     F    U     F",
-    "sessions.unsubscribe": "U U U U     Y    Y     Y      F     F        F     F    U     F",
-}
-#: What each method needs to be called; nothing where it isn't here.
-JOB = {"name": "j", "schedule": {"every": 60}, "message": "m"}
-PARAMS: dict[str, dict[str, Any]] = {
-    "chat.history": {"sessionKey": "k"},
-    "sessions.send": {"sessionKey": "k", "message": "m"},
-    "sessions.spawn": {"prompt": "p"},
-    "message.send": {"target": "t", "message": "m"},
-    "message.reply": {"message": "m"},
-    "message.threadReply": {"message": "m", "threadId": "1"},
-    "message.broadcast": {"targets": ["t"], "message": "m"},
-    "message.react": {"emoji": "+", "messageId": "1"},
-    "message.delete": {"messageId": "1"},
-    "message.sendAttachment": {"target": "t", "file": "f"},
-    "message.sendWithEffect": {"target": "t", "message": "m", "effectId": "e"},
-    "message.pin": {"messageId": "1"},
-    "cron.add": {"job": JOB},
-    "cron.update": {"jobId": "0" * 16, "updates": {"enabled": False}},
-    "cron.remove": {"jobId": "0" * 16},
-    "config.apply": {"config": {}, "baseHash": "0" * 64},
-    "config.patch": {"patches": {}},
-    "config.confirm": {"id": "0" * 12},
-    "config.reject": {"id": "0" * 12},
-    "cron.run": {"jobId": "0" * 16},
-    "agent": {"message": "m", "channel": "c", "from": "f"},
-    "agent.wait": {"runId": "0-1-1"},
-    "sessions.stop": {"sessionKey": "k"},
-    "sessions.reset": {"sessionKey": "k"},
-    "sessions.subscribe": {"sessionKey": "k"},
-    "sessions.unsubscribe": {"sessionKey": "k"},
-}
+#: Who asks, beside operators whose token is not valid. Those of one session are agents: of the
+#: owner, of somebody else, of somebody whose tools are limited; between turns; with a token that
+#: another one has followed; and of another session, which names the first one.
+OPERATORS = ("read", "write", "admin")
+AGENTS = ("owner", "stranger", "limited", "idle")
+NOBODY = ("none", "wrong", "expired", "revoked", "stale")
+PRINCIPALS = (*NOBODY, *OPERATORS, *AGENTS, "elsewhere")
 CODES = {
     "UNAUTHORIZED": "U",
     "FORBIDDEN": "F",
@@ -121,7 +45,13 @@ REACHED: dict[str, Handler] = dict.fromkeys(METHODS, reached)
 
 
 def expected(method: str, principal: str) -> str:
-    return EXPECTED[method].split()[PRINCIPALS.index(principal)]
+    """Return Y: answered. U: unauthorized. F: forbidden. T: no turn runs."""
+    if principal in NOBODY:
+        return "U"
+    if principal == "elsewhere":
+        return "F"
+    operators, agents = PROMISED[method].rights.split()
+    return dict(zip((*OPERATORS, *AGENTS), operators + agents, strict=True))[principal]
 
 
 @contextlib.asynccontextmanager
@@ -159,8 +89,7 @@ async def token_of(stack: Stack, principal: str) -> AsyncIterator[tuple[str | No
 
 
 def test_every_method_has_a_row() -> None:
-    assert set(EXPECTED) == set(METHODS)
-    assert all(len(row.split()) == len(PRINCIPALS) for row in EXPECTED.values())
+    assert set(PROMISED) == set(METHODS)
 
 
 @pytest.mark.parametrize("principal", PRINCIPALS)
@@ -173,7 +102,7 @@ async def test_over_websocket(stack: Stack, principal: str) -> None:
             async with door.connected(token or "") as client:
                 for name in METHODS:
                     with pytest.raises(Refused) as refused:
-                        await client.call(name, PARAMS.get(name), **beside)
+                        await client.call(name, good_params(METHODS[name]), **beside)
                     found[name] = CODES[refused.value.code]
         except Refused as refusal:
             found = dict.fromkeys(METHODS, CODES[refusal.code])
@@ -191,7 +120,7 @@ async def test_over_http(stack: Stack, principal: str) -> None:
         for method in METHODS.values():
             await _forget_failures(door)
             name = method.tool or method.name
-            answer = await door.invoke(token, name, PARAMS.get(method.name), **beside)
+            answer = await door.invoke(token, name, good_params(method), **beside)
             found[method.name] = CODES[answer.code]
 
     def wanted(method: Method) -> str:

@@ -10,7 +10,6 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from remoteclaw.fleet import keys
 from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway import limits, rpc, sockets
 from remoteclaw.gateway.dispatch import Call, Handler
@@ -19,7 +18,7 @@ from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.base import NoParams, Result
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
-from remoteclaw.tools.system import Health
+from remoteclaw.tools.operators import Health
 from tests.support.doors import Refused, RpcClient, calling, hello, opened, own_token
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -430,7 +429,7 @@ async def test_a_stop_that_is_repeated_does_not_stop_what_came_since(stack: Stac
 
         sid = accepted["runId"].partition("-")[0]
         first = accepted["runId"].partition("-")[2]
-        state = await stack.fleet.scripts.client.hget(keys.state(sid), "stop")
+        state = await stack.fleet.scripts.client.hget(f"rc:st:{{{sid}}}", "stop")
         assert state == first.encode()
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
+from remoteclaw.config import tool_policy as policy
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallError, CallRefused
-from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway import sending
 from remoteclaw.gateway.methods import sessions
@@ -19,10 +19,9 @@ from remoteclaw.host import fetch as fetching
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 from remoteclaw.session.drain import Drain
-from remoteclaw.tools import policy
 from remoteclaw.tools import sessions as contract
-from remoteclaw.toolset import TOOLS
-from tests.support.stack import REPLIES, Stack, message, said
+from remoteclaw.tools.catalog import TOOLS
+from tests.support.stack import Stack, message, said
 from tests.support.turns import Turn, begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
@@ -148,7 +147,7 @@ async def test_a_message_to_another_session_comes_back_answered(stack: Stack) ->
     assert [(note["tool"], note["to"], note["text"]) for note in noted] == [
         ("sessions_send", str(bob.session), "memory")
     ]
-    assert await stack.fleet.scripts.client.xlen(REPLIES) == 1  # bob's own
+    assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1  # bob's own
 
 
 async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: Stack) -> None:
@@ -158,14 +157,16 @@ async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: 
     await answer(stack, bob.session.sid)
     caller = await begin_turn(stack, HANDLERS)
     await call(stack, caller, "sessions_send", sessionKey=str(bob.session), message="hi", timeout=0)
-    found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(bob.session.sid))
+    found: Any = await stack.fleet.scripts.client.xrange(f"rc:in:{{{bob.session.sid}}}")
 
     entry = decode_entry(*found[0])
     assert entry.origin == "session"
     assert entry.message.user_name == f"the session {caller.lease.session}"
     config = load_config(stack.home.config_file, {})
     subject = policy.subject_of(bob.session, [entry])
-    assert not any(name.startswith("cron") for name in policy.allowed(config, subject, TOOLS))
+    assert not any(
+        name.startswith("cron") for name in policy.allowed(config, subject, TOOLS.values())
+    )
 
 
 async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
@@ -271,8 +272,8 @@ async def test_what_nobody_wrote_takes_no_denial_away(stack: Stack) -> None:
 
     for entries in ([by_alice], [by_clock], [by_alice, by_clock]):
         subject = policy.subject_of(session, entries)
-        assert "message_send" not in policy.allowed(config, subject, TOOLS)
-        assert "session_status" in policy.allowed(config, subject, TOOLS)
+        assert "message_send" not in policy.allowed(config, subject, TOOLS.values())
+        assert "session_status" in policy.allowed(config, subject, TOOLS.values())
     for entries, is_owner in (
         ([by_alice], True),
         ([by_clock], False),
@@ -280,7 +281,7 @@ async def test_what_nobody_wrote_takes_no_denial_away(stack: Stack) -> None:
     ):
         subject = policy.subject_of(console, entries)
         assert policy.is_owner(config, subject) == is_owner
-        assert ("cron_add" in policy.allowed(config, subject, TOOLS)) == is_owner
+        assert ("cron_add" in policy.allowed(config, subject, TOOLS.values())) == is_owner
 
 
 def entry_of(written: ChannelMessage) -> Entry:
@@ -297,7 +298,7 @@ async def test_a_token_works_in_a_turn_alone(stack: Stack) -> None:
     idle = await gateway(stack.fleet, stack.home, HANDLERS).tools(caller.agent)
     code, _ = await refused(stack, caller, "session_status")
 
-    assert {"sessions_list", "message_send"} <= {tool.tool for tool in tools}
+    assert {"sessions_list", "sessions_send"} <= {tool.tool for tool in tools}
     assert {tool.tool for tool in tools} <= {tool.tool for tool in idle}
     assert code == "NO_TURN"
 
@@ -332,7 +333,7 @@ async def test_the_agent_of_an_attempt_that_was_cut_off_can_do_nothing(stack: St
     stack.reopen()
     caller = await begin_turn(stack, HANDLERS)
     sid = caller.lease.sid
-    await stack.fleet.scripts.client.hset(keys.state(sid), "expires", 0)
+    await stack.fleet.scripts.client.hset(f"rc:st:{{{sid}}}", "expires", 0)
     other = await stack.fleet.leases.acquire(sid, worker="next", host="here")
     assert other is not None
     await other.begin([caller.id])
@@ -364,10 +365,10 @@ async def test_a_message_that_joins_narrows_the_rights_of_the_turn(stack: Stack)
     joined = await stack.append("and me")
     sid = caller.lease.sid
     client: Any = stack.fleet.scripts.client
-    entry = (await client.xrange(keys.inbound(sid)))[-1][1][b"entry"].replace(b"alice", b"mallory")
-    await client.xdel(keys.inbound(sid), joined.entry_id)
-    entry_id = await client.xadd(keys.inbound(sid), {"entry": entry})
-    await client.hset(keys.state(sid), "steered", entry_id)
+    entry = (await client.xrange(f"rc:in:{{{sid}}}"))[-1][1][b"entry"].replace(b"alice", b"mallory")
+    await client.xdel(f"rc:in:{{{sid}}}", joined.entry_id)
+    entry_id = await client.xadd(f"rc:in:{{{sid}}}", {"entry": entry})
+    await client.hset(f"rc:st:{{{sid}}}", "steered", entry_id)
     code, _ = await refused(stack, caller, "session_status")
 
     assert before.state == "running"

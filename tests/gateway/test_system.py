@@ -10,7 +10,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallError, CallRefused
-from remoteclaw.gateway.methods.system import HANDLERS
+from remoteclaw.gateway.methods.configuration import HANDLERS
 from remoteclaw.gateway.principals import Operator
 from tests.support.hostile import HOSTILE
 from tests.support.stack import Stack

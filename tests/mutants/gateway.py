@@ -84,8 +84,8 @@ MUTANTS = (
     ),
     Mutant(
         "a stranger's turn that writes everywhere",
-        before="if not policy.may_send(",
-        after="if False and not policy.may_send(",
+        before="if not tool_policy.may_send(",
+        after="if False and not tool_policy.may_send(",
         test="test_a_stranger_s_turn_writes_to_no_other_chat",
     ),
     Mutant(
@@ -110,8 +110,8 @@ MUTANTS = (
     ),
     Mutant(
         "a spawned session with all rights",
-        before="caller.turn.entries, depth=caller.depth)\nfacts",
-        after="caller.turn.entries)\nfacts",
+        before="caller.turn.entries, depth=caller.depth)\ntry:",
+        after="caller.turn.entries)\ntry:",
         test="test_a_task_may_no_more_than_its_depth",
     ),
     Mutant(
@@ -194,7 +194,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is shown may be used by everybody",
-        before="if not is_allowed(config := self._config(), caller, method.tool):",
+        before="if not is_allowed(config := self._config(), caller, method):",
         after="if (config := self._config()) is None:",
         test="test_a_refusal_is_a_tools_error_that_a_model_can_read",
     ),
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "a tool that the policy of now denies",
-        before="return may and caller.turn.is_whole",
+        before="return ruling.allowed and caller.turn.is_whole",
         after="return caller.turn.is_whole",
         test="test_rights_are_the_narrower_of_grant_and_policy",
     ),

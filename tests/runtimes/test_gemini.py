@@ -12,7 +12,7 @@ from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import gemini
 from remoteclaw.runtimes.gemini import GeminiRuntime, trust_problem
-from remoteclaw.toolset import TOOLS
+from remoteclaw.tools.catalog import TOOLS
 
 #: What gemini's API takes as the name of a function.
 LONGEST_NAME = 63
@@ -164,7 +164,7 @@ def test_our_server_has_a_name_of_its_sessions_own_that_stays(home: Home, tmp_pa
     assert name != elsewhere.server_name("a" * 32)
     # gemini takes what stands before the first "_" for the server, and cuts longer names.
     assert "_" not in name
-    assert max(len(f"mcp_{name}_{tool.name}") for tool in TOOLS) <= LONGEST_NAME
+    assert max(len(f"mcp_{name}_{tool}") for tool in TOOLS) <= LONGEST_NAME
     assert os.stat(home.path / "server-secret").st_mode & 0o077 == 0
 
 

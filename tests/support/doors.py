@@ -240,7 +240,7 @@ async def opened(
 ) -> AsyncIterator[Door]:
     """Have a gateway answer in this process, with the methods that have a handler."""
     config = load_config(stack.home.config_file)
-    offered = methods or {name: METHODS[name] for name in handlers}
+    offered = methods or {name: one for name, one in METHODS.items() if name in handlers}
     now = CurrentConfig(stack.home, config)
     gateway = Gateway(stack.fleet, stack.home, now, handlers, methods=offered)
     for file in gateway.authenticator.files:

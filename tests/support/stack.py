@@ -13,7 +13,7 @@ from typing import Any
 import tomlkit
 
 from remoteclaw.config.home import Home
-from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.effects import _entry
 from remoteclaw.fleet.inbound import Accepted, encode_entry
 from remoteclaw.fleet.keys import Lane
@@ -26,10 +26,7 @@ from tests.support.processes import marked_processes
 from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
 
-__all__ = ["REPLIES", "Stack"]
-
-#: What the adapter of the test's channel has still to deliver.
-REPLIES = keys.reply_stream("test", "default")
+__all__ = ["Stack"]
 
 #: Longer than a test waits for anything, so that what is mended when a lease ends is no help to it.
 LEASE_S = 5 * HANG_S

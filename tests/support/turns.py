@@ -71,7 +71,7 @@ def gateway(
 
     With `now` it asks that, as a gateway's process asks its `CurrentConfig`.
     """
-    methods = {name: METHODS[name] for name in handlers}
+    methods = {name: one for name, one in METHODS.items() if name in handlers}
 
     def read() -> Config:
         return config or load_config(home.config_file, {})

@@ -11,43 +11,12 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.dispatch import Call, Dispatcher
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.tools.catalog import METHODS, TOOLS, Method
-from remoteclaw.toolset import TOOLS as FACTS
+from remoteclaw.tools.base import NoParams, Result
+from remoteclaw.tools.catalog import METHODS, TOOLS, Method, Tool
+from tests.support.promised import PROMISED, good_params, schema_of
 from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack
 
-#: The tools that are promised, each with its parameters; a ? marks one that may be left out.
-PROMISED = {
-    "sessions_list": "filter? limit?",
-    "sessions_history": "sessionKey limit? before?",
-    "sessions_send": "sessionKey? label? message timeout?",
-    "sessions_spawn": "agentId? channel? prompt label?",
-    "session_status": "sessionKey?",
-    "agents_list": "",
-    "subagents": "action? params?",
-    "message_send": "target message media? threadId?",
-    "message_reply": "message replyToId?",
-    "message_thread_reply": "message threadId",
-    "message_broadcast": "targets message",
-    "message_react": "emoji messageId",
-    "message_delete": "messageId",
-    "message_send_attachment": "target file caption?",
-    "message_send_with_effect": "target message effectId",
-    "message_pin": "messageId",
-    "message_read": "channelId? limit?",
-    "cron_status": "",
-    "cron_list": "filter?",
-    "cron_add": "job",
-    "cron_update": "jobId updates",
-    "cron_remove": "jobId",
-    "cron_run": "jobId force?",
-    "cron_runs": "jobId? limit?",
-    "gateway_restart": "",
-    "gateway_config_get": "key?",
-    "gateway_config_apply": "config baseHash",
-    "gateway_config_patch": "patches baseHash?",
-    "gateway_config_schema": "",
-}
 #: What there are no tools for: the CLIs have their own.
 NOT_EXPOSED = re.compile("web|browser|image|tts|canvas|node|memory")
 #: Names of an older version, each with the one of now.
@@ -67,17 +36,12 @@ ALIASES = [
 ADMIN = Operator("test", "admin", "c")
 
 
-def schema_of(method: Method) -> dict[str, Any]:
-    return method.params.model_json_schema()
-
-
 def bad_calls() -> Iterator[Any]:
     """Yield a tool and parameters for each way in which its parameters can be wrong."""
     for name, method in TOOLS.items():
         schema = schema_of(method)
-        required = schema.get("required", [])
-        good = {key: example(schema["properties"][key], schema) for key in required}
-        for key in required:
+        good = good_params(method)
+        for key in good:
             yield pytest.param(
                 name, {k: v for k, v in good.items() if k != key}, id=f"{name}-no-{key}"
             )
@@ -97,26 +61,17 @@ def bad_calls() -> Iterator[Any]:
                     yield pytest.param(name, {**good, key: number}, id=f"{name}-{key}-{number}")
 
 
-def example(part: dict[str, Any], root: dict[str, Any]) -> Any:
-    """Return a value that a part of a schema takes."""
-    if "$ref" in part:
-        part = root["$defs"][part["$ref"].rpartition("/")[2]]
-    if part.get("type") == "array":
-        return [example(part["items"], root)]
-    if part.get("type") == "object":
-        return {"name": "n", "schedule": {"every": 60}, "message": "m"}
-    return "0123456789abcdef"
-
-
 def test_the_tools_are_those_that_are_promised() -> None:
-    assert set(TOOLS) == set(PROMISED) == {fact.name for fact in FACTS}
+    assert {name: row.tool for name, row in PROMISED.items()} == {
+        name: method.tool for name, method in METHODS.items()
+    }
     assert len(TOOLS) == 29
-    for name, parameters in PROMISED.items():
-        schema = schema_of(TOOLS[name])
+    for name, row in PROMISED.items():
+        schema = schema_of(METHODS[name])
         required = set(schema.get("required", []))
         told = {key if key in required else f"{key}?" for key in schema.get("properties", {})}
-        assert told == set(parameters.split()), name
-        assert not NOT_EXPOSED.search(name), name
+        assert told == set(row.parameters.split()), name
+        assert not NOT_EXPOSED.search(row.tool or ""), name
 
 
 @pytest.mark.parametrize("name", TOOLS)
@@ -217,3 +172,42 @@ def test_a_handler_without_a_method_does_not_start(stack: Stack, home: Home) -> 
 
     with pytest.raises(RuntimeError, match="without a method: made"):
         Dispatcher(stack.fleet, home, nothing, {"made.up": handler}, methods={})
+
+
+ABOUT: dict[str, Any] = {
+    "name": "weather.get",
+    "tool": "weather",
+    "description": "Show the weather.",
+    "params": NoParams,
+    "result": Result,
+    "scope": "read",
+}
+POLICY: dict[str, Any] = {
+    "title": "Show the weather",
+    "groups": ("weather",),
+    "owner_only": False,
+    "approvable": False,
+}
+
+
+@pytest.mark.parametrize("missing", ["groups", "owner_only", "approvable"])
+def test_a_tool_without_what_policy_needs_does_not_start(missing: str) -> None:
+    facts = {name: value for name, value in POLICY.items() if name != missing}
+
+    with pytest.raises(
+        TypeError, match=rf"^Tool\.__init__\(\) missing 1 .* argument: '{missing}'$"
+    ):
+        Tool(**ABOUT, **facts)
+
+
+@pytest.mark.parametrize(
+    ("declare", "told"),
+    [
+        (lambda: Method(**ABOUT), "weather is a tool: declare it as a Tool, which says its groups"),
+        (lambda: Tool(**ABOUT, **POLICY | {"groups": ()}), "weather is in no group"),
+        (lambda: Tool(**ABOUT | {"scope": "owner"}, **POLICY), "weather.get has no scope"),
+    ],
+)
+def test_a_declaration_that_says_too_little_does_not_start(declare: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=f"^{told}"):
+        declare()

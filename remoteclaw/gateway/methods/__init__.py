@@ -10,7 +10,6 @@ from remoteclaw.gateway.methods import (
     operators,
     sessions,
     subagents,
-    system,
 )
 
 __all__ = ["HANDLERS"]
@@ -21,7 +20,6 @@ HANDLERS: Mapping[str, Handler] = {
     **subagents.HANDLERS,
     **chats.HANDLERS,
     **cron.HANDLERS,
-    **system.HANDLERS,
     **configuration.HANDLERS,
     **operators.HANDLERS,
 }

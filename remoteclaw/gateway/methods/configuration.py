@@ -11,22 +11,23 @@ import os
 import secrets
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 
+from remoteclaw.config import tool_policy
 from remoteclaw.config.edit import ConfigFile, Plan, Version
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
+from remoteclaw.config.redact import part, redacted
 from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.gateway.approvals import confirm, reject
 from remoteclaw.gateway.dispatch import Call, Handler, is_allowed, not_allowed
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.host.process import read_output
-from remoteclaw.tools import policy
-from remoteclaw.tools import system as contract
+from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
-from remoteclaw.toolset import TOOLS as FACTS
 
 __all__ = ["HANDLERS"]
 
@@ -46,6 +47,42 @@ _IMPORT = (
 )
 
 _Planned = Callable[[ConfigFile, Version], Plan]
+
+
+async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigResult:
+    version, config = await _read(call)
+    shown: Any = redacted(config or call.config)
+    if params.key is not None:
+        try:
+            shown = part(shown, params.key)
+        except ConfigError as error:
+            raise CallRefused("NOT_FOUND", str(error)) from None
+    if config is None:
+        return contract.ConfigResult(
+            config=shown,
+            problem="The configuration file can't be used now, or is gone or empty: this is what "
+            "holds nevertheless. A person has to put the file right before it can be changed.",
+        )
+    return contract.ConfigResult(config=shown, hash=version.hash)
+
+
+async def _read(call: Call) -> tuple[Version, Config | None]:
+    """Return what the file has, and what that means; None if it is not what holds.
+
+    Both are of one reading: a hash of something newer would have that replaced unseen.
+    """
+    file = ConfigFile(call.home.config_file)
+    try:
+        version = await asyncio.to_thread(file.read)
+    except ConfigError:
+        return Version(b""), None
+    if call.has_lost(version.content):
+        return version, None
+    return version, (await asyncio.to_thread(file.usable, version))[0]
+
+
+async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
+    return contract.SchemaResult(schema_=Config.model_json_schema())
 
 
 async def _patch(call: Call, params: contract.PatchParams) -> contract.Changed:
@@ -78,8 +115,8 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         if call.caller is not None:
             config = _usable(call, file, version)
             # It may have waited for the lock while somebody changed who may do what.
-            if not is_allowed(config, call.caller, call.method.tool or ""):
-                raise not_allowed(call.method.tool or "")
+            if not is_allowed(config, call.caller, call.tool):
+                raise not_allowed(call.tool)
             rule = _rule(call, config)
         # A large file takes a second to be read with all its comments.
         plan = await asyncio.to_thread(planned, file, version)
@@ -192,9 +229,8 @@ def _check_start(call: Call) -> None:
 def _rule(call: Call, config: Config) -> str | None:
     """Return the rule by which a person has to confirm an agent's call."""
     assert call.caller is not None, "operators are persons"
-    subject = policy.subject_of(call.caller.session, call.turn.entries)
-    (facts,) = (fact for fact in FACTS if fact.name == call.method.tool)
-    return policy.confirmed_by(config, subject, facts)
+    subject = tool_policy.subject_of(call.caller.session, call.turn.entries)
+    return tool_policy.confirmed_by(config, subject, call.tool)
 
 
 async def _waiting(call: Call, plan: Plan) -> PendingChange:
@@ -205,7 +241,7 @@ async def _waiting(call: Call, plan: Plan) -> PendingChange:
     return PendingChange(
         id=secrets.token_hex(6),  # by chance, so that no agent can have another one's
         host=call.home.host_id,
-        tool=call.method.tool or "",
+        tool=call.tool.tool,
         patch=plan.patch,
         base=plan.before.hash,
         after=plan.after.hash,
@@ -319,6 +355,8 @@ def _check_hooks(config: Config) -> None:
 
 
 HANDLERS: dict[str, Handler] = {
+    "config.get": _get,
+    "config.schema": _schema,
     "gateway.restart": _restart,
     "config.patch": _patch,
     "config.apply": _apply,

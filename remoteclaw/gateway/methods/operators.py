@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 
 from remoteclaw import __version__
+from remoteclaw.config import tool_policy
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
@@ -12,23 +13,23 @@ from remoteclaw.gateway.dispatch import Call, Handler, Subscriber
 from remoteclaw.gateway.methods.sessions import answered
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.messages import ChannelMessage, SessionKey
-from remoteclaw.tools import policy
 from remoteclaw.tools.base import NoParams
 from remoteclaw.tools.catalog import TOOLS
-from remoteclaw.tools.sessions import ResetParams, ResetResult, SendResult
-from remoteclaw.tools.system import (
+from remoteclaw.tools.operators import (
     AgentAccepted,
     AgentParams,
     Catalog,
     FleetStatus,
     Health,
+    ResetParams,
+    ResetResult,
     Stopped,
     Subscribed,
     SubscribeParams,
     ToolDescription,
     WaitParams,
 )
-from remoteclaw.toolset import TOOLS as FACTS
+from remoteclaw.tools.sessions import SendResult
 
 __all__ = ["HANDLERS"]
 
@@ -65,13 +66,13 @@ async def catalog(_call: Call, _params: NoParams) -> Catalog:
     return Catalog(
         tools=tuple(
             ToolDescription(
-                name=fact.name,
-                title=TOOLS[fact.name].title,
-                description=TOOLS[fact.name].description,
-                groups=tuple(sorted(fact.groups)),
-                owner_only=fact.owner_only,
+                name=tool.tool,
+                title=tool.title,
+                description=tool.description,
+                groups=tuple(sorted(tool.group_names)),
+                owner_only=tool.owner_only,
             )
-            for fact in FACTS
+            for tool in TOOLS.values()
         )
     )
 
@@ -105,14 +106,14 @@ def _check_sender(call: Call, session: SessionKey) -> None:
     For an owner, an agent uses tools that operators need the scope admin for.
     """
     assert isinstance(call.principal, Operator), "agents have no such tool"
-    subject = policy.Subject(
+    subject = tool_policy.Subject(
         agent=session.agent,
         channel=session.provider,
         chat_id=session.channel_id,
         is_group=session.channel_id != session.user,
         senders=(session.user,),
     )
-    if policy.is_owner(call.config, subject) and not call.principal.has("admin"):
+    if tool_policy.is_owner(call.config, subject) and not call.principal.has("admin"):
         raise CallRefused(
             "FORBIDDEN",
             f"{session.user!r} is an owner on {session.provider}: to speak for an owner needs a "

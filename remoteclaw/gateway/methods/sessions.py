@@ -9,12 +9,12 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.config import tool_policy
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
 from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
-from remoteclaw.tools import policy
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.base import NoParams
 
@@ -54,7 +54,7 @@ async def _may_see(call: Call, view: SessionView) -> bool:
     own = call.caller.session
     above = await call.fleet.sessions.above(view) if view.parent else ()
     is_owner = call.caller.turn is not None and is_for_owner(call.config, call.caller)
-    return policy.may_see(call.config, own, view.key, above=above, is_owner=is_owner)
+    return tool_policy.may_see(call.config, own, view.key, above=above, is_owner=is_owner)
 
 
 async def _own(call: Call, named: str | None) -> SessionView:

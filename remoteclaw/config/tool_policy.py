@@ -20,7 +20,7 @@ from remoteclaw.config.tool_lists import (
 )
 from remoteclaw.messages import Entry, SessionKey
 from remoteclaw.profiles import profile_of
-from remoteclaw.toolset import ToolFacts
+from remoteclaw.tools.base import Tool
 
 __all__ = [
     "Ruling",
@@ -145,7 +145,7 @@ class Ruling:
     """The rule by which a person has to confirm each call; None if nobody has to."""
 
 
-def rule(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> tuple[Ruling, ...]:
+def rule(config: Config, subject: Subject, tools: Iterable[Tool]) -> tuple[Ruling, ...]:
     """Return a ruling for each tool, in their order.
 
     For several senders, a tool is allowed that is allowed for each of them alone.
@@ -160,13 +160,13 @@ def rule(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> tuple[
     )
 
 
-def confirmed_by(config: Config, subject: Subject, tool: ToolFacts) -> str | None:
+def confirmed_by(config: Config, subject: Subject, tool: Tool) -> str | None:
     """Return the rule by which a person has to confirm a call of a tool; None if nobody has to.
 
     For several senders, that is if it is so for one of them.
     Raises `ConfigError` if there is no such agent.
     """
-    if not tool.can_wait:
+    if not tool.approvable:
         return None
     agent, settings = config.agent(subject.agent)
     wide = [ToolsTable(f"agents.{agent}.tools", settings.tools), ToolsTable("tools", config.tools)]
@@ -180,14 +180,14 @@ def confirmed_by(config: Config, subject: Subject, tool: ToolFacts) -> str | Non
     return None
 
 
-def allowed(config: Config, subject: Subject, tools: Iterable[ToolFacts]) -> frozenset[str]:
+def allowed(config: Config, subject: Subject, tools: Iterable[Tool]) -> frozenset[str]:
     """Return the names of the tools that `rule()` allows."""
     rulings = rule(config, subject, tools)
     return frozenset(ruling.tool for ruling in rulings if ruling.allowed)
 
 
 def listed(
-    config: Config, session: SessionKey, tools: Iterable[ToolFacts], *, depth: int = 0
+    config: Config, session: SessionKey, tools: Iterable[Tool], *, depth: int = 0
 ) -> frozenset[str]:
     """Return the tools that an agent is offered in a session, whoever writes the next turn.
 
@@ -198,7 +198,7 @@ def listed(
     Raises `ConfigError` if there is no such agent.
     """
     lacks = profile_of(session.provider).lacks
-    tools = tuple(tool for tool in tools if tool.name not in lacks)
+    tools = tuple(tool for tool in tools if tool.tool not in lacks)
     is_group = session.user != session.channel_id
     anybody: set[str | None] = {session.user}
     if is_group:
@@ -225,11 +225,11 @@ def is_owner(config: Config, subject: Subject) -> bool:
 # ---------------------------------------------------------------------------------------------
 # Steps
 
-_Step = Callable[[ToolFacts], Verdict | None]
+_Step = Callable[[Tool], Verdict | None]
 """Returns whether a tool may pass and by which rule; None if the step has nothing to say of it."""
 
 
-def _pass(tool: ToolFacts, steps: Iterable[_Step]) -> Ruling:
+def _pass(tool: Tool, steps: Iterable[_Step]) -> Ruling:
     """Return what becomes of a tool: what denies first decides, else what allows last."""
     why = 'tools.profile = "full"'
     for step in steps:
@@ -238,8 +238,8 @@ def _pass(tool: ToolFacts, steps: Iterable[_Step]) -> Ruling:
             continue
         may_pass, why = verdict
         if not may_pass:
-            return Ruling(tool.name, False, why)
-    return Ruling(tool.name, True, why)
+            return Ruling(tool.tool, False, why)
+    return Ruling(tool.tool, True, why)
 
 
 def _strictest(rulings: Sequence[Ruling]) -> Ruling:
@@ -294,7 +294,7 @@ def _steps(config: Config, subject: Subject, voice: _Voice) -> list[_Step]:
     return steps
 
 
-def _for_subagent(tool: ToolFacts, *, is_leaf: bool, agent: ToolsTable) -> Verdict | None:
+def _for_subagent(tool: Tool, *, is_leaf: bool, agent: ToolsTable) -> Verdict | None:
     if entry_for(NO_SUBAGENT, tool):
         why = "not for subagents"
     elif is_leaf and entry_for(NO_LEAF, tool):
@@ -305,14 +305,14 @@ def _for_subagent(tool: ToolFacts, *, is_leaf: bool, agent: ToolsTable) -> Verdi
     return (True, given) if given else (False, why)
 
 
-def _for_moderator(tool: ToolFacts, *, tables: Sequence[ToolsTable]) -> Verdict | None:
+def _for_moderator(tool: Tool, *, tables: Sequence[ToolsTable]) -> Verdict | None:
     if not entry_for(MODERATES, tool):
         return None
     given = next(filter(None, (table.added(tool) for table in tables)), None)
     return (True, given) if given else (False, "in groups owner only")
 
 
-def _for_owner(tool: ToolFacts, *, ownership: str | None) -> Verdict | None:
+def _for_owner(tool: Tool, *, ownership: str | None) -> Verdict | None:
     if not tool.owner_only:
         return None
     return (True, ownership) if ownership else (False, "owner only")

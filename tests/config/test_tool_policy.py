@@ -19,15 +19,16 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config, Profile
 from remoteclaw.config.tool_lists import check_tools
+from remoteclaw.config.tool_policy import Subject, allowed, is_owner, listed, rule
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
 from remoteclaw.profiles import CHANNELS
 from remoteclaw.protocols import ChannelProfile
-from remoteclaw.tools.policy import Subject, allowed, is_owner, listed, rule
-from remoteclaw.toolset import TOOLS
+from remoteclaw.tools import catalog
 from tests.support.agents import ROOT
 
-ALL = frozenset(tool.name for tool in TOOLS)
+TOOLS = tuple(catalog.TOOLS.values())
+ALL = frozenset(catalog.TOOLS)
 WORKERS_JOB = "workers.jobs.DrainJob"
 CRON = {name for name in ALL if name.startswith("cron_")}
 GATEWAY = {name for name in ALL if name.startswith("gateway_")}
@@ -56,7 +57,7 @@ def why(config: Config, subject: Subject, tool: str) -> str:
 
 def test_there_are_29_tools_in_their_groups() -> None:
     def group(name: str) -> set[str]:
-        return {tool.name for tool in TOOLS if f"group:{name}" in tool.groups}
+        return {tool.tool for tool in TOOLS if f"group:{name}" in tool.group_names}
 
     assert len(TOOLS) == len(ALL) == 29
     assert group("remoteclaw") == ALL
@@ -66,7 +67,7 @@ def test_there_are_29_tools_in_their_groups() -> None:
     assert group("messaging") == MESSAGING
     assert group("agents") == {"agents_list"}
     assert group("sessions") == ALL - CRON - GATEWAY - MESSAGING - {"agents_list"}
-    assert {tool.name for tool in TOOLS if tool.owner_only} == CRON | GATEWAY
+    assert {tool.tool for tool in TOOLS if tool.owner_only} == CRON | GATEWAY
     assert (len(MESSAGING), len(CRON), len(GATEWAY)) == (10, 7, 5)
 
 
@@ -755,6 +756,6 @@ def test_the_pages_tables_and_examples_are_right() -> None:
         named = re.findall(r"`([\w:]+)`", rows[profile])
         config = configured(at("tools", allow=named))
         assert allowed(config, OWNER, TOOLS) == PROFILES[profile]
-    assert rows.keys() >= {group for tool in TOOLS for group in tool.groups}
+    assert rows.keys() >= {name for tool in TOOLS for name in tool.group_names}
     for example in re.findall(r"```toml\n(.*?)```", text, re.DOTALL):
         check_tools(Config.model_validate(tomllib.loads(example)))

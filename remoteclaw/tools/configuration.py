@@ -1,0 +1,199 @@
+"""Methods about the configuration, and the restart that some of its changes need."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from remoteclaw.tools.base import Method, NoParams, Params, Result, Tool
+
+__all__ = ["METHODS"]
+
+
+class ConfigGetParams(Params):
+    key: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,200}$")] | None = None
+    """A part of it, such as agents.main.model; else all of it."""
+
+
+class ConfigResult(Result):
+    config: Any
+    """The configuration, without what is secret; null for a key that is not set."""
+    hash: str | None = None
+    """Changes with the file; absent if it can't be used."""
+    problem: str | None = None
+    """What is wrong with the file, if it is not what holds."""
+
+
+class SchemaResult(Result):
+    schema_: Annotated[dict[str, Any], Field(serialization_alias="schema")]
+    """The JSON schema of the configuration."""
+
+
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class ApplyParams(Params):
+    config: dict[str, Any]
+    """All of it; what gateway_config_get shows as *** and is left so stays."""
+    base_hash: Hash
+    """The hash from gateway_config_get; refused if the file has changed since."""
+
+
+class PatchParams(Params):
+    patches: dict[str, Any]
+    """A JSON merge patch: null removes a key, a list replaces the one before."""
+    base_hash: Hash | None = None
+    """The hash from gateway_config_get; refused if the file has changed since."""
+
+
+class Changed(Result):
+    status: Literal["applied", "unchanged", "needs_confirmation"]
+    hash: str
+    """What the file's hash is now."""
+    changed: tuple[str, ...] = ()
+    """The keys that are, or would be, changed."""
+    needs_restart: tuple[str, ...] = ()
+    """Those of them that hold after a restart, each with what has to be restarted; all others hold
+    with the next call or turn."""
+    overridden_by: tuple[str, ...] = ()
+    """Variables of the gateway's environment that hide what was changed."""
+    confirmation_id: str | None = None
+    """Under which a person confirms it, if they have to."""
+    detail: str | None = None
+
+
+class PendingChange(Result):
+    """A change that an agent has asked for, and a person has to confirm."""
+
+    id: str
+    host: str
+    """The host whose configuration file it changes."""
+    tool: str
+    patch: Any
+    """The change, as a JSON merge patch."""
+    changed: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+    session_key: str
+    senders: tuple[str, ...]
+    """The ids of those for whom the agent asks."""
+    asked_ms: int
+    expires_ms: int
+
+
+class PendingResult(Result):
+    changes: tuple[PendingChange, ...]
+    """Oldest first."""
+
+
+class ChangeParams(Params):
+    id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+
+
+class Rejected(Result):
+    status: Literal["rejected"]
+
+
+class Restarted(Result):
+    status: Literal["restarting"]
+    detail: str
+
+
+METHODS = (
+    Tool(
+        name="gateway.restart",
+        tool="gateway_restart",
+        title="Restart the gateway",
+        groups=("gateway", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Restart the gateway of this host, which answers these tools, and nothing"
+        " else. Use it when `needsRestart` of a change names it. Tools work again"
+        " a moment later.",
+        params=NoParams,
+        result=Restarted,
+        scope="admin",
+        effect="system",
+    ),
+    Tool(
+        name="config.get",
+        tool="gateway_config_get",
+        title="Read the configuration",
+        groups=("gateway", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Read RemoteClaw's configuration, without secrets, with the `hash` for a "
+        "change. Use it before a change, or to say how something is set. Example:"
+        ' {"key": "queue.mode"}.',
+        params=ConfigGetParams,
+        result=ConfigResult,
+        scope="read",
+    ),
+    Tool(
+        name="config.apply",
+        tool="gateway_config_apply",
+        title="Replace the configuration",
+        groups=("gateway", "automation"),
+        owner_only=True,
+        approvable=True,
+        description="Replace the whole configuration. For some settings, gateway_config_patch"
+        " is simpler; what it says of agents and results holds here too.",
+        params=ApplyParams,
+        result=Changed,
+        scope="admin",
+        effect="system",
+        destroys=True,
+    ),
+    Tool(
+        name="config.patch",
+        tool="gateway_config_patch",
+        title="Change the configuration",
+        groups=("gateway", "automation"),
+        owner_only=True,
+        approvable=True,
+        description="Change settings of RemoteClaw ('use another model'). Agents may change "
+        "only what gateway_config_schema marks with agentsMayChange. Returns what"
+        " changed, what needs a restart, and whether a person must confirm it. "
+        'Example: {"patches": {"queue": {"mode": "steer"}}}.',
+        params=PatchParams,
+        result=Changed,
+        scope="admin",
+        effect="system",
+        destroys=True,
+    ),
+    Tool(
+        name="config.schema",
+        tool="gateway_config_schema",
+        title="Show all settings",
+        groups=("gateway", "automation"),
+        owner_only=True,
+        approvable=False,
+        description="Show all that can be configured, as a JSON schema with descriptions. Use"
+        " it to find a setting's name and values before a change. It is long.",
+        params=NoParams,
+        result=SchemaResult,
+        scope="read",
+    ),
+    Method(
+        name="config.pending",
+        description="List the changes of configurations that wait to be confirmed.",
+        params=NoParams,
+        result=PendingResult,
+        scope="read",
+    ),
+    Method(
+        name="config.confirm",
+        description="Do a change that waits, if the file is still what it was made for.",
+        params=ChangeParams,
+        result=Changed,
+        scope="admin",
+        effect="system",
+        destroys=True,
+    ),
+    Method(
+        name="config.reject",
+        description="Have a change that waits never done.",
+        params=ChangeParams,
+        result=Rejected,
+        scope="admin",
+        effect="system",
+    ),
+)

@@ -1,0 +1,81 @@
+"""The guide on adding a tool: what it says is done here, and the tool works."""
+
+import ast
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from remoteclaw.gateway import methods
+from remoteclaw.tools import catalog
+from tests.support.agents import ROOT
+from tests.support.doors import Answer, calling, opened
+from tests.support.promised import Promise, schema_of
+from tests.support.stack import Stack
+
+GUIDE = (ROOT / "docs" / "guides" / "adding-a-tool.md").read_text()
+FILES = re.findall(r"`(\w+)\.py` in `(\S+)/`:\n\n```python\n(.*?)```", GUIDE, re.DOTALL)
+(ROW,) = re.findall(r"```python\n(\{.*?\})\n```", GUIDE)
+
+
+def imported(
+    place: list[str], text: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> ModuleType:
+    """Import a file of the guide as if it were in its place: name and room."""
+    name, package = place[0], place[1].replace("/", ".")
+    file = directory / f"{package}.{name}.py"
+    file.write_text(text)
+    spec = importlib.util.spec_from_file_location(f"{package}.{name}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(sys.modules[package], name, module, raising=False)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def added(directory: Path, monkeypatch: pytest.MonkeyPatch) -> catalog.Tool:
+    """Return the guide's tool, once everything that the guide says is done."""
+    declared, handled = (imported(place, text, directory, monkeypatch) for *place, text in FILES)
+    tool: catalog.Tool
+    (tool,) = declared.METHODS
+    monkeypatch.setitem(catalog.METHODS, tool.name, tool)
+    monkeypatch.setitem(catalog.TOOLS, tool.tool, tool)
+    for name, handler in handled.HANDLERS.items():
+        monkeypatch.setitem(methods.HANDLERS, name, handler)
+    return tool
+
+
+async def ask(stack: Stack, place: str, sender: str = "alice", **table: object) -> Answer:
+    """Have an agent call the tool, in a turn of somebody's, under a policy."""
+    stack.configure(channels={"test": {"tools": table}})
+    async with (
+        calling(stack, tools=["weather"], from_=sender, channel_id=sender) as agent,
+        opened(stack, methods.HANDLERS) as door,
+    ):
+        return await door.invoke(agent.token, "weather", {"place": place})
+
+
+async def test_an_agent_uses_the_tool_of_the_guide(stack: Stack, added: catalog.Tool) -> None:
+    found = await ask(stack, "Oslo")
+    nowhere = await ask(stack, "Atlantis", "bob")
+    limited = await ask(stack, "Oslo", "carol", profile="limited")
+    denied = await ask(stack, "Oslo", "dave", deny=["group:weather"])
+
+    assert found.json["result"] == {"celsius": 4.5}
+    assert nowhere.json["error"]["message"] == "There is no weather for 'Atlantis'."
+    assert (limited.code, denied.code) == ("FORBIDDEN", "FORBIDDEN")
+
+
+def test_the_row_of_the_guide_is_right(added: catalog.Tool) -> None:
+    (row,) = (Promise(*row) for row in ast.literal_eval(ROW).values())
+    schema = schema_of(added)
+
+    assert (row.tool, row.parameters.split()) == (added.tool, schema["required"])
+    assert (row.rights, added.scope, added.owner_only) == ("YYY YYFT", "read", False)
+    assert schema["properties"]["place"]["description"] == "A town, such as Oslo."

@@ -1,0 +1,116 @@
+"""Everything that is promised of the gateway's methods and tools: one row for each.
+
+It stands here as a table and is not computed, so that a mistake in a declaration or in the policy
+can't be in both.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from remoteclaw.tools.base import Method
+
+__all__ = ["PROMISED", "Promise", "good_params", "schema_of"]
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is promised of one method."""
+
+    tool: str | None
+    """Its name as a tool."""
+    parameters: str
+    """The names of its parameters; a ? marks one that may be left out."""
+    rights: str
+    """What comes of a call by an operator with the scope read, write, admin; and by an agent: in a
+    turn of the owner, a stranger, somebody with the profile `limited`, and between turns.
+    Y: answered. F: forbidden. T: no turn runs."""
+
+
+#: Every method by its name.
+PROMISED = {
+    name: Promise(*row)
+    for name, row in {
+        "sessions.list": ("sessions_list", "filter? limit?", "YYY YYYT"),
+        "chat.history": ("sessions_history", "sessionKey limit? before?", "YYY YYYT"),
+        "sessions.send": ("sessions_send", "sessionKey? label? message timeout?", "FYY YYFT"),
+        "sessions.spawn": ("sessions_spawn", "prompt agentId? channel? label?", "FYY YYFT"),
+        "sessions.status": ("session_status", "sessionKey?", "YYY YYYT"),
+        "agents.list": ("agents_list", "", "YYY YYYT"),
+        "sessions.subagents": ("subagents", "action? params?", "FYY YYFT"),
+        "message.send": ("message_send", "target message media? threadId?", "FYY YYFT"),
+        "message.reply": ("message_reply", "message replyToId?", "FYY YYYT"),
+        "message.threadReply": ("message_thread_reply", "message threadId", "FYY YYYT"),
+        "message.broadcast": ("message_broadcast", "targets message", "FYY YYFT"),
+        "message.react": ("message_react", "emoji messageId", "FYY YYYT"),
+        "message.delete": ("message_delete", "messageId", "FYY YYFT"),
+        "message.sendAttachment": ("message_send_attachment", "target file caption?", "FYY YYFT"),
+        "message.sendWithEffect": (
+            "message_send_with_effect",
+            "target message effectId",
+            "FYY YYFT",
+        ),
+        "message.pin": ("message_pin", "messageId", "FYY YYFT"),
+        "message.read": ("message_read", "channelId? limit?", "YYY YYYT"),
+        "cron.status": ("cron_status", "", "YYY YFFT"),
+        "cron.list": ("cron_list", "filter?", "YYY YFFT"),
+        "cron.add": ("cron_add", "job", "FFY YFFT"),
+        "cron.update": ("cron_update", "jobId updates", "FFY YFFT"),
+        "cron.remove": ("cron_remove", "jobId", "FFY YFFT"),
+        "cron.run": ("cron_run", "jobId force?", "FFY YFFT"),
+        "cron.runs": ("cron_runs", "jobId? limit?", "YYY YFFT"),
+        "gateway.restart": ("gateway_restart", "", "FFY YFFT"),
+        "config.get": ("gateway_config_get", "key?", "YYY YFFT"),
+        "config.apply": ("gateway_config_apply", "config baseHash", "FFY YFFT"),
+        "config.patch": ("gateway_config_patch", "patches baseHash?", "FFY YFFT"),
+        "config.schema": ("gateway_config_schema", "", "YYY YFFT"),
+        "config.pending": (None, "", "YYY FFFF"),
+        "config.confirm": (None, "id", "FFY FFFF"),
+        "config.reject": (None, "id", "FFY FFFF"),
+        "health": (None, "", "YYY FFFF"),
+        "status": (None, "", "YYY FFFF"),
+        "tools.catalog": (None, "", "YYY FFFF"),
+        "agent": (
+            None,
+            "message channel from to? account? threadId? agentId? messageId?",
+            "FYY FFFF",
+        ),
+        "agent.wait": (None, "runId timeout?", "YYY FFFF"),
+        "sessions.stop": (None, "sessionKey", "FYY FFFF"),
+        "sessions.reset": (None, "sessionKey reason?", "FFY FFFF"),
+        "sessions.subscribe": (None, "sessionKey", "YYY FFFF"),
+        "sessions.unsubscribe": (None, "sessionKey", "YYY FFFF"),
+    }.items()
+}
+
+
+def schema_of(method: Method) -> dict[str, Any]:
+    """Return the JSON schema of a method's parameters."""
+    return method.params.model_json_schema()
+
+
+def good_params(method: Method) -> dict[str, Any]:
+    """Return parameters that a method takes: those alone that it needs."""
+    schema = schema_of(method)
+    return {
+        name: _example(name, schema["properties"][name], schema)
+        for name in schema.get("required", [])
+    }
+
+
+#: What is told by a parameter's name: a pattern, or what an object of that name has.
+_EXAMPLES: dict[str, Any] = {
+    "baseHash": "0" * 64,
+    "config": {},
+    "id": "0" * 12,
+    "job": {"name": "n", "schedule": {"every": 60}, "message": "m"},
+    "patches": {},
+    "runId": "0-1-1",
+    "updates": {"enabled": False},
+}
+
+
+def _example(name: str, part: dict[str, Any], root: dict[str, Any]) -> Any:
+    """Return a value that a parameter takes."""
+    if part.get("type") == "array":
+        return [_example(name, part["items"], root)]
+    return _EXAMPLES.get(name, "0123456789abcdef")
