@@ -392,6 +392,8 @@ class Entry:
     people: tuple[str, ...] = ()
     """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID. Their
     rights are looked up when it is answered."""
+    unreadable: str = ""
+    """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 
     @property
     def at_ms(self) -> int:

@@ -1,4 +1,4 @@
-"""Notices: RemoteClaw's own words in a turn."""
+"""Notices: the sentences that RemoteClaw itself says in a turn, and the results that carry them."""
 
 from dataclasses import replace
 
@@ -6,10 +6,43 @@ from remoteclaw.errors import ErrorCategory, sentence
 from remoteclaw.events import AgentRunResult
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 
-__all__ = ["failure", "in_words", "said", "superseded"]
+__all__ = [
+    "CONTEXT_LOST",
+    "ENDED_BY_ITSELF",
+    "GOES_ON_FROM_NOTES",
+    "NOTHING_SAID",
+    "NOTHING_TO_STOP",
+    "RESET",
+    "SECOND_TRY",
+    "STOPPED",
+    "TOO_MANY",
+    "failed_result",
+    "notice_result",
+    "reworded",
+    "stop_result",
+    "superseded",
+    "with_notice",
+]
+
+SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
+CONTEXT_LOST = "(I no longer have our earlier conversation, so I start without it.)"
+GOES_ON_FROM_NOTES = "(I no longer have our earlier conversation itself, but notes of it.)"
+STOPPED = "Stopped."
+NOTHING_TO_STOP = "There is nothing to stop."
+NOTHING_SAID = "(The agent finished without saying anything.)"
+TOO_MANY = (
+    "(While I was busy, more came than the {cap} messages that I keep waiting, so I left out "
+    "{count}. Send again what still matters.)"
+)
+RESET = "This is a new conversation: what we said before is put away."
+#: What a person is told of a conversation that was too old, by why it was.
+ENDED_BY_ITSELF = {
+    "daily": "(This is a new conversation, as every day: what we said before is put away.)",
+    "idle": "(This is a new conversation, after so long: what we said before is put away.)",
+}
 
 
-def failure(
+def failed_result(
     turn: Turn, category: ErrorCategory, detail: str = "", index: int = 0
 ) -> AgentDeliveryResult:
     """Return the result of a turn that was not given to an agent."""
@@ -24,8 +57,8 @@ def failure(
     )
 
 
-def said(words: str) -> AgentDeliveryResult:
-    """Return the result of a turn in which nobody but us said something, or nothing at all."""
+def notice_result(words: str) -> AgentDeliveryResult:
+    """Return the result of a turn that was answered without an agent; `words` may be empty."""
     return AgentDeliveryResult(
         payloads=(ReplyPayload(words, is_ours=True),) if words else (),
         run=AgentRunResult(),
@@ -34,14 +67,30 @@ def said(words: str) -> AgentDeliveryResult:
     )
 
 
+def stop_result(turn: Turn) -> AgentDeliveryResult:
+    """Return the answer to a command to stop; a turn that it stopped in the chat has said so."""
+    asked = turn.entries[-1]
+    if asked.stopped and asked.deliver == "channel":
+        return notice_result("")
+    return notice_result(STOPPED if asked.stopped or asked.stopped_below else NOTHING_TO_STOP)
+
+
 def superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
-    """Return the result of a stopped turn in words that say for what it was stopped."""
+    """Return the result of a turn that was stopped for a newer message, in words that say so."""
     category = ErrorCategory.SUPERSEDED
     words = sentence(category, agent=turn.session.agent, reference=turn.reference)
-    return replace(in_words(result, words), error_category=category)
+    return replace(reworded(result, words), error_category=category)
 
 
-def in_words(result: AgentDeliveryResult, words: str) -> AgentDeliveryResult:
+def reworded(result: AgentDeliveryResult, words: str) -> AgentDeliveryResult:
     """Return a failed turn's result with other words about the failure."""
     *before, last = result.payloads
     return replace(result, payloads=(*before, replace(last, text=words)))
+
+
+def with_notice(result: AgentDeliveryResult, words: str, *, index: int) -> AgentDeliveryResult:
+    """Return a result with a notice as its last message; without another it has this `index`."""
+    if result.payloads:
+        index = result.payloads[-1].index + 1
+    notice = ReplyPayload(words, index=index, is_ours=True)
+    return replace(result, payloads=(*result.payloads, notice))

@@ -12,15 +12,9 @@ from remoteclaw.config.model import Config
 from remoteclaw.fleet.commands import STOP, Command, command_in, words_for
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
+from remoteclaw.session.notices import ENDED_BY_ITSELF
 
-__all__ = ["ENDED_BY_ITSELF", "RESET", "Resets"]
-
-RESET = "This is a new conversation: what we said before is put away."
-#: What a person is told of a conversation that was too old, by why it was.
-ENDED_BY_ITSELF = {
-    "daily": "(This is a new conversation, as every day: what we said before is put away.)",
-    "idle": "(This is a new conversation, after so long: what we said before is put away.)",
-}
+__all__ = ["Resets"]
 
 
 class Resets:
@@ -41,16 +35,6 @@ class Resets:
     def command_of(self, entry: Entry) -> Command | None:
         """Return the command that an entry is; None if it is for the agent."""
         return command_in(entry, self._words)
-
-    def is_reset(self, entry: Entry) -> bool:
-        """Whether an entry is a command that ends the conversation."""
-        command = self.command_of(entry)
-        return command is not None and command.name == "reset"
-
-    def is_stop(self, entry: Entry) -> bool:
-        """Whether an entry is a command that has stopped what was accepted before it."""
-        command = self.command_of(entry)
-        return command is not None and command.name == "stop"
 
     async def why(self, turn: str, entries: Sequence[Entry], *, was_asked: bool) -> str | None:
         """Return why a turn of these entries begins a new conversation; None if it doesn't.
@@ -106,11 +90,6 @@ class Resets:
         if self._lease.state.reset_turn is None:
             return shown
         return tuple(_with(entry, thread_context=None) for entry in shown)
-
-    def is_alone(self, entries: Sequence[Entry]) -> bool:
-        """Whether a turn is only about the end of the conversation, so that no agent is asked."""
-        commands = [self.command_of(entry) for entry in entries]
-        return all(command is not None and command.is_alone for command in commands)
 
 
 def _with(entry: Entry, **changes: object) -> Entry:

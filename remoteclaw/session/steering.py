@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 from remoteclaw.fleet.commands import CommandOf
-from remoteclaw.fleet.inbound import NewerEntry, decode_entry
+from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
+from remoteclaw.session.inbox import decode_all
+from remoteclaw.session.queue import Newcomer, newcomer
 
 __all__ = ["Steering"]
 
@@ -24,9 +26,9 @@ class Steering:
         self._newest = newest
         self._taken: list[Entry] = []
         self._has_news = asyncio.Event()
-        self._has_news.set()  # what came before anybody listened
-        self._is_over = False
-        """Whether something came that has to wait: nothing behind it may overtake it."""
+        self._has_news.set()  # what came before `entries()` was called
+        self._is_closed = False
+        """Whether something came that has to wait, with all behind it."""
 
     def announce(self) -> None:
         """Take notice that there may be more."""
@@ -42,28 +44,28 @@ class Steering:
         while True:
             for entry in taken:
                 yield entry
-            if self._is_over or len(self._taken) >= MOST_STEERED:
+            if self._is_closed or len(self._taken) >= MOST_STEERED:
                 return
             await self._has_news.wait()
             self._has_news.clear()
             taken = await self._take()
 
     async def _take(self) -> list[Entry]:
-        entries: list[Entry] = []
         room = MOST_STEERED - len(self._taken)
-        for entry_id, fields in (await self._lease.arrived(self._newest))[:room]:
-            try:
-                entry = decode_entry(entry_id, fields)
-            except (ValueError, NewerEntry):
-                self._is_over = True
-                break
-            if entry.origin != "chat":
-                continue  # no person has sent it, so it can wait behind those that one has
-            # A caller's reply is not for the chat, and a command not for the agent.
-            if entry.deliver != "channel" or self._command_of(entry):
-                self._is_over = True
-                break
-            entries.append(entry)
+        raw = (await self._lease.arrived(self._newest))[:room]
+        try:
+            arrived = decode_all(raw, self._lease.session)
+        except NewerEntry:
+            self._is_closed = True
+            return []
+        entries: list[Entry] = []
+        for entry in arrived:
+            match newcomer(entry, command_of=self._command_of):
+                case Newcomer.JOINS:
+                    entries.append(entry)
+                case Newcomer.CLOSES:
+                    self._is_closed = True
+                    break
         if entries and await self._lease.steer([entry.id for entry in entries]):
             self._newest = entries[-1].id
             self._taken += entries

@@ -52,7 +52,8 @@ from remoteclaw.messages import (
 )
 from remoteclaw.protocols import BridgeCallbacks, Receipt, Reply
 from remoteclaw.session.agent import AgentKeeper
-from remoteclaw.session.drain import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_TRY, Drain
+from remoteclaw.session.drain import Drain
+from remoteclaw.session.notices import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_TRY
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
 from tests.support.command import run_command

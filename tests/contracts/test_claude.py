@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.session.drain import SECOND_TRY
+from remoteclaw.session.notices import SECOND_TRY
 from tests.support.agents import ROOT, AgentCli
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from remoteclaw.runtimes import CLIS
-from remoteclaw.session.drain import SECOND_TRY
+from remoteclaw.session.notices import SECOND_TRY
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.processes import children, is_alive, marked_processes, parent

@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
-from remoteclaw.session.reset import RESET
+from remoteclaw.session.notices import RESET
 from tests.support.cli import refused, run
 from tests.support.conversations import answers, append, busy, drain, ended, recorded, talk
 from tests.support.stack import Stack, said

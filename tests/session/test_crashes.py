@@ -15,7 +15,8 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.host import process
-from remoteclaw.session.drain import SECOND_TRY, Drain
+from remoteclaw.session.drain import Drain
+from remoteclaw.session.notices import SECOND_TRY
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes, parent

@@ -11,7 +11,9 @@ from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.protocols import Reply
-from remoteclaw.session.drain import GOES_ON_FROM_NOTES, MOST_TURNS, NOTHING_SAID, SECOND_TRY, Drain
+from remoteclaw.session.drain import Drain
+from remoteclaw.session.notices import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_TRY
+from remoteclaw.session.queue import MOST_TURNS
 from tests.support.bridges import acp_script, script
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said

@@ -11,7 +11,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Batch, Lease
 from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.reset import RESET
+from remoteclaw.session.notices import RESET
 from tests.support.conversations import (
     IDLE_2_H,
     answered,

@@ -27,8 +27,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.host import process
 from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.protocols import Reply
-from remoteclaw.session.drain import SECOND_TRY
-from remoteclaw.session.reset import RESET
+from remoteclaw.session.notices import RESET, SECOND_TRY
 from tests.support.agents import ROOT
 from tests.support.bridges import script
 from tests.support.failpoints import Failpoint, Proxy, Side

@@ -17,8 +17,13 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChatKind, ResetConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
-from remoteclaw.session.drain import CONTEXT_LOST, GOES_ON_FROM_NOTES, SECOND_TRY
-from remoteclaw.session.reset import ENDED_BY_ITSELF, RESET
+from remoteclaw.session.notices import (
+    CONTEXT_LOST,
+    ENDED_BY_ITSELF,
+    GOES_ON_FROM_NOTES,
+    RESET,
+    SECOND_TRY,
+)
 from tests.support.agents import AgentCli
 from tests.support.conversations import (
     IDLE_2_H,

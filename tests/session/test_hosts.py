@@ -9,7 +9,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.session.drain import GOES_ON_FROM_NOTES
+from remoteclaw.session.notices import GOES_ON_FROM_NOTES
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually

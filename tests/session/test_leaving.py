@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from remoteclaw.config.home import Home
-from remoteclaw.session.drain import MOST_ATTEMPTS
+from remoteclaw.session.queue import MOST_ATTEMPTS
 from tests.support.bridges import script
 from tests.support.stack import Stack, said
 from tests.support.up import remoteclaw, running

@@ -19,8 +19,14 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey
-from remoteclaw.session.drain import GOES_ON_FROM_NOTES, NOTHING_TO_STOP, SECOND_TRY, STOPPED, Drain
-from remoteclaw.session.reset import RESET
+from remoteclaw.session.drain import Drain
+from remoteclaw.session.notices import (
+    GOES_ON_FROM_NOTES,
+    NOTHING_TO_STOP,
+    RESET,
+    SECOND_TRY,
+    STOPPED,
+)
 from tests.conftest import SHIFTED_PRELUDE, required
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script

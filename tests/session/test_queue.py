@@ -418,7 +418,7 @@ async def test_what_waited_before_the_session_was_busy_is_not_dropped(echo: Stac
 async def test_the_cap_is_not_forgotten_when_the_session_changes_hands(
     echo: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.session.drain.MOST_TURNS", 1)
+    monkeypatch.setattr("remoteclaw.session.queue.MOST_TURNS", 1)
     configure(echo, mode="collect", cap=2, drop="old")
     _, task = await busy(echo)
     waiting = await append(echo, "m1", "m2", "m3", "m4")

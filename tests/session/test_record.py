@@ -23,7 +23,8 @@ from remoteclaw.messages import (
     ToolCall,
     Turn,
 )
-from remoteclaw.session.drain import CONTEXT_LOST, GOES_ON_FROM_NOTES, Drain
+from remoteclaw.session.drain import Drain
+from remoteclaw.session.notices import CONTEXT_LOST, GOES_ON_FROM_NOTES
 from remoteclaw.session.record import MOST_DIGEST, digest, lines_of
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script

@@ -8,8 +8,7 @@ import pytest
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Attachment
-from remoteclaw.session.drain import SECOND_TRY
-from remoteclaw.session.reset import RESET
+from remoteclaw.session.notices import RESET, SECOND_TRY
 from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.conversations import (

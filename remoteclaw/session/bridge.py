@@ -1,107 +1,59 @@
-"""The bridge of a session, built from the current configuration."""
+"""The bridge of a session to its agent, built from the current configuration."""
 
-import asyncio
 import hashlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from remoteclaw.bridge import ChannelBridge, Hooks, Limits
 from remoteclaw.bridge.scrubber import secrets_of
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_policy import listed
-from remoteclaw.errors import ErrorCategory, RemoteClawError
+from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.sessions import LeasedSessionMap
-from remoteclaw.messages import AgentDeliveryResult, Turn
-from remoteclaw.protocols import (
-    BridgeCallbacks,
-    Effects,
-    History,
-    Newcomers,
-    conversation_name,
-)
+from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper
-from remoteclaw.session.notices import failure
 from remoteclaw.session.tool_access import ToolAccess
 from remoteclaw.tools.catalog import TOOLS
 
-__all__ = ["Handler", "SessionBridge", "open_bridge"]
+__all__ = ["SessionBridge", "open_bridge"]
 
 log = logging.getLogger(__name__)
-
-
-class Handler(Protocol):
-    """What a drain needs of a bridge."""
-
-    @property
-    def can_steer(self) -> bool:
-        """Whether the agent takes up messages while it works."""
-
-    async def handle(
-        self,
-        message: Turn,
-        callbacks: BridgeCallbacks,
-        abort: asyncio.Event,
-        *,
-        first_index: int,
-        newcomers: Newcomers | None,
-        history: History,
-        effects: Effects | None,
-        used_s: float,
-    ) -> AgentDeliveryResult:
-        """Run one turn to its end."""
-
-    async def settle(self) -> None:
-        """Wait for what turns have left behind that nobody waits for."""
-
-
-class _Unusable:
-    """In place of a bridge, for a session whose agent is not, or wrongly, configured."""
-
-    can_steer = False
-
-    def __init__(self, problem: RemoteClawError) -> None:
-        self._problem = problem
-
-    async def handle(
-        self,
-        message: Turn,
-        callbacks: BridgeCallbacks,
-        abort: asyncio.Event,
-        *,
-        first_index: int,
-        newcomers: Newcomers | None,
-        history: History,
-        effects: Effects | None,
-        used_s: float,
-    ) -> AgentDeliveryResult:
-        """Tell the person that this agent can't be started."""
-        return failure(message, ErrorCategory.NOT_INSTALLED, str(self._problem), first_index)
-
-    async def settle(self) -> None:
-        """Do nothing: no hooks were called."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionBridge:
     """What a session's turns are taken through."""
 
-    handler: Handler
     keeper: AgentKeeper
-    conversation: str | None
+    channel: ChannelBridge | None = None
+    """None for a session whose agent is not, or wrongly, configured."""
+    problem: str = ""
+    """What is wrong then."""
+    conversation: str | None = None
     """The conversation's name in the session map; None if there is no agent to have one with, or a
     hook may choose another directory."""
     login: str = ""
     """The account that pays for its turns, as far as that is known without reading secrets."""
     zone: str | None = None
     """The agent's IANA time zone."""
+
+    @property
+    def can_steer(self) -> bool:
+        """Whether the agent takes up messages while it works."""
+        return self.channel is not None and self.channel.can_steer
+
+    async def aclose(self) -> None:
+        """End an agent that is not parked, and wait for the hooks of turns that are over."""
+        await self.keeper.abandon()
+        if self.channel:
+            await self.channel.settle()
 
 
 def open_bridge(
@@ -114,7 +66,7 @@ def open_bridge(
         log.error("session %s: %s", lease.sid[:8], problem)
         access = ToolAccess(lease, transport="http")
         keeper = _keeper(lease, config, home, access, warm_s=0)
-        return SessionBridge(_Unusable(problem), keeper, None)
+        return SessionBridge(keeper, problem=str(problem))
 
 
 def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks) -> SessionBridge:
@@ -160,7 +112,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     login = _login(home, runtime.name, command, settings.model, env)
     if hooks.has("before_runtime_spawn"):
         login += f"-{lease.sid}"  # a hook may choose another account for each session
-    return SessionBridge(bridge, keeper, known, login, settings.timezone)
+    return SessionBridge(keeper, bridge, conversation=known, login=login, zone=settings.timezone)
 
 
 def _login(

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.session.retries import (
+from remoteclaw.session.retry import (
     LIMIT_AGAIN_MS,
     LIMIT_LOOK_MS,
     LONGEST_MS,

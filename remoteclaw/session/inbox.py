@@ -1,0 +1,60 @@
+"""The inbox: a session's waiting entries, decoded."""
+
+from collections.abc import Sequence
+
+from remoteclaw.fleet.inbound import NewerEntry, decode_entry
+from remoteclaw.fleet.lease import Lease, RawEntry
+from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
+
+__all__ = ["decode", "decode_all", "read_inbox"]
+
+
+async def read_inbox(lease: Lease, *, most: int) -> list[Entry]:
+    """Return entries that wait, oldest first; a damaged one is returned alone.
+
+    Raises `NewerEntry` if the first one needs a newer worker.
+    """
+    entries = decode_all(await lease.entries(most=most), lease.session)
+    readable = next((i for i, entry in enumerate(entries) if entry.unreadable), len(entries))
+    return entries[: readable or 1]
+
+
+def decode_all(raw: Sequence[RawEntry], session: SessionKey) -> list[Entry]:
+    """Return entries up to the first one that needs a newer worker.
+
+    Raises `NewerEntry` if that is the first of all.
+    """
+    entries: list[Entry] = []
+    for each in raw:
+        try:
+            entries.append(decode(each, session))
+        except NewerEntry:
+            if not entries:
+                raise
+            break
+    return entries
+
+
+def decode(raw: RawEntry, session: SessionKey) -> Entry:
+    """Return an entry; a damaged one says why, and where it has to be answered."""
+    entry_id, fields = raw
+    try:
+        return decode_entry(entry_id, fields)
+    except ValueError as error:
+        return _in_place_of(entry_id.decode(), session, str(error))
+
+
+def _in_place_of(entry_id: str, session: SessionKey, why: str) -> Entry:
+    # Unchecked: the session may be of a channel whose name is refused by now.
+    message = ChannelMessage.model_construct(
+        id=entry_id,
+        text="(unreadable)",
+        from_=session.user,
+        channel_id=session.channel_id,
+        provider=session.provider,
+        account=session.account,
+        thread_id=session.thread,
+        timestamp=int(entry_id.partition("-")[0]),
+    )
+    deliver: Deliver = "parent" if session.task else "channel"
+    return Entry(entry_id, message, deliver=deliver, unreadable=why)

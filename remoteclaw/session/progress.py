@@ -1,0 +1,53 @@
+"""Progress: how far the agent has come with a turn, recorded for the next attempt at it."""
+
+import asyncio
+
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.session.agent import AgentKeeper
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """The phases of one attempt: `spawned`, `output`, `tool`."""
+
+    def __init__(self, lease: Lease, keeper: AgentKeeper, *, recorded: str | None) -> None:
+        """`recorded` is the agent that was recorded as asked when the attempt began."""
+        self._lease = lease
+        self._keeper = keeper
+        self._recorded = recorded
+        self._phases: set[str] = set()
+        self._marks: set[asyncio.Task[None]] = set()
+
+    def restart(self) -> None:
+        """Begin from the start: the agent is asked again."""
+        self._phases.clear()
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether the agent got the question."""
+        return "spawned" in self._phases
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the agent is not known to have said or done anything since it was asked."""
+        return not self._phases & {"output", "tool"}
+
+    async def reached(self, phase: str, detail: str) -> None:
+        """Record a phase: before the agent is asked, later ones beside its answer."""
+        self._phases.add(phase)
+        if phase != "spawned":
+            self._marks.add(asyncio.create_task(self._lease.mark(phase, detail)))
+        elif detail != self._recorded:
+            await self._lease.mark(phase, detail, agent_process=self._keeper.record())
+
+    async def postponed(self, detail: str) -> None:
+        """Record that the agent is asked again later: after a crash, as if it had not been."""
+        await self.settle()
+        await self._lease.mark("postponed", detail)
+        self._recorded = None
+
+    async def settle(self) -> None:
+        """Wait for what is still being recorded."""
+        marks, self._marks = self._marks, set()
+        await asyncio.gather(*marks)
