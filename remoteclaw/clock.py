@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["boot_id", "boottime", "host_zone", "named_zone"]
+__all__ = ["boot_id", "boottime", "host_zone", "named_zone", "now_ms"]
 
 #: Differs from machine to machine and from boot to boot; the containers of a machine share it.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -17,6 +17,11 @@ def boottime() -> float:
     A lease must not look fresh to a worker that slept through it.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def now_ms() -> int:
+    """Return milliseconds since 1970, as messages and records count them."""
+    return int(time.time() * 1000)
 
 
 def boot_id() -> str:

@@ -557,9 +557,6 @@ class QueueConfig(_Section):
     drop: Annotated[DropPolicy, BY_AGENTS] = "summarize"
     """What goes beyond the cap: the `old` or the `new` messages, whose sender is told;
     `summarize` leaves out the old ones, but shows the agent how each of them began."""
-    retry_limits: Annotated[bool, BY_AGENTS] = True
-    """Whether a message is kept until the limit of the plan that an agent's account has used up
-    ends, and is answered then; else its sender is told to send it again."""
     channels: Annotated[dict[str, QueueOverride], BY_AGENTS] = Field(default_factory=dict)
     """What differs for a channel, by its name."""
 

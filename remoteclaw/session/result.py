@@ -1,8 +1,8 @@
 """The result of a session that another one has started, as an entry for that one."""
 
-import time
 from collections.abc import Sequence
 
+from remoteclaw.clock import now_ms
 from remoteclaw.fleet.inbound import encode_entry
 from remoteclaw.fleet.lease import Lease, Owed
 from remoteclaw.messages import (
@@ -45,7 +45,7 @@ def result_of(
         provider=parent.provider,
         account=parent.account,
         thread_id=parent.thread,
-        timestamp=int(time.time() * 1000),
+        timestamp=now_ms(),
     )
     provenance = Provenance(
         by=str(lease.session),

@@ -1,24 +1,20 @@
 """A turn of a session: its life is `Turns.run()`, from what waits to the outcome."""
 
-import asyncio
-import contextlib
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Batch, Finished, Lease, Postponement, Record
+from remoteclaw.fleet.lease import Finished, Lease, Record
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, stream_order
-from remoteclaw.protocols import BridgeCallbacks
+from remoteclaw.session.asking import Asking
+from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
-from remoteclaw.session.inbox import decode, decode_all
+from remoteclaw.session.inbox import decode
 from remoteclaw.session.notices import (
-    CONTEXT_LOST,
     ENDED_BY_ITSELF,
-    GOES_ON_FROM_NOTES,
     NOTHING_SAID,
     RESET,
     SECOND_TRY,
@@ -29,29 +25,19 @@ from remoteclaw.session.notices import (
     superseded,
     with_notice,
 )
-from remoteclaw.session.progress import Progress
 from remoteclaw.session.queue import (
     Due,
     Plan,
     Reaction,
     due,
-    may_be_postponed,
     next_batch,
     reaction,
     takes_newcomers,
 )
-from remoteclaw.session.record import digest, lines_of
+from remoteclaw.session.record import lines_of
 from remoteclaw.session.reply import TurnReply, in_outcome
 from remoteclaw.session.reset import Resets
 from remoteclaw.session.result import result_of
-from remoteclaw.session.retry import (
-    SHORT_MS,
-    Tries,
-    again_at_ms,
-    failed_after,
-    may_repeat,
-    postponement,
-)
 from remoteclaw.session.steering import Steering
 
 __all__ = ["Turns"]
@@ -66,31 +52,6 @@ STATUS = {
 }
 #: How far an attempt has come that has not reached an agent.
 NOT_ASKED = ("", "accepted", "postponed")
-
-
-@dataclass(slots=True)
-class _Attempt:
-    """What the steps of one attempt at a turn hand on to each other."""
-
-    batch: Batch
-    turn: Turn
-    queue: QueueConfig
-    reply: TurnReply
-    progress: Progress
-    behind: Sequence[Entry]
-    """What was known to wait behind the turn when it began."""
-    known: str
-    """The newest entry that is known."""
-    steering: Steering | None = None
-    """Where the agent hears of newer messages from."""
-    abort: asyncio.Event = field(default_factory=asyncio.Event)
-    is_superseded: bool = False
-    """Whether it is stopped for a newer message."""
-    began: float = field(default_factory=time.monotonic)
-
-    def joined(self, ids: Sequence[str]) -> tuple[Entry, ...]:
-        """Return the entries with these ids that came while it ran."""
-        return self.steering.taken(ids) if self.steering else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +77,12 @@ class Turns:
         self._lease = lease
         self._bridge = bridge
         self._config = config
-        self._shows_live = shows_live
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
-        self._running: _Attempt | None = None
         self.command_of = self._resets.command_of
+        self._asking = Asking(
+            lease, bridge, config.record, command_of=self.command_of, shows_live=shows_live
+        )
+        self._running: Attempt | None = None
 
     @property
     def queue(self) -> QueueConfig:
@@ -144,7 +107,7 @@ class Turns:
                 case Due.AGENT:
                     await self._start_conversation(attempt)
                     await self._say_what_happened(attempt)
-                    result = await self._ask_patiently(attempt)
+                    result = await self._asking.ask(attempt)
                     if result is None:
                         return None
                     ending = _Ending(result, was_asked=True)
@@ -174,7 +137,7 @@ class Turns:
 
     # -- the steps -----------------------------------------------------------------------------
 
-    async def _begin(self, plan: Plan, waiting: Sequence[Entry]) -> _Attempt | None:
+    async def _begin(self, plan: Plan, waiting: Sequence[Entry]) -> Attempt | None:
         """Record the batch, or the one before that was not finished; None if it is gone."""
         lease, bridge = self._lease, self._bridge
         planned = [entry for entry in waiting if entry.id in plan.batch]
@@ -198,7 +161,7 @@ class Turns:
             left_out=tuple(entry for entry in entries if entry.id in batch.left_out),
         )
         ids = [entry_id.decode() for entry_id, _ in (*batch.entries, *lease.waiting)]
-        attempt = _Attempt(
+        attempt = Attempt(
             batch=batch,
             turn=turn,
             queue=self.queue,
@@ -211,7 +174,7 @@ class Turns:
             attempt.steering = Steering(lease, attempt.known, command_of=self.command_of)
         return attempt
 
-    async def _start_conversation(self, attempt: _Attempt) -> None:
+    async def _start_conversation(self, attempt: Attempt) -> None:
         """End the conversation before, if the turn is to begin another one."""
         batch, entries = attempt.batch, attempt.turn.entries
         was_asked = attempt.turn.was_interrupted
@@ -222,52 +185,16 @@ class Turns:
         shown = self._resets.in_new_conversation(entries)
         attempt.turn = replace(attempt.turn, entries=shown)
 
-    async def _say_what_happened(self, attempt: _Attempt) -> None:
+    async def _say_what_happened(self, attempt: Attempt) -> None:
         """Tell the person of an attempt that was cut off, and of a conversation that is lost."""
         if attempt.batch.is_resumed:
             return  # it was said before the turn was postponed
         if attempt.turn.was_interrupted:
             await attempt.reply.say(SECOND_TRY)
         if self._bridge.conversation and self._lease.has_lost(self._bridge.conversation):
-            await attempt.reply.say(await self._what_is_lost())
+            await attempt.reply.say(await self._asking.what_is_lost())
 
-    async def _ask_patiently(self, attempt: _Attempt) -> AgentDeliveryResult | None:
-        """Ask until there is an answer, or a failure to tell; None if the turn is postponed.
-
-        It is asked again later only if the agent could neither say nor do anything.
-        """
-        tries = Tries.of(attempt.batch)
-        result = self._known_limit(attempt)
-        while True:
-            if result is None:
-                result = await self._ask(attempt)
-                if result.error_category:
-                    tries = tries.failed(result.error_category)
-            now_ms = _now_ms()
-            at_ms = again_at_ms(
-                result.error_category,
-                tries=tries.count,
-                retry_at_ms=result.retry_at_ms,
-                now_ms=now_ms,
-            )
-            if at_ms is None or not attempt.progress.is_silent:
-                return failed_after(tries, result)
-            if at_ms - now_ms <= SHORT_MS:
-                is_stopped = await self._pause(attempt, at_ms - now_ms, result)
-            else:
-                zone = attempt.turn.entries[-1].message.timezone or self._bridge.zone
-                what = postponement(
-                    result, tries, attempt.reply, at_ms=at_ms, now_ms=now_ms, zone=zone
-                )
-                if await self._postpone(attempt, what):
-                    return None
-                is_stopped = True
-            if is_stopped:
-                index = attempt.reply.next_index
-                return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
-            result = None
-
-    async def _finish(self, attempt: _Attempt, ending: _Ending) -> Finished:
+    async def _finish(self, attempt: Attempt, ending: _Ending) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step."""
         turn, reply, result = attempt.turn, attempt.reply, ending.result
         if attempt.is_superseded and result.error_category is ErrorCategory.ABORTED:
@@ -303,100 +230,6 @@ class Turns:
         self._bridge.keeper.finished(turn.id)
         return finished
 
-    # -- asking --------------------------------------------------------------------------------
-
-    async def _ask(self, attempt: _Attempt) -> AgentDeliveryResult:
-        """Ask; where the failure was the agent process' own, ask another one at once."""
-        repeated: set[ErrorCategory | None] = set()
-        is_first = self._bridge.keeper.finished_turn is None
-        while True:
-            conversations = set(self._lease.session_ids)
-            result = await self._handle(attempt)
-            has_lost = bool(conversations - set(self._lease.session_ids))
-            category, progress = result.error_category, attempt.progress
-            is_repeated = (
-                may_repeat(category, attempt.turn, is_first=is_first)
-                and category not in repeated
-                and progress.is_silent
-            )
-            if not is_repeated and has_lost:
-                words = await self._what_is_lost()
-                return with_notice(result, words, index=attempt.reply.next_index)
-            if not is_repeated:
-                return result
-            repeated.add(category)
-            if category is ErrorCategory.DIED and progress.was_asked:
-                await attempt.reply.say(SECOND_TRY)  # what it did unseen is done a second time
-            if has_lost:
-                await attempt.reply.say(await self._what_is_lost())
-
-    async def _handle(self, attempt: _Attempt) -> AgentDeliveryResult:
-        """Take the turn through the bridge once, with live text beside it."""
-        reply, bridge = attempt.reply, self._bridge.channel
-        attempt.progress.restart()
-        if bridge is None:
-            category, why = ErrorCategory.NOT_INSTALLED, self._bridge.problem
-            return failed_result(attempt.turn, category, why, reply.next_index)
-        callbacks = BridgeCallbacks(
-            on_partial_reply=reply.publish,
-            on_live_text=reply.show if self._shows_live else None,
-            on_activity=reply.show_activity if self._shows_live else None,
-            on_phase=attempt.progress.reached,
-        )
-        async with asyncio.TaskGroup() as tasks:
-            showing = tasks.create_task(reply.keep_showing())
-            try:
-                return await bridge.handle(
-                    attempt.turn,
-                    callbacks,
-                    attempt.abort,
-                    first_index=reply.next_index,
-                    newcomers=attempt.steering.entries if attempt.steering else None,
-                    history=self._history,
-                    effects=self._lease.effects,
-                    used_s=time.monotonic() - attempt.began,
-                )
-            finally:
-                showing.cancel()
-                reply.show_activity(())
-
-    def _known_limit(self, attempt: _Attempt) -> AgentDeliveryResult | None:
-        """Return what the agent would answer, if its login is known to have used up its plan."""
-        if attempt.batch.limited_until_ms is None:
-            return None
-        index = attempt.reply.next_index
-        limit = failed_result(attempt.turn, ErrorCategory.USAGE_LIMIT, index=index)
-        return replace(limit, retry_at_ms=attempt.batch.limited_until_ms)
-
-    async def _pause(self, attempt: _Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
-        """Wait a moment with the agent at hand; return whether the turn is stopped meanwhile."""
-        detail = f"for {pause_ms / 1000:.1f} s: {result.error_category}"
-        await attempt.progress.postponed(detail)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause_ms / 1000):
-                await attempt.abort.wait()
-        return attempt.abort.is_set()
-
-    async def _postpone(self, attempt: _Attempt, what: Postponement) -> bool:
-        """Give the session back until a time; False if the turn is to be stopped instead."""
-        await attempt.progress.settle()
-        await self._bridge.keeper.park()
-        behind = attempt.behind
-        while may_be_postponed(behind, command_of=self.command_of):
-            verdict = await self._lease.postpone(
-                what, newest=attempt.known, login=self._bridge.login
-            )
-            if verdict != "news":
-                return verdict == "postponed"
-            behind, raw = [], await self._lease.arrived(attempt.known)
-            if raw:
-                attempt.known = raw[-1][0].decode()
-            with contextlib.suppress(NewerEntry):
-                behind = decode_all(raw, self._lease.session)
-        return False
-
-    # -- the record ----------------------------------------------------------------------------
-
     def _record_of(
         self, turn: Turn, joined: Sequence[Entry], result: AgentDeliveryResult
     ) -> Record:
@@ -404,19 +237,11 @@ class Turns:
         if not settings.keep_days:
             return Record(b"", 0, 0)
         most_bytes = settings.max_kb * 1024
-        lines = lines_of(turn, joined, result, at_ms=_now_ms(), most_bytes=most_bytes // 2)
+        lines = lines_of(turn, joined, result, at_ms=now_ms(), most_bytes=most_bytes // 2)
         return Record(lines, most_bytes, settings.keep_ms)
 
-    async def _history(self) -> list[dict[str, str]]:
-        """Return what a new agent process has to know of the conversation."""
-        since_ms = _now_ms() - self._config.record.keep_ms
-        return digest(await self._lease.recorded(), since_ms=since_ms)
 
-    async def _what_is_lost(self) -> str:
-        return GOES_ON_FROM_NOTES if await self._history() else CONTEXT_LOST
-
-
-def _without_agent(what: Due, attempt: _Attempt) -> _Ending:
+def _without_agent(what: Due, attempt: Attempt) -> _Ending:
     """Return the ending of a batch that is not for the agent."""
     turn = attempt.turn
     match what:
@@ -434,7 +259,3 @@ def _without_agent(what: Due, attempt: _Attempt) -> _Ending:
             return _Ending(failed_result(turn, ErrorCategory.INTERRUPTED), status="dead")
         case _:
             raise AssertionError(f"{what} needs the conversation")
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

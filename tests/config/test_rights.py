@@ -15,7 +15,7 @@ FOR_AGENTS = {
     *("channels", "channels.*.reactions", "channels.*.chunk_limit", "channels.*.chunk_unit"),
     *("queue.mode", "queue.debounce_ms", "queue.cap", "queue.drop", "queue.channels"),
     *("queue.channels.*.mode", "queue.channels.*.debounce_ms"),
-    *("queue.channels.*.cap", "queue.channels.*.drop", "queue.retry_limits"),
+    *("queue.channels.*.cap", "queue.channels.*.drop"),
 }
 #: All that is read once, at a start.
 AT_START = {

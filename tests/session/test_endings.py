@@ -140,18 +140,6 @@ async def test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt(age
     assert "knew one" in (await answers(agent, joined))[0]
 
 
-async def test_a_stop_wins_over_a_command_that_would_be_dropped(agent: Stack) -> None:
-    configure(agent, queue={"mode": "collect", "cap": 1, "drop": "old"})
-    first, task = await busy(agent)
-    two, three = await append(agent, "/new two", "/new three")
-    await agent.fleet.sessions.stop(first.session.sid)
-    await task
-
-    statuses = [(await agent.outcome(each)).status for each in (first, two, three)]
-    assert statuses == ["stopped"] * 3
-    assert await agent.fleet.sessions.ended(first.session.sid) == []
-
-
 @pytest.mark.parametrize(
     "sections", [IDLE_2_H, {"sessions": {"reset": {"daily": "04:00", "timezone": "UTC"}}}]
 )

@@ -283,27 +283,6 @@ async def test_sessions_whose_login_a_hook_may_choose_do_not_wait_for_each_other
     assert await chat.said("bob") == ["hi is answered"]
 
 
-async def test_without_retries_the_person_is_told_when_the_limit_ends(
-    chat: Chat, directory: Path
-) -> None:
-    queue = {"mode": "followup", "debounce_ms": 0, "cap": 0, "retry_limits": False}
-    agent = {"runtime": "demo", "command": list(script(directory, AGENT))}
-    chat.fail(limit(in_an_hour()), limit(in_an_hour()))
-    await chat.drain(await chat.append("hello", from_="carol"))
-    chat.stack.configure(agent, queue=queue)  # what is known of the limit is not believed
-    accepted = await chat.append("hello")
-
-    await chat.drain(accepted)
-
-    assert (await chat.stack.outcome(accepted)).status == "failed"
-    assert chat.asked() == ["hello", "hello"]
-    (told,) = await chat.said()
-    assert "what its plan allows until" in told
-    other = await chat.append("hi", from_="bob")
-    await chat.drain(other)
-    assert await chat.said("bob") == ["hi is answered"]
-
-
 async def test_operators_see_until_when_a_session_waits(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
     accepted = await chat.append("hello")

@@ -1,11 +1,18 @@
-"""Progress: how far the agent has come with a turn, recorded for the next attempt at it."""
+"""An attempt at a turn: what its steps hand on to each other, and how far its agent has come."""
 
 import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from remoteclaw.fleet.lease import Lease
+from remoteclaw.config.model import QueueConfig
+from remoteclaw.fleet.lease import Batch, Lease
+from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
+from remoteclaw.session.reply import TurnReply
+from remoteclaw.session.steering import Steering
 
-__all__ = ["Progress"]
+__all__ = ["Attempt", "Progress"]
 
 
 class Progress:
@@ -51,3 +58,28 @@ class Progress:
         """Wait for what is still being recorded."""
         marks, self._marks = self._marks, set()
         await asyncio.gather(*marks)
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What the steps of one attempt at a turn hand on to each other."""
+
+    batch: Batch
+    turn: Turn
+    queue: QueueConfig
+    reply: TurnReply
+    progress: Progress
+    behind: Sequence[Entry]
+    """What was known to wait behind the turn when it began."""
+    known: str
+    """The newest entry that is known."""
+    steering: Steering | None = None
+    """Where the agent hears of newer messages from."""
+    abort: asyncio.Event = field(default_factory=asyncio.Event)
+    is_superseded: bool = False
+    """Whether it is stopped for a newer message."""
+    began: float = field(default_factory=time.monotonic)
+
+    def joined(self, ids: Sequence[str]) -> tuple[Entry, ...]:
+        """Return the entries with these ids that came while it ran."""
+        return self.steering.taken(ids) if self.steering else ()

@@ -1,0 +1,192 @@
+"""Asking: a turn's question to the agent, repeated where the agent could not work."""
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+
+from remoteclaw.clock import now_ms
+from remoteclaw.config.model import RecordConfig
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.fleet.commands import CommandOf
+from remoteclaw.fleet.inbound import NewerEntry
+from remoteclaw.fleet.lease import Lease, Postponement
+from remoteclaw.messages import AgentDeliveryResult
+from remoteclaw.protocols import BridgeCallbacks
+from remoteclaw.session.attempt import Attempt
+from remoteclaw.session.bridge import SessionBridge
+from remoteclaw.session.inbox import decode_all
+from remoteclaw.session.notices import (
+    CONTEXT_LOST,
+    GOES_ON_FROM_NOTES,
+    SECOND_TRY,
+    failed_result,
+    with_notice,
+)
+from remoteclaw.session.queue import may_be_postponed
+from remoteclaw.session.record import digest
+from remoteclaw.session.retry import (
+    SHORT_MS,
+    Tries,
+    again_at_ms,
+    failed_after,
+    may_repeat,
+    postponement,
+)
+
+__all__ = ["Asking"]
+
+
+class Asking:
+    """Asks the agent of one session under one lease."""
+
+    def __init__(
+        self,
+        lease: Lease,
+        bridge: SessionBridge,
+        record: RecordConfig,
+        *,
+        command_of: CommandOf,
+        shows_live: bool,
+    ) -> None:
+        """`shows_live` says whether what is being written is shown: not what a hook may change."""
+        self._lease = lease
+        self._bridge = bridge
+        self._record = record
+        self._command_of = command_of
+        self._shows_live = shows_live
+
+    async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
+        """Ask until there is an answer, or a failure to tell; None if the turn is postponed.
+
+        It is asked again later only if the agent could neither say nor do anything.
+        """
+        tries = Tries.of(attempt.batch)
+        result = self._known_limit(attempt)
+        while True:
+            if result is None:
+                result = await self._ask_once(attempt)
+                if result.error_category:
+                    tries = tries.failed(result.error_category)
+            now = now_ms()
+            at_ms = again_at_ms(
+                result.error_category,
+                tries=tries.count,
+                retry_at_ms=result.retry_at_ms,
+                now_ms=now,
+            )
+            if at_ms is None or not attempt.progress.is_silent:
+                return failed_after(tries, result)
+            if at_ms - now <= SHORT_MS:
+                is_stopped = await self._pause(attempt, at_ms - now, result)
+            else:
+                zone = attempt.turn.entries[-1].message.timezone or self._bridge.zone
+                what = postponement(
+                    result, tries, attempt.reply, at_ms=at_ms, now_ms=now, zone=zone
+                )
+                if await self._postpone(attempt, what):
+                    return None
+                is_stopped = True
+            if is_stopped:
+                index = attempt.reply.next_index
+                return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
+            result = None
+
+    async def _ask_once(self, attempt: Attempt) -> AgentDeliveryResult:
+        """Ask; where the failure was the agent process' own, ask another one at once."""
+        repeated: set[ErrorCategory | None] = set()
+        is_first = self._bridge.keeper.finished_turn is None
+        while True:
+            conversations = set(self._lease.session_ids)
+            result = await self._handle(attempt)
+            has_lost = bool(conversations - set(self._lease.session_ids))
+            category, progress = result.error_category, attempt.progress
+            is_repeated = (
+                may_repeat(category, attempt.turn, is_first=is_first)
+                and category not in repeated
+                and progress.is_silent
+            )
+            if not is_repeated and has_lost:
+                words = await self.what_is_lost()
+                return with_notice(result, words, index=attempt.reply.next_index)
+            if not is_repeated:
+                return result
+            repeated.add(category)
+            if category is ErrorCategory.DIED and progress.was_asked:
+                await attempt.reply.say(SECOND_TRY)  # what it did unseen is done a second time
+            if has_lost:
+                await attempt.reply.say(await self.what_is_lost())
+
+    async def _handle(self, attempt: Attempt) -> AgentDeliveryResult:
+        """Take the turn through the bridge once, with live text beside it."""
+        reply, bridge = attempt.reply, self._bridge.channel
+        attempt.progress.restart()
+        if bridge is None:
+            category, why = ErrorCategory.NOT_INSTALLED, self._bridge.problem
+            return failed_result(attempt.turn, category, why, reply.next_index)
+        callbacks = BridgeCallbacks(
+            on_partial_reply=reply.publish,
+            on_live_text=reply.show if self._shows_live else None,
+            on_activity=reply.show_activity if self._shows_live else None,
+            on_phase=attempt.progress.reached,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            showing = tasks.create_task(reply.keep_showing())
+            try:
+                return await bridge.handle(
+                    attempt.turn,
+                    callbacks,
+                    attempt.abort,
+                    first_index=reply.next_index,
+                    newcomers=attempt.steering.entries if attempt.steering else None,
+                    history=self.history,
+                    effects=self._lease.effects,
+                    used_s=time.monotonic() - attempt.began,
+                )
+            finally:
+                showing.cancel()
+                reply.show_activity(())
+
+    def _known_limit(self, attempt: Attempt) -> AgentDeliveryResult | None:
+        """Return what the agent would answer, if its login is known to have used up its plan."""
+        if attempt.batch.limited_until_ms is None:
+            return None
+        index = attempt.reply.next_index
+        limit = failed_result(attempt.turn, ErrorCategory.USAGE_LIMIT, index=index)
+        return replace(limit, retry_at_ms=attempt.batch.limited_until_ms)
+
+    async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
+        """Wait a moment with the agent at hand; return whether the turn is stopped meanwhile."""
+        detail = f"for {pause_ms / 1000:.1f} s: {result.error_category}"
+        await attempt.progress.postponed(detail)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_ms / 1000):
+                await attempt.abort.wait()
+        return attempt.abort.is_set()
+
+    async def _postpone(self, attempt: Attempt, what: Postponement) -> bool:
+        """Give the session back until a time; False if the turn is to be stopped instead."""
+        await attempt.progress.settle()
+        await self._bridge.keeper.park()
+        behind = attempt.behind
+        while may_be_postponed(behind, command_of=self._command_of):
+            verdict = await self._lease.postpone(
+                what, newest=attempt.known, login=self._bridge.login
+            )
+            if verdict != "news":
+                return verdict == "postponed"
+            behind, raw = [], await self._lease.arrived(attempt.known)
+            if raw:
+                attempt.known = raw[-1][0].decode()
+            with contextlib.suppress(NewerEntry):
+                behind = decode_all(raw, self._lease.session)
+        return False
+
+    async def history(self) -> list[dict[str, str]]:
+        """Return what a new agent process has to know of the conversation."""
+        since_ms = now_ms() - self._record.keep_ms
+        return digest(await self._lease.recorded(), since_ms=since_ms)
+
+    async def what_is_lost(self) -> str:
+        """Return the notice that the agent no longer has its conversation."""
+        return GOES_ON_FROM_NOTES if await self.history() else CONTEXT_LOST

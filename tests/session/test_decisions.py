@@ -1,0 +1,332 @@
+"""The decisions of the queue, without Redis: tables, and properties of every plan."""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoteclaw.config.model import QueueConfig
+from remoteclaw.fleet.commands import STOP, Command, command_in, words_for
+from remoteclaw.fleet.lease import Batch, Finished
+from remoteclaw.messages import Deliver, Entry, Origin, SessionKey, Turn
+from remoteclaw.session.queue import (
+    MOST_SECONDS,
+    MOST_TURNS,
+    Due,
+    Newcomer,
+    Next,
+    Plan,
+    Reaction,
+    after_turn,
+    due,
+    may_be_postponed,
+    newcomer,
+    next_batch,
+    reaction,
+    takes_newcomers,
+    typing_pause_s,
+)
+from tests.support.stack import message
+
+WORDS = words_for("reset", ("/new",)) | words_for("stop", (STOP,))
+SESSION = SessionKey.of(message("hi"), agent="main")
+
+
+def command_of(entry: Entry) -> Command | None:
+    return command_in(entry, WORDS)
+
+
+def entry(
+    at_ms: int, text: str = "hi", *, deliver: Deliver = "channel", origin: Origin = "chat"
+) -> Entry:
+    return Entry(f"{at_ms}-0", message(text), deliver, origin)
+
+
+def turn(*entries: Entry) -> Turn:
+    return Turn(SESSION, entries)
+
+
+def result(at_ms: int) -> Entry:
+    return entry(at_ms, origin="result")
+
+
+def caller(at_ms: int) -> Entry:
+    return entry(at_ms, deliver="caller")
+
+
+# -- the next batch -------------------------------------------------------------------------------
+
+KINDS = st.sampled_from(["chat", "chat", "chat", "caller", "result", "/new", "/new go on", "/stop"])
+
+
+@st.composite
+def waiting_entries(draw: st.DrawFn) -> list[Entry]:
+    """Draw what may wait in a session, oldest first."""
+    found = []
+    for at_ms, kind in enumerate(draw(st.lists(KINDS, min_size=1, max_size=12)), start=1):
+        if kind == "caller":
+            found.append(caller(at_ms))
+        elif kind == "result":
+            found.append(result(at_ms))
+        else:
+            found.append(entry(at_ms, kind))
+    return found
+
+
+queues = st.builds(
+    QueueConfig,
+    mode=st.sampled_from(["collect", "followup", "steer", "interrupt"]),
+    cap=st.integers(0, 4),
+    drop=st.sampled_from(["old", "new", "summarize"]),
+)
+
+
+def plans(waiting: Sequence[Entry], queue: QueueConfig, busy_since_ms: int | None) -> list[Plan]:
+    """Return all plans until nothing waits any more."""
+    found = []
+    left = list(waiting)
+    while left:
+        plan = next_batch(left, queue, busy_since_ms=busy_since_ms, command_of=command_of)
+        assert plan.batch, "it would wait for ever"
+        found.append(plan)
+        left = [each for each in left if each.id not in plan.batch]
+    return found
+
+
+@given(waiting_entries(), queues, st.none() | st.integers(0, 12))
+def test_every_entry_is_in_one_plan_and_order_is_kept(
+    waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
+) -> None:
+    found = plans(waiting, queue, busy_since_ms)
+
+    ids = [each.id for each in waiting]
+    assert sorted(itertools.chain(*(plan.batch for plan in found))) == sorted(ids)
+    answered = [
+        each
+        for plan in found
+        if not plan.is_dropped
+        for each in plan.batch
+        if each not in plan.left_out
+    ]
+    assert answered == [each for each in ids if each in answered]
+
+
+@given(waiting_entries(), queues, st.none() | st.integers(0, 12))
+def test_only_messages_of_people_are_dropped_and_only_beyond_the_cap(
+    waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
+) -> None:
+    found = plans(waiting, queue, busy_since_ms)
+
+    by_id = {each.id: each for each in waiting}
+    gone = [
+        by_id[each] for plan in found for each in (plan.batch if plan.is_dropped else plan.left_out)
+    ]
+    for each in gone:
+        assert (each.deliver, each.origin, command_of(each)) == ("channel", "chat", None)
+        assert busy_since_ms is not None
+        assert each.at_ms >= busy_since_ms
+    if not queue.cap:
+        assert not gone
+
+
+@given(waiting_entries(), queues, st.none() | st.integers(0, 12))
+def test_commands_and_callers_have_a_batch_of_their_own(
+    waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
+) -> None:
+    found = plans(waiting, queue, busy_since_ms)
+
+    for each in waiting:
+        if each.deliver != "channel" or command_of(each):
+            assert Plan((each.id,)) in found
+
+
+@given(waiting_entries(), queues, st.none() | st.integers(0, 12))
+def test_what_may_be_interrupted_shares_no_turn_with_what_may_not(
+    waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
+) -> None:
+    found = plans(waiting, queue.model_copy(update={"mode": "interrupt"}), busy_since_ms)
+
+    by_id = {each.id: each for each in waiting}
+    for plan in found:
+        kept = [by_id[each] for each in plan.batch if each not in plan.left_out]
+        assert len({each.origin == "chat" for each in kept}) <= 1
+
+
+# -- typing ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("waiting", "settings", "now_ms", "expected"),
+    [
+        ([entry(100)], {}, 100, 1.0),
+        ([entry(100)], {}, 700, 0.4),
+        ([entry(100)], {}, 5000, 0.0),
+        ([entry(100)], {}, 0, 1.0),
+        ([entry(100)], {"mode": "followup"}, 100, 1.0),
+        ([entry(100)], {"mode": "steer"}, 100, 0.0),
+        ([entry(100)], {"mode": "interrupt"}, 100, 0.0),
+        ([entry(100), entry(101)], {"cap": 2}, 101, 0.0),
+        ([entry(100), caller(101)], {}, 101, 0.0),
+        ([entry(100), entry(101, "/new")], {}, 101, 0.0),
+    ],
+)
+def test_a_person_who_may_still_be_typing_is_waited_for(
+    waiting: list[Entry], settings: dict[str, object], now_ms: int, expected: float
+) -> None:
+    queue = QueueConfig.model_validate({"debounce_ms": 1000, **settings})
+
+    assert typing_pause_s(waiting, queue, now_ms=now_ms, command_of=command_of) == expected
+
+
+# -- what a batch comes to ------------------------------------------------------------------------
+
+
+def batch(*, failures: int = 0, is_stopped: bool = False, is_dropped: bool = False) -> Batch:
+    return Batch(
+        turn="1-0",
+        attempt=failures + 1,
+        failures=failures,
+        before="",
+        is_stopped=is_stopped,
+        is_dropped=is_dropped,
+        entries=(),
+        left_out=frozenset(),
+    )
+
+
+DAMAGED = Entry("1-0", message("hi"), unreadable="it is damaged")
+OPERATOR = entry(1, "operator: new", deliver="caller", origin="operator")
+
+
+@pytest.mark.parametrize(
+    ("begun", "first", "expected"),
+    [
+        (batch(), entry(1), Due.AGENT),
+        (batch(), entry(1, "/new"), Due.RESET),
+        (batch(), entry(1, "/new go on"), Due.AGENT),
+        (batch(), OPERATOR, Due.RESET),
+        (batch(is_stopped=True), OPERATOR, Due.RESET),
+        (batch(is_stopped=True), entry(1), Due.STOPPED),
+        (batch(is_stopped=True), entry(1, "/new"), Due.STOPPED),
+        (batch(is_stopped=True), entry(1, "/stop"), Due.STOP_NOTICE),
+        (batch(is_dropped=True), entry(1), Due.DROPPED),
+        (batch(failures=2), entry(1), Due.AGENT),
+        (batch(failures=3), entry(1), Due.GIVEN_UP),
+        (batch(failures=3), entry(1, "/new"), Due.GIVEN_UP),
+        (batch(), DAMAGED, Due.UNREADABLE),
+        (batch(is_stopped=True), DAMAGED, Due.STOPPED),
+    ],
+)
+def test_what_a_batch_comes_to(begun: Batch, first: Entry, expected: Due) -> None:
+    assert due(begun, turn(first), command=command_of(first)) is expected
+
+
+# -- what comes while a turn runs -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("running", "mode", "stop", "newest", "expected"),
+    [
+        (turn(entry(5)), "collect", "", "9-0", Reaction.NOTHING),
+        (turn(entry(5)), "followup", "", "9-0", Reaction.NOTHING),
+        (turn(entry(5)), "interrupt", "", "9-0", Reaction.INTERRUPT),
+        (turn(entry(5)), "interrupt", "", "6-0", Reaction.NOTHING),
+        (turn(entry(5)), "interrupt", "", "", Reaction.NOTHING),
+        (turn(result(5)), "interrupt", "", "9-0", Reaction.NOTHING),
+        (turn(entry(4), result(5)), "interrupt", "", "9-0", Reaction.NOTHING),
+        (turn(caller(5)), "interrupt", "", "9-0", Reaction.NOTHING),
+        (turn(entry(5)), "steer", "", "9-0", Reaction.STEER),
+        (turn(entry(5)), "steer", "", "6-0", Reaction.NOTHING),
+        (turn(entry(5)), "steer", "5-0", "9-0", Reaction.STOP),
+        (turn(entry(5)), "collect", "5-0", "", Reaction.STOP),
+        (turn(entry(5)), "collect", "4-9", "", Reaction.NOTHING),
+        (turn(entry(3), entry(5)), "collect", "4-0", "", Reaction.NOTHING),
+        (turn(result(5)), "interrupt", "10-0", "9-0", Reaction.STOP),
+    ],
+)
+def test_what_a_running_turn_does_about_what_comes(
+    running: Turn, mode: str, stop: str, newest: str, expected: Reaction
+) -> None:
+    queue = QueueConfig.model_validate({"mode": mode})
+
+    assert reaction(running, queue, known="6-0", stop=stop, newest=newest) is expected
+
+
+@pytest.mark.parametrize(
+    ("running", "behind", "mode", "can_steer", "expected"),
+    [
+        (turn(entry(5)), [], "steer", True, True),
+        (turn(entry(5)), [], "steer", False, False),
+        (turn(entry(5)), [], "collect", True, False),
+        (turn(entry(5)), [entry(6)], "steer", True, False),
+        (turn(entry(5)), [result(6)], "steer", True, True),
+        (turn(caller(5)), [], "steer", True, False),
+    ],
+)
+def test_which_turns_others_join(
+    running: Turn, behind: list[Entry], mode: str, can_steer: bool, expected: bool
+) -> None:
+    queue = QueueConfig.model_validate({"mode": mode})
+
+    assert takes_newcomers(running, behind, queue, can_steer=can_steer) is expected
+
+
+@pytest.mark.parametrize(
+    ("came", "expected"),
+    [
+        (entry(9), Newcomer.JOINS),
+        (entry(9, "/new"), Newcomer.CLOSES),
+        (entry(9, "/newer"), Newcomer.JOINS),
+        (caller(9), Newcomer.CLOSES),
+        (result(9), Newcomer.WAITS),
+        (entry(9, origin="cron"), Newcomer.WAITS),
+        (Entry("9-0", message("hi"), unreadable="it is damaged"), Newcomer.CLOSES),
+    ],
+)
+def test_what_joins_a_running_turn(came: Entry, expected: Newcomer) -> None:
+    assert newcomer(came, command_of=command_of) is expected
+
+
+# -- what ends ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        ([], True),
+        ([entry(6)], True),
+        ([entry(6), entry(7, "/new")], False),
+        ([OPERATOR], False),
+        ([entry(6, "/stop")], True),
+    ],
+)
+def test_a_turn_waits_unless_its_conversation_is_to_end(
+    behind: list[Entry], expected: bool
+) -> None:
+    assert may_be_postponed(behind, command_of=command_of) is expected
+
+
+@pytest.mark.parametrize(
+    ("left", "hints", "turns", "seconds", "is_leaving", "expected"),
+    [
+        (0, 0, 1, 1.0, False, Next.LINGER),
+        (0, 0, 99, 999.0, False, Next.LINGER),
+        (0, 3, 1, 1.0, False, Next.GO_ON),
+        (0, 0, 1, 1.0, True, Next.GO_ON),
+        (2, 0, 99, 999.0, False, Next.GO_ON),
+        (2, 1, 1, 1.0, False, Next.GO_ON),
+        (2, 1, MOST_TURNS, 1.0, False, Next.RELEASE),
+        (2, 1, 1, MOST_SECONDS + 1, False, Next.RELEASE),
+        (2, 0, 1, 1.0, True, Next.RELEASE),
+    ],
+)
+def test_what_follows_a_turn(
+    left: int, hints: int, turns: int, seconds: float, is_leaving: bool, expected: Next
+) -> None:
+    ended = Finished(left=left, hints=hints, at_ms=0)
+
+    found = after_turn(ended, turns=turns, seconds=seconds, is_leaving=is_leaving)
+
+    assert found is expected
