@@ -14,7 +14,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth import Authenticator
-from remoteclaw.gateway.dispatch import Handler, Restart
+from remoteclaw.gateway.call import Handler, Restart
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.limits import LimitedDispatcher
 from remoteclaw.gateway.meters import Meters

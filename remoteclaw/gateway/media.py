@@ -9,7 +9,7 @@ from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.keys import OPERATOR
-from remoteclaw.gateway.dispatch import Call
+from remoteclaw.gateway.call import Call
 from remoteclaw.host.fetch import fetch
 from remoteclaw.host.files import UnfitFile, mime_type_of
 from remoteclaw.messages import Attachment, SessionKey, file_name

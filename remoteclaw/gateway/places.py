@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.replies import Readers
-from remoteclaw.gateway.dispatch import Call
+from remoteclaw.gateway.call import Call
 
 __all__ = ["Place", "current_place", "place_of"]
 

@@ -15,9 +15,10 @@ from remoteclaw.fleet.answers import Answer
 from remoteclaw.fleet.effects import call_name
 from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.fleet.replies import Readers, reply_payload
-from remoteclaw.gateway.dispatch import Call, is_for_owner
+from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.media import store
 from remoteclaw.gateway.places import Place
+from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.messages import Attachment
 from remoteclaw.tools.chats import Sent
 
@@ -87,7 +88,7 @@ async def send(
         for place, each, there in zip(places, ids, is_there, strict=True)
     ]
     if any(one.status != "failed" for one in sent):
-        call.effects.append({**note, "callId": call.id})
+        call.note(note)
     elif call.caller:
         with contextlib.suppress(CallRefused):  # the turn is over: nobody asks any more
             await call.fleet.effects.failed(call.caller, call.id)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
 from tests.support.doors import Door, Refused, calling, opened

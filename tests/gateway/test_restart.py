@@ -16,7 +16,7 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen
-from remoteclaw.gateway.dispatch import Restart
+from remoteclaw.gateway.call import Restart
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import _can_restart
 from tests.support.doors import Answer, gateway_process, own_token

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway import limits, rpc, sockets
-from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token

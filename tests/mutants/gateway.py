@@ -5,7 +5,7 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "an operator's task that has more rights than the operator",
-        before='may_speak = self.principal.has("admin")',
+        before='may_speak = self.operator.has("admin")',
         after="may_speak = True",
         test="test_what_an_operator_sets_going_is_the_user_s",
     ),
@@ -110,8 +110,8 @@ MUTANTS = (
     ),
     Mutant(
         "a spawned session with all rights",
-        before="caller.turn.entries, depth=caller.depth)\ntry:",
-        after="caller.turn.entries)\ntry:",
+        before="caller.turn.entries, depth=caller.depth)",
+        after="caller.turn.entries)",
         test="test_a_task_may_no_more_than_its_depth",
     ),
     Mutant(
@@ -194,20 +194,20 @@ MUTANTS = (
     ),
     Mutant(
         "what is shown may be used by everybody",
-        before="if not is_allowed(config := self._config(), caller, method):",
-        after="if (config := self._config()) is None:",
+        before="check_allowed(self._config(), caller, method)",
+        after="pass",
         test="test_a_refusal_is_a_tools_error_that_a_model_can_read",
     ),
     Mutant(
         "a tool that the process was not granted",
-        before="if caller.grant is None or method.tool not in caller.grant.tools:",
-        after="if caller.grant is None:",
+        before="if caller.grant is not None and tool.tool in caller.grant.tools:",
+        after="if True:",
         test="test_rights_are_the_narrower_of_grant_and_policy",
     ),
     Mutant(
         "a tool that the policy of now denies",
-        before="return ruling.allowed and caller.turn.is_whole",
-        after="return caller.turn.is_whole",
+        before="if ruling.allowed and caller.turn.is_whole:",
+        after="if caller.turn.is_whole:",
         test="test_rights_are_the_narrower_of_grant_and_policy",
     ),
     Mutant(

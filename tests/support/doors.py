@@ -18,7 +18,7 @@ from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.gateway.address import listen, url_of
-from remoteclaw.gateway.dispatch import Handler
+from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.gateway.server import served

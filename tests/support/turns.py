@@ -9,7 +9,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.gateway.dispatch import Dispatcher, Handler
+from remoteclaw.gateway.call import Handler
+from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.tools.catalog import METHODS, TOOLS
 from tests.support.stack import Stack, message

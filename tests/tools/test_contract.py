@@ -9,7 +9,8 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
-from remoteclaw.gateway.dispatch import Call, Dispatcher
+from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import NoParams, Result
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method, Tool

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from remoteclaw.gateway.dispatch import Handler
+from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.methods import (
     chats,
     configuration,

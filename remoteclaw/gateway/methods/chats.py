@@ -15,8 +15,9 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.answers import Answer
 from remoteclaw.fleet.effects import call_name
 from remoteclaw.fleet.replies import Readers, operation_payload
-from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
+from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.places import Place, current_place, place_of
+from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.gateway.sending import Message, send
 from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import Operation

@@ -20,11 +20,12 @@ from remoteclaw.config.edit import ConfigFile, Plan, Version
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.config.redact import part, redacted
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.gateway.approvals import confirm, reject
-from remoteclaw.gateway.dispatch import Call, Handler, is_allowed, not_allowed
-from remoteclaw.gateway.principals import Operator
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.rights import check_allowed, subject_of
 from remoteclaw.host.process import read_output
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
@@ -76,9 +77,25 @@ async def _read(call: Call) -> tuple[Version, Config | None]:
         version = await asyncio.to_thread(file.read)
     except ConfigError:
         return Version(b""), None
-    if call.has_lost(version.content):
+    if _has_lost(call, version.content):
         return version, None
     return version, (await asyncio.to_thread(file.usable, version))[0]
+
+
+def _current(call: Call) -> CurrentConfig | None:
+    """Return what knows whether the file is what holds, after a look at it; None in a test."""
+    if not isinstance(call.now, CurrentConfig):
+        return None
+    call.now()
+    return call.now
+
+
+def _has_lost(call: Call, content: bytes) -> bool:
+    """Whether the file, which has this content, was there before and can't be used now."""
+    current = _current(call)
+    if current is None:
+        return False
+    return current.problem is not None or (current.had_content and not content)
 
 
 async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
@@ -115,8 +132,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         if call.caller is not None:
             config = _usable(call, file, version)
             # It may have waited for the lock while somebody changed who may do what.
-            if not is_allowed(config, call.caller, call.tool):
-                raise not_allowed(call.tool)
+            check_allowed(config, call.caller, call.tool)
             rule = _rule(call, config)
         # A large file takes a second to be read with all its comments.
         plan = await asyncio.to_thread(planned, file, version)
@@ -160,7 +176,7 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
             "Nothing was changed: the configuration file has a mistake in it, which a person "
             "has to correct first; `remoteclaw config validate` names it.",
         )
-    if call.has_lost(version.content):
+    if _has_lost(call, version.content):
         # What it forbids holds on, and must not be lost with what an agent adds to nothing.
         raise CallRefused(
             "UNAVAILABLE",
@@ -202,7 +218,7 @@ def _check_start(call: Call) -> None:
     """Refuse to end a gateway that could not start again."""
     try:
         config = load_config(call.home.config_file)
-        is_away = call.has_lost(ConfigFile(call.home.config_file).read().content)
+        is_away = _has_lost(call, ConfigFile(call.home.config_file).read().content)
     except ConfigError:
         raise CallRefused(
             "UNAVAILABLE",
@@ -215,7 +231,7 @@ def _check_start(call: Call) -> None:
             "The gateway is not restarted, because it would come back without its configuration: "
             "the file is gone or empty. Try again in a moment; if it stays so, put it back.",
         )
-    if call.current is not None and config.redis != call.current.at_start.redis:
+    if (current := _current(call)) and config.redis != current.at_start.redis:
         raise CallRefused(
             "UNAVAILABLE",
             "The gateway is not restarted, because it would look at another Redis than all the "
@@ -229,8 +245,7 @@ def _check_start(call: Call) -> None:
 def _rule(call: Call, config: Config) -> str | None:
     """Return the rule by which a person has to confirm an agent's call."""
     assert call.caller is not None, "operators are persons"
-    subject = tool_policy.subject_of(call.caller.session, call.turn.entries)
-    return tool_policy.confirmed_by(config, subject, call.tool)
+    return tool_policy.confirmed_by(config, subject_of(call.caller), call.tool)
 
 
 async def _waiting(call: Call, plan: Plan) -> PendingChange:
@@ -290,7 +305,7 @@ async def _pending(call: Call, params: NoParams) -> contract.PendingResult:
 
 
 async def _confirm(call: Call, params: contract.ChangeParams) -> contract.Changed:
-    change = await confirm(call.fleet, call.home, params.id, by=_operator(call).name)
+    change = await confirm(call.fleet, call.home, params.id, by=call.operator.name)
     return contract.Changed(
         status="applied",
         hash=change.after,
@@ -300,13 +315,8 @@ async def _confirm(call: Call, params: contract.ChangeParams) -> contract.Change
 
 
 async def _reject(call: Call, params: contract.ChangeParams) -> contract.Rejected:
-    await reject(call.fleet, call.home, params.id, by=_operator(call).name)
+    await reject(call.fleet, call.home, params.id, by=call.operator.name)
     return contract.Rejected(status="rejected")
-
-
-def _operator(call: Call) -> Operator:
-    assert isinstance(call.principal, Operator), "agents have no such tool"
-    return call.principal
 
 
 # -- asked again ----------------------------------------------------------------------------------
@@ -343,7 +353,7 @@ def _who(call: Call) -> str:
     """Return under which name somebody's changes are counted: an agent's in all its sessions."""
     if call.caller is not None:
         return f"agent:{call.caller.session.agent}"
-    return hashlib.sha256(_operator(call).credential.encode()).hexdigest()[:16]
+    return hashlib.sha256(call.operator.credential.encode()).hexdigest()[:16]
 
 
 def _check_hooks(config: Config) -> None:

@@ -15,10 +15,10 @@ from remoteclaw.clock import host_zone, named_zone
 from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job, Maker, Policy
 from remoteclaw.cron.schedule import Schedule, has_offset, offset_ms, stagger_s
-from remoteclaw.cron.store import Run
+from remoteclaw.cron.store import Cron, Run
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.effects import call_name
-from remoteclaw.gateway.dispatch import Call, Handler
+from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.messages import SessionKey
@@ -40,7 +40,7 @@ async def _status(call: Call, params: NoParams) -> contract.CronStatus:
         enabled=sum(job.enabled for job in jobs),
         next_run_ms=first and first.next_ms,
         next_run=first and _clock(first.next_ms, _zone_of(call, first)),
-        scheduler="running" if await call.cron.has_scheduler() else "absent",
+        scheduler="running" if await _cron(call).has_scheduler() else "absent",
     )
 
 
@@ -55,7 +55,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.JobsResult:
 async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     spec = params.job
     session = await _target(call, spec.session_key)
-    now_ms = await call.cron.now_ms()
+    now_ms = await _cron(call).now_ms()
     job_id = _job_id(call)
     schedule = _schedule(spec.schedule, job_id, now_ms, _zone(call, session.agent))
     job = Job(
@@ -79,16 +79,16 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     await CronCalls(call.fleet.effects).job(
         call.caller, call.id, job.id, before=None, after=job.encode(), due_ms=job.next_ms, note=note
     )
-    call.effects.append({**note, "callId": call.id})
+    call.note(note)
     # Under this call's name it was made before, if there was one already.
-    return contract.JobResult(job=_told(call, await call.cron.job(job.id) or job))
+    return contract.JobResult(job=_told(call, await _cron(call).job(job.id) or job))
 
 
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
     updates = params.updates
 
     async def change(job: Job) -> Job:
-        now_ms = await call.cron.now_ms()
+        now_ms = await _cron(call).now_ms()
         changed = replace(
             job,
             name=job.name if updates.name is None else updates.name,
@@ -121,7 +121,7 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
 async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedResult:
     job_id = params.job_id
     for _ in range(MOST_TRIES):
-        job = await call.cron.job(job_id)
+        job = await _cron(call).job(job_id)
         if job and not _sees(call, job.session.agent):
             return contract.RemovedResult(removed=False)
         # Also where there is none: this call may have removed it before.
@@ -142,35 +142,35 @@ async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
     # Under this call's name it may have been done before; then it is not refused now.
     is_new = await call.fleet.effects.made(call.caller, call.id) is None
     for _ in range(MOST_TRIES):
-        job = await call.cron.job(job_id)
+        job = await _cron(call).job(job_id)
         if job is None or not _sees(call, job.session.agent):
             raise CallRefused("NOT_FOUND", f"There is no cron job {job_id}.")
         if is_new and not params.force:
-            unfinished = await call.cron.unfinished(job)
+            unfinished = await _cron(call).unfinished(job)
             if unfinished and unfinished.name != name:
                 raise CallRefused(
                     "UNAVAILABLE",
                     f"A run of the cron job {job_id} has not finished: wait for it, "
                     "stop its session, or say force.",
                 )
-        now_ms = await call.cron.now_ms()
+        now_ms = await _cron(call).now_ms()
         note = _changes(call, job_id)
         entry_id = await CronCalls(call.fleet.effects).run(
             call.caller, call.id, job, name, now_ms=now_ms, note=note
         )
         if entry_id is not None:
-            call.effects.append({**note, "callId": call.id})
+            call.note(note)
             return contract.RunResult(run_id=f"{job.session.sid}-{entry_id}")
     raise _busy(job_id)
 
 
 async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
-    runs = [run for run in await call.cron.runs(params.job_id) if _sees(call, run.agent)]
+    runs = [run for run in await _cron(call).runs(params.job_id) if _sees(call, run.agent)]
     if params.job_id and not runs:
-        job = await call.cron.job(params.job_id)
+        job = await _cron(call).job(params.job_id)
         if job is None or not _sees(call, job.session.agent):
             raise CallRefused("NOT_FOUND", f"There is no cron job {params.job_id}.")
-    zones = {job.id: _zone_of(call, job) for job in await call.cron.jobs()}
+    zones = {job.id: _zone_of(call, job) for job in await _cron(call).jobs()}
     return contract.RunsResult(
         runs=tuple(
             _told_run(run, zones.get(run.job_id) or _zone(call, run.agent))
@@ -183,12 +183,16 @@ async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
 # Who may what
 
 
+def _cron(call: Call) -> Cron:
+    return Cron(call.fleet.scripts)
+
+
 def _sees(call: Call, agent: str) -> bool:
     return call.caller is None or call.caller.session.agent == agent
 
 
 async def _visible(call: Call) -> list[Job]:
-    return [job for job in await call.cron.jobs() if _sees(call, job.session.agent)]
+    return [job for job in await _cron(call).jobs() if _sees(call, job.session.agent)]
 
 
 async def _target(call: Call, named: str | None) -> SessionKey:
@@ -314,7 +318,7 @@ async def _changed(call: Call, job_id: str, change: Callable[[Job], Awaitable[Jo
     Whatever happened to it meanwhile, a firing or another change, is kept.
     """
     for _ in range(MOST_TRIES):
-        job = await call.cron.job(job_id)
+        job = await _cron(call).job(job_id)
         if job is None or not _sees(call, job.session.agent):
             return None
         after = await change(job)
@@ -325,7 +329,7 @@ async def _changed(call: Call, job_id: str, change: Callable[[Job], Awaitable[Jo
         )  # fmt: skip
         if status != "changed":
             # A call that was made before has changed nothing now.
-            return await call.cron.job(job_id) or after
+            return await _cron(call).job(job_id) or after
     raise _busy(job_id)
 
 

@@ -9,9 +9,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import RESET_S
-from remoteclaw.gateway.dispatch import Call, Handler, Subscriber
+from remoteclaw.gateway.call import Call, Handler, Subscriber
 from remoteclaw.gateway.methods.sessions import answered
-from remoteclaw.gateway.principals import Operator
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools.base import NoParams
 from remoteclaw.tools.catalog import TOOLS
@@ -105,7 +104,6 @@ def _check_sender(call: Call, session: SessionKey) -> None:
 
     For an owner, an agent uses tools that operators need the scope admin for.
     """
-    assert isinstance(call.principal, Operator), "agents have no such tool"
     subject = tool_policy.Subject(
         agent=session.agent,
         channel=session.provider,
@@ -113,11 +111,11 @@ def _check_sender(call: Call, session: SessionKey) -> None:
         is_group=session.channel_id != session.user,
         senders=(session.user,),
     )
-    if tool_policy.is_owner(call.config, subject) and not call.principal.has("admin"):
+    if tool_policy.is_owner(call.config, subject) and not call.operator.has("admin"):
         raise CallRefused(
             "FORBIDDEN",
             f"{session.user!r} is an owner on {session.provider}: to speak for an owner needs a "
-            f"token with the scope admin; this one has {call.principal.scope}.",
+            f"token with the scope admin; this one has {call.operator.scope}.",
         )
 
 

@@ -13,7 +13,8 @@ from remoteclaw.config import tool_policy
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, UnknownSession
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
+from remoteclaw.gateway.call import Call, Handler
+from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.base import NoParams
@@ -190,7 +191,7 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
         entry_id = await call.fleet.effects.entry(
             call.caller, call_id, target, message, note=note, provenance=provenance_of(call)
         )
-        call.effects.append({**note, "callId": call_id})
+        call.side_effects.append({**note, "callId": call_id})
         run_id = f"{target.sid}-{entry_id}"
         outcome = None
         if may_wait:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
-from remoteclaw.gateway.dispatch import Call, Handler, is_for_owner
+from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.methods.sessions import (
     answered,
     check_hops,
@@ -18,6 +18,7 @@ from remoteclaw.gateway.methods.sessions import (
     now_ms,
 )
 from remoteclaw.gateway.places import place_of
+from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.tools import sessions as contract
 
@@ -56,7 +57,7 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         label=params.label,
         most=call.config.sessions.max_children,
     )
-    call.effects.append({**note, "callId": call.id})
+    call.note(note)
     return contract.SpawnResult(
         status="accepted",
         run_id=f"{started.sid}-{entry_id}",

@@ -1,0 +1,105 @@
+"""A call of a method, as its handler sees it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import Config
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.effects import Caller, RunningTurn
+from remoteclaw.gateway.principals import Operator, Principal
+from remoteclaw.gateway.transfers import Transfers
+from remoteclaw.messages import SessionKey, people_of, person
+from remoteclaw.tools.catalog import Method, Result, Tool
+
+__all__ = ["Call", "Handler", "Restart", "Subscriber"]
+
+
+class Subscriber(Protocol):
+    """A connection over which events of sessions can be sent."""
+
+    async def subscribe(self, sid: str, session_key: str) -> None:
+        """Send a session's events from now on."""
+
+    def unsubscribe(self, sid: str) -> None:
+        """Send no more of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The restart of a gateway's process."""
+
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once a call asks for it."""
+    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a call asks, so that several at once ask for one restart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """Everything that a handler is given beside the parameters."""
+
+    id: str
+    """Its name: the same call again has the same one, and does nothing again."""
+    method: Method
+    principal: Principal
+    caller: Caller | None
+    """The session whose agent calls, with its running turn; None for operators."""
+    session: SessionKey | None
+    """The session that the call is about where it names none: the caller's, or the one that an
+    operator named beside the parameters."""
+    config: Config
+    """The configuration when the call began."""
+    now: Callable[[], Config]
+    """Returns the configuration of this moment."""
+    fleet: Fleet
+    home: Home
+    transfers: Transfers
+    """Where it waits to hold a file."""
+    side_effects: list[dict[str, Any]] = field(default_factory=list)
+    """What the call did besides answering, as it was noted with its turn."""
+    subscriber: Subscriber | None = None
+    """The connection that the call came over, if events can be sent over it."""
+    restart: Restart | None = None
+    """The restart of this process; None where it is no gateway's."""
+
+    @property
+    def tool(self) -> Tool:
+        """The method as the tool that an agent calls."""
+        assert isinstance(self.method, Tool), "agents call tools alone"
+        return self.method
+
+    @property
+    def turn(self) -> RunningTurn:
+        """The caller's running turn."""
+        assert self.caller is not None, "an operator has no turn"
+        assert self.caller.turn is not None, "it was checked"
+        return self.caller.turn
+
+    @property
+    def operator(self) -> Operator:
+        """The operator who calls a method that is no tool."""
+        assert isinstance(self.principal, Operator), "agents have no such tool"
+        return self.principal
+
+    def note(self, note: dict[str, Any]) -> None:
+        """Tell the caller what the call did besides answering."""
+        self.side_effects.append({**note, "callId": self.id})
+
+    def people(self, session: SessionKey) -> tuple[str, ...]:
+        """Return on whose behalf a session does later what the call asks of it.
+
+        For an operator with the scope admin that is the session's user, as with the method `agent`:
+        of what is said in the session nothing gets more rights than its user has. Others speak for
+        no person.
+        """
+        if self.caller is not None:
+            return people_of(self.turn.entries)
+        may_speak = self.operator.has("admin")
+        return (person(session.provider, session.user),) if may_speak else ()
+
+
+#: Answers a call; its second argument is what the method's `params` makes of the parameters.
+Handler = Callable[[Call, Any], Awaitable[Result]]
