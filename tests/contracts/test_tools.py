@@ -4,13 +4,13 @@ A real CLI in a stock worker calls the tool that the scripted model names; the t
 or through the connector, to a gateway of its own process, and from there to a platform.
 """
 
+import asyncio
 import contextlib
 import hashlib
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from remoteclaw.tools.catalog import TOOLS
 from remoteclaw.up.doctor import tools_problem
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
+from tests.support.command import Process
 from tests.support.doors import gateway_process
 from tests.support.platform import Platform
 from tests.support.processes import children
@@ -42,7 +43,7 @@ class World:
     stack: Stack
     platform: Platform
     workspace: Path
-    gateway: "subprocess.Popen[bytes]"
+    gateway: Process
     used: set[str] = field(default_factory=set)
 
     async def use(self, tool: str, **params: Any) -> str:
@@ -304,11 +305,13 @@ async def test_the_connector_asks_the_next_gateway_for_the_same_call(
         here.platform.tell(is_held=True)
         accepted = await stack.append('TOOL:message_send:{"target":"chat-2","message":"once"}')
         await eventually(lambda: here.is_holding("once"))
-        here.gateway.kill()
-        here.gateway.wait()
-        async with gateway_process(stack, REMOTECLAW__GATEWAY__PORT=str(port)):
-            here.platform.tell()
-            outcome = await stack.outcome(accepted)
+        # However slowly a gateway starts here, the next one is at the address at once.
+        async with gateway_process(stack) as (following, _):
+            here.gateway.kill()
+            here.gateway.wait()
+            async with forwarded(port, following.port):
+                here.platform.tell()
+                outcome = await stack.outcome(accepted)
 
     assert '"status":"delivered"' in said(outcome).replace(" ", "").replace("\\", "")
     assert [post.text for post in here.platform.chat("chat-2")] == ["once"]
@@ -334,6 +337,24 @@ async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
         await stack.outcome(accepted)
 
     assert '"to\\\\":\\\\"chat-2' in claude.model.bodies() or "chat-2" in claude.model.bodies()
+
+
+@contextlib.asynccontextmanager
+async def forwarded(port: int, to: int) -> AsyncIterator[None]:
+    """Have what comes to a port arrive at another one."""
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection("127.0.0.1", to)
+        await asyncio.gather(pass_on(reader, requests), pass_on(answers, writer))
+
+    async with await asyncio.start_server(connected, "127.0.0.1", port):
+        yield
 
 
 def free_port() -> int:

@@ -27,7 +27,7 @@ from tests.support.restarts import restart, starts
 from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW
 from tests.support.up import gateway_of, running
-from tests.support.waiting import eventually
+from tests.support.waiting import HANG_S, eventually
 
 
 @contextlib.asynccontextmanager
@@ -239,7 +239,7 @@ async def test_the_token_of_the_state_directory_goes_to_no_address(stack: Stack)
     with stranger(port) as got:
         env = {"REMOTECLAW_GATEWAY_URL": f"http://127.0.0.1:{port}"}
         async with connected(stack.home, **env) as agent:
-            await asyncio.wait_for(agent.process.wait(), 30)
+            await asyncio.wait_for(agent.process.wait(), HANG_S)
 
     assert agent.process.returncode == 1
     assert "REMOTECLAW_GATEWAY_URL is set without REMOTECLAW_GATEWAY_TOKEN" in agent.errors

@@ -9,8 +9,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator
@@ -28,8 +26,8 @@ from remoteclaw.host import process
 from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import RESET, SECOND_TRY
-from tests.support.agents import ROOT
 from tests.support.bridges import script
+from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message
@@ -464,13 +462,13 @@ async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation
 @contextlib.asynccontextmanager
 async def adapter(lab: Lab, account: str, file: Path) -> AsyncIterator[None]:
     """Have a channel's process running, always."""
-    running: list[subprocess.Popen[bytes]] = []
+    running: list[Process] = []
 
     async def keep() -> None:
-        argv = [sys.executable, "-m", "tests.support.adapter", lab.proxy.url, account, str(file)]
+        argv = ["tests.support.adapter", lab.proxy.url, account, str(file)]
         while True:
             if not running or running[-1].poll() is not None:
-                running.append(subprocess.Popen(argv, cwd=ROOT))
+                running.append(start_program(argv, env=os.environ, log=file.with_suffix(".log")))
             await asyncio.sleep(0.05)
 
     keeping = asyncio.create_task(keep())
@@ -516,18 +514,15 @@ async def test_an_adapter_at_its_receipt(
 async def test_an_adapter_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
     """It dies, or loses its connection; the platform sends the message again."""
     word = uuid.uuid4().hex
-    argv = [str(Path(sys.executable).with_name("remoteclaw")), "send", f"first{word}"]
-    argv += ["--from", word, "--message-id", word, "--wait", "30"]
+    argv = ["send", f"first{word}", "--from", word, "--message-id", word, "--wait", "30"]
     failpoint = lab.proxy.arm(step, side)
-    sending = subprocess.Popen(argv, env=lab.stack.env(), stdout=subprocess.DEVNULL)
+    log = lab.stack.home.logs / "send.log"
+    sending = start_program([REMOTECLAW, *argv], env=lab.stack.env(), log=log)
     await failpoint.wait()
 
     await what_happens(lab, failpoint)  # type: ignore[operator]
 
-    again = await asyncio.create_subprocess_exec(
-        *argv, env=lab.stack.env(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    output, _ = await again.communicate()
-    assert f"first{word} ends" in output.decode()
+    again = await asyncio.to_thread(run_command, *argv, env=lab.stack.env())
+    assert f"first{word} ends" in again.stdout
     assert lab.asked(f"first{word}") == 1
     await eventually(lambda: sending.poll() is not None)

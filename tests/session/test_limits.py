@@ -317,7 +317,7 @@ async def test_whoever_waits_for_the_reply_is_told_why_it_does_not_come(chat: Ch
     assert send.stderr is not None
     told = b""
     while b"asked again" not in told:
-        told = await asyncio.wait_for(send.stderr.readline(), 20)
+        told = await asyncio.wait_for(send.stderr.readline(), HANG_S)
     assert b"It is asked again by itself until " in told
     assert await chat.said() == [], "its reply is for the caller"
     send.kill()
@@ -691,7 +691,8 @@ async def test_a_real_cli_at_a_busy_model_answers_in_the_end(
 
     fails = f"HTTP:503*{OVERLOADED[name]} {uuid.uuid4().hex}"
     accepted = await chat.append(f"{fails} SAY:answered")
-    await stack.reached(accepted, "postponed")
+    # Each CLI waits between its own requests, up to a minute in all, before it gives up.
+    await stack.reached(accepted, "postponed", within_s=3 * HANG_S)
     sweeping = asyncio.create_task(stack.fleet.sweeper.run())
     outcome = await stack.outcome(accepted, within_s=3 * HANG_S)
     sweeping.cancel()

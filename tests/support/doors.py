@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import io
 import itertools
-import subprocess
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +24,8 @@ from remoteclaw.gateway.server import served
 from remoteclaw.gateway.token_file import TokenFile
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
+from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually
 
 __all__ = [
@@ -254,14 +253,11 @@ async def opened(
 @contextlib.asynccontextmanager
 async def gateway_process(
     stack: Stack, *arguments: str, **env: str
-) -> AsyncIterator[tuple[Door, "subprocess.Popen[bytes]"]]:
+) -> AsyncIterator[tuple[Door, Process]]:
     """Have `remoteclaw gateway` running; it is killed at the end if it still runs."""
     log = stack.home.logs / "gateway.log"
     before = log.stat().st_size if log.exists() else 0
-    with log.open("ab") as file:
-        process = subprocess.Popen(
-            [REMOTECLAW, "gateway", *arguments], env=stack.env(**env), stdout=file, stderr=file
-        )
+    process = start_program([REMOTECLAW, "gateway", *arguments], env=stack.env(**env), log=log)
 
     def said() -> str | None:
         text = log.read_text()[before:]

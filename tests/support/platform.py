@@ -22,7 +22,6 @@ import asyncio
 import contextlib
 import os
 import re
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -36,7 +35,7 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.errors import PlatformRefused, Unsupported
 from remoteclaw.fleet import Fleet
 from remoteclaw.protocols import Operation, Receipt, Reply
-from tests.support.agents import ROOT
+from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
 __all__ = ["Platform", "PlatformAdapter", "Post"]
@@ -92,7 +91,7 @@ class Platform:
         self._directory = directory
         self._provider = provider
         self._account = account
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[Process] = []
         self.tell()
 
     def tell(self, **behaviour: Any) -> None:
@@ -120,11 +119,10 @@ class Platform:
             task.cancel()
             await asyncio.wait((task,))
 
-    def start_process(self, redis_url: str) -> "subprocess.Popen[bytes]":
+    def start_process(self, redis_url: str) -> Process:
         """Start an adapter in a process of its own; `is_read()` says when it is at work."""
-        program = [sys.executable, "-m", "tests.support.platform", redis_url]
-        argv = [*program, str(self._directory), self._provider, self._account]
-        process = subprocess.Popen(argv, cwd=ROOT)
+        argv = [__name__, redis_url, str(self._directory), self._provider, self._account]
+        process = start_program(argv, env=os.environ, log=self._directory / "log")
         self._processes.append(process)
         return process
 

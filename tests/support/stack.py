@@ -4,8 +4,6 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.supervisor import worker_command
+from tests.support.command import RQ, Process, start_program
 from tests.support.failpoints import Proxy
 from tests.support.processes import marked_processes
 from tests.support.servers import Server
@@ -40,7 +39,7 @@ class Stack:
         (home.path / "db").mkdir()
         db = home.path / "db"
         self.redis = Server(find_server(db), db, (), appendfsync=appendfsync)
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self.workers: list[Process] = []
         self.lease_s = LEASE_S
         self.agent: dict[str, Any] = {"runtime": "demo"}
         self.lifeline = home.path / "lifeline"
@@ -126,13 +125,10 @@ class Stack:
         self.lease_s = tree["fleet"]["lease_s"]
         self.home.config_file.write_text(tomlkit.dumps(tree))
 
-    async def start_worker(self, **env: str) -> subprocess.Popen[bytes]:
+    async def start_worker(self, **env: str) -> Process:
         """Start a stock `rq worker` and wait until it takes work."""
-        argv = worker_command()
         log = self.home.logs / f"worker-{len(self.workers)}.log"
-        with log.open("ab") as file:
-            worker = subprocess.Popen(argv, env=self.env(**env), stdout=file, stderr=file)
-        self.workers.append(worker)
+        worker = self._start(worker_command(), log, **env)
 
         async def is_ready() -> bool:
             assert worker.poll() is None, f"the worker ended: {log.read_text()}"
@@ -141,15 +137,16 @@ class Stack:
         await eventually(is_ready)
         return worker
 
-    async def start_stranger(self) -> subprocess.Popen[bytes]:
+    async def start_stranger(self) -> Process:
         """Start a worker on our queue as somebody would who knows only RQ."""
-        program = Path(sys.executable).with_name("rq")
-        argv = [str(program), "worker", "--url", self.redis.url, "agents"]
         log = self.home.logs / "stranger.log"
-        with log.open("ab") as file:
-            worker = subprocess.Popen(argv, env=self.env(), stdout=file, stderr=file)
-        self.workers.append(worker)
+        worker = self._start([RQ, "worker", "--url", self.redis.url, "agents"], log)
         await eventually(lambda: "subscribing" in log.read_text())
+        return worker
+
+    def _start(self, argv: list[str], log: Path, **env: str) -> Process:
+        worker = start_program(argv, env=self.env(**env), log=log)
+        self.workers.append(worker)
         return worker
 
     def env(self, **more: str) -> dict[str, str]:
@@ -220,14 +217,14 @@ class Stack:
 
         await eventually(is_idle)
 
-    async def reached(self, accepted: Accepted, step: str) -> str:
+    async def reached(self, accepted: Accepted, step: str, *, within_s: float = HANG_S) -> str:
         """Wait until a message's trace shows a step; return the step's detail."""
 
         async def detail() -> str | None:
             outcome = await self.outcome_so_far(accepted)
             return next((s.detail or s.name for s in outcome.steps if s.name == step), None)
 
-        return str(await eventually(detail))
+        return str(await eventually(detail, within_s=within_s))
 
 
 def message(text: str, **fields: Any) -> ChannelMessage:
