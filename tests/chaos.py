@@ -70,7 +70,7 @@ MODES: tuple[QueueMode, ...] = ("followup", "steer", "collect", "interrupt")
 
 
 class Chaos:
-    """A fleet, somebody who breaks it, and a list of all that was accepted."""
+    """A fleet, a saboteur, and a list of all that was accepted."""
 
     def __init__(self, stack: Stack, *, seed: int, workers: int, sessions: int) -> None:
         self.stack = stack

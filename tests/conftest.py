@@ -1,4 +1,4 @@
-"""What all tests share: private directories, real servers, real workers."""
+"""Fixtures of all tests: private directories, real servers, real workers."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Maps that don't lie: what the documents name is there, and nothing that must not be is."""
+"""Maps and rules of the repository: names in documents exist, and forbidden things don't."""
 
 import ast
 import re
@@ -139,7 +139,7 @@ def test_honcho_starts_what_the_procfile_says_as_often_as_it_says() -> None:
 
 
 def test_nothing_points_out_of_the_repository() -> None:
-    """No path of somebody's machine, no package registry's address, no secret."""
+    """No path of a person's machine, no package registry's address, no secret."""
     forbidden = re.compile(
         r"\.\./shared|/root/|/home/(?!me/)[a-z]+/|/Users/|files\.pythonhosted|registry\.npmjs|"
         r"pypi\.org/simple|--index-url|-----BEGIN|sk-ant-|ghp_[A-Za-z0-9]{20}"

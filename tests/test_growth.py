@@ -1,4 +1,4 @@
-"""What reads texts of people, models and CLIs takes linear time, whatever stands in them."""
+"""Linear time for everything that reads texts of people, models and CLIs."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What the numbers are compared with: the least that anybody could do for the same result."""
+"""Floors for the numbers: the least work that gives the same result."""
 
 import asyncio
 import contextlib

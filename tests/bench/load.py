@@ -1,4 +1,4 @@
-"""What many sessions cost each other: counted and timed on a fleet of real workers."""
+"""Costs of many sessions for each other, counted and timed on a fleet of real workers."""
 
 import asyncio
 import os

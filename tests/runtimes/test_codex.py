@@ -13,7 +13,7 @@ from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_turn import CodexTurn, only_looks
 from remoteclaw.runtimes.jsonrpc import Message, Peer
-from tests.support.silent import Nobody
+from tests.support.silent import SilentPipes
 
 
 def command(what: str, *, cwd: Path, method: str = "commandExecution") -> Message:
@@ -79,7 +79,7 @@ def test_elsewhere_and_for_who_may_do_nothing_it_is_asked_for(work: Path) -> Non
 
 
 async def said(*messages: dict[str, Any]) -> list[AgentEvent]:
-    pipes = Nobody()
+    pipes = SilentPipes()
     unasked = frozenset(("configured",))
     turn = CodexTurn(pipes, Peer(pipes, version=None), "ours", 1, {}, (), unasked)
     return [event for message in messages for event in await turn.take(Message.of(message))]

@@ -17,7 +17,7 @@ from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcTurn
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.wire import decode
 from tests.support.recording import spec_of
-from tests.support.silent import Nobody
+from tests.support.silent import SilentPipes
 
 WORDS = st.sampled_from(
     [
@@ -57,12 +57,12 @@ LINES = st.fixed_dictionaries(
 
 
 async def codex() -> RpcTurn:
-    pipes = Nobody()
+    pipes = SilentPipes()
     return CodexTurn(pipes, Peer(pipes, version=None), "thread", 1, {}, (Path("/w"),))
 
 
 async def acp(runtime: AcpRuntime) -> RpcTurn:
-    pipes = Nobody()
+    pipes = SilentPipes()
     turn = AcpTurn(pipes, Peer(pipes), runtime, spec_of(runtime.name), "s", 0.0)
     await turn.ask([])
     return turn

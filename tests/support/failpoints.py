@@ -1,8 +1,8 @@
-"""Stops whoever talks to Redis at a named step, without a change to what is tested.
+"""Failpoints: a process that talks to Redis stops at a named step; what is tested is unchanged.
 
 A proxy stands between a process and its Redis and reads the commands that pass.
 A failpoint names a step ("begin", "finish", …) and a side of it: "before" holds the command back,
-so Redis has not seen it; "after" holds the reply back, so Redis has done it and nobody knows.
+so Redis has not seen it; "after" holds the reply back, so Redis has done it and no caller knows.
 While something is held, the test kills or freezes the process, appends a message, or ends Redis.
 """
 

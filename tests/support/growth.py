@@ -1,4 +1,4 @@
-"""How the time of something grows with its input, in processor time: others' load is not in it."""
+"""Growth of processor time with the size of an input; the load of other processes is not in it."""
 
 import time
 from collections.abc import Callable

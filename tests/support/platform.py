@@ -9,7 +9,7 @@ All that happens there is in a directory, so that a test sees the same whoever r
 
     platform.delivered            what was sent, each time that it was, in order
     platform.chat("42")           the messages of a chat as people see it by now
-    platform.say("42", "bo", "hi")    somebody else writes there
+    platform.say("42", "bo", "hi")    another person writes there
     platform.events               all that was asked of it, also what it refused
 
 Its account is `test/default` unless a test says otherwise. Messages are called m1, m4, …: each
@@ -78,7 +78,7 @@ class Post:
     reaction: str = ""
     is_pinned: bool = False
     key: str = ""
-    """What the adapter called it; nothing if somebody else wrote it."""
+    """What the adapter called it; nothing if another person wrote it."""
     came_from: str = ""
     """The chat and agent that the message says it comes from; that is no part of `text`."""
 
@@ -137,7 +137,7 @@ class Platform:
         return (await fleet.replies.readers()).is_there(self._provider, self._account)
 
     def say(self, chat: str, by: str, text: str) -> str:
-        """Have somebody else write to a chat; return their message's id."""
+        """Have another person write to a chat; return their message's id."""
         return _Journal(self._directory).add("said", chat=chat, by=by, text=text)
 
     @property

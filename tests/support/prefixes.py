@@ -1,4 +1,4 @@
-"""What a model's provider can read from its cache: a request, up to where it is new.
+"""Prompt prefixes: the part of a request that a model's provider can read from its cache.
 
 Providers keep what they have read of a prompt by its beginning: tools, then system prompt, then
 messages. One byte that differs has everything behind it read again, at full price.

@@ -1,4 +1,4 @@
-"""Looking at the processes that a test has caused."""
+"""Processes that a test has caused."""
 
 import contextlib
 import os

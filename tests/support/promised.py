@@ -22,7 +22,7 @@ class Promise:
     """The names of its parameters; a ? marks one that may be left out."""
     rights: str
     """What comes of a call by an operator with the scope read, write, admin; and by an agent: in a
-    turn of the owner, a stranger, somebody with the profile `limited`, and between turns.
+    turn of the owner, a stranger, a person with the profile `limited`, and between turns.
     Y: answered. F: forbidden. T: no turn runs."""
 
 

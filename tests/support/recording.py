@@ -1,8 +1,8 @@
-"""What real CLIs printed, recorded once and replayed without them.
+"""Recordings of what real CLIs print, for replays without them.
 
     python -m tests.support.recording [CLI …]
 
-records anew what is installed (scripts/record); git shows what has changed.
+records what is installed (scripts/record); git shows what has changed.
 A recording is a file of JSON lines: `to` and `from` the CLI, in their order, and `event` for what
 we made of them. Directories and addresses are written as they never are on anybody's machine.
 """
@@ -44,7 +44,7 @@ PROMPTS = (
     "HTTP:401",
     "SAY:fine again",
 )
-#: Ids that each process makes up anew.
+#: Ids that each process makes up by itself.
 _ID = re.compile(r"^[0-9a-f]{8}-[0-9a-f-]{27}$")
 
 

@@ -17,7 +17,7 @@ def starts(stack: Stack) -> int:
 
 
 async def restart(stack: Stack, door: Door) -> dict[str, Any]:
-    """Have it start anew, and wait until it has begun to."""
+    """Ask for a restart; return what the gateway answers."""
     answer = await door.invoke(own_token(stack), "gateway_restart")
     assert answer.status == 200, answer.body
     return dict(answer.json["result"])
@@ -31,7 +31,7 @@ def take_away(file: Path, how: Literal["empty", "gone"]) -> None:
 
 
 def change_before_the_lock(stack: Stack, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """Have the file changed by somebody else while a call waits until it may change it."""
+    """Have another writer change the file while a call waits until it may change it."""
     real = ConfigFile.locked
 
     @contextlib.asynccontextmanager

@@ -5,7 +5,7 @@ import re
 import orjson
 
 
-class Nobody:
+class SilentPipes:
     """Pipes that lead nowhere."""
 
     is_clean = True

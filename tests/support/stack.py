@@ -27,7 +27,7 @@ from tests.support.waiting import HANG_S, eventually
 
 __all__ = ["Stack"]
 
-#: Longer than a test waits for anything, so that what is mended when a lease ends is no help to it.
+#: Longer than a test waits for anything, so that no repair at the end of a lease helps it.
 LEASE_S = 5 * HANG_S
 
 
@@ -59,7 +59,7 @@ class Stack:
         self._lifeline = os.open(self.lifeline, os.O_RDWR | os.O_NONBLOCK)
 
     def reopen(self) -> None:
-        """Look at Redis anew, with the configured lease."""
+        """Open the fleet again, with the configured lease."""
         self.fleet = Fleet.open(self.redis.url, lease_s=self.lease_s)
 
     async def proxied(self) -> Proxy:
@@ -138,7 +138,7 @@ class Stack:
         return worker
 
     async def start_stranger(self) -> Process:
-        """Start a worker on our queue as somebody would who knows only RQ."""
+        """Start a worker on our queue as an operator would who knows only RQ."""
         log = self.home.logs / "stranger.log"
         worker = self._start([RQ, "worker", "--url", self.redis.url, "agents"], log)
         await eventually(lambda: "subscribing" in log.read_text())

@@ -69,7 +69,7 @@ def may(stack: Stack, **sections: Any) -> None:
 
 
 async def take_over(stack: Stack, turn: Turn) -> Turn:
-    """Have another worker begin a turn anew."""
+    """Have another worker begin a turn again."""
     client: Any = stack.fleet.scripts.client
     await client.hset(keys.state(turn.lease.sid), "expires", 0)
     lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="two", host=stack.home.host_id)

@@ -18,7 +18,7 @@ __all__ = ["REMOTECLAW", "Terminal", "env"]
 
 
 def env(home: Home, **more: str) -> dict[str, str]:
-    """Return the environment of somebody who has nothing installed and nothing configured."""
+    """Return the environment of a user with nothing installed and nothing configured."""
     directory = Path(REMOTECLAW).parent
     path = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
     return {

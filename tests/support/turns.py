@@ -53,7 +53,7 @@ async def ask(
     session_key: str | None = None,
     **params: Any,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Call a method for somebody; return what it answers, and what it says that it did."""
+    """Call a method as a principal; return its answer, and what it says that it did."""
     result, effects = await gateway.call(
         principal, name, params, call_id=call_id, session_key=session_key
     )
@@ -81,7 +81,7 @@ def gateway(
 
 
 def operator(scope: Any = "admin") -> Operator:
-    """Return somebody who holds an operator's token."""
+    """Return the holder of an operator's token."""
     return Operator("olga", scope, "olga's")
 
 

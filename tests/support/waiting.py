@@ -1,4 +1,4 @@
-"""Waiting for something to become true, with a deadline and no fixed sleeps."""
+"""Waits for a condition, with a deadline and no fixed sleeps."""
 
 import asyncio
 import inspect

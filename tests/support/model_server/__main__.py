@@ -1,4 +1,4 @@
-"""Serve on loopback until standard input ends."""
+"""Serves on loopback until standard input ends."""
 
 import argparse
 import asyncio
@@ -19,7 +19,7 @@ async def _serve(port: int, log: Path) -> None:
     bound = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
     sys.stdout.write(f"LISTENING http://127.0.0.1:{bound}\n")
     sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.read)  # until whoever started us goes
+    await asyncio.to_thread(sys.stdin.read)  # until the parent goes
 
 
 def main() -> None:

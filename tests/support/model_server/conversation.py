@@ -1,4 +1,4 @@
-"""What the APIs have in common: what a request asks, and what it is answered with."""
+"""The common parts of the APIs: what a request asks, and what it is answered with."""
 
 import base64
 import json

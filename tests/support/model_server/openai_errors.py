@@ -1,4 +1,4 @@
-"""How OpenAI's APIs fail: the Responses API and Chat Completions alike."""
+"""Failures of OpenAI's APIs: the Responses API and Chat Completions alike."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the directives in the user's last text make of an answer."""
+"""Directives in the user's last text, and the answer that they make."""
 
 import json
 import re
