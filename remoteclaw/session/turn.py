@@ -37,8 +37,8 @@ from remoteclaw.session.queue import (
 from remoteclaw.session.record import lines_of
 from remoteclaw.session.reply import TurnReply, in_outcome
 from remoteclaw.session.reset import Resets
-from remoteclaw.session.result import result_of
 from remoteclaw.session.steering import Steering
+from remoteclaw.tasks.result import result_of
 
 __all__ = ["Turns"]
 

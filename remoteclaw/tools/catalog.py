@@ -6,7 +6,7 @@ what are loops over `METHODS`.
 
 from collections.abc import Mapping
 
-from remoteclaw.tools import chats, configuration, cron, operators, sessions
+from remoteclaw.tools import chats, configuration, cron, operators, sessions, tasks
 from remoteclaw.tools.base import Method, Params, Result, Scope, Tool
 
 __all__ = ["METHODS", "TOOLS", "Method", "Params", "Result", "Scope", "Tool"]
@@ -16,6 +16,7 @@ METHODS: Mapping[str, Method] = {
     method.name: method
     for method in (
         *sessions.METHODS,
+        *tasks.METHODS,
         *chats.METHODS,
         *cron.METHODS,
         *configuration.METHODS,

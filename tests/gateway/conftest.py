@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.gateway.methods.chats import HANDLERS
-from tests.support import subagents
+from tests.support import tasks
 from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn
@@ -46,4 +46,4 @@ async def turn(stack: Stack) -> Turn:
 @pytest.fixture
 async def parent(stack: Stack) -> Turn:
     """A turn that a person in a chat has begun, with the tools for tasks."""
-    return await begin_turn(stack, subagents.HANDLERS)
+    return await begin_turn(stack, tasks.HANDLERS)

@@ -11,7 +11,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.messages import Entry, SessionKey
 from tests.support.doors import calling, opened
 from tests.support.stack import Stack, message
-from tests.support.subagents import HANDLERS, call, entries, may, refused, take_over, take_up, work
+from tests.support.tasks import HANDLERS, call, entries, may, refused, take_over, take_up, work
 from tests.support.turns import DIGEST, Turn, begin_turn, gateway
 from tests.support.waiting import HANG_S, eventually
 

@@ -77,12 +77,6 @@ MUTANTS = (
         test="test_a_time_is_in_the_zone_of_the_agent_else_of_the_host",
     ),
     Mutant(
-        "a message to a session that waits for this one",
-        before="if target == call.caller.parent or target.sid in call.turn.via:",
-        after="if target == call.caller.parent:",
-        test="test_nobody_writes_to_who_waits_for_it",
-    ),
-    Mutant(
         "a stranger's turn that writes everywhere",
         before="if not tool_policy.may_send(",
         after="if False and not tool_policy.may_send(",

@@ -204,12 +204,6 @@ MUTANTS = (
         test="test_a_warm_agent_that_knows_another_last_turn_is_not_used",
     ),
     Mutant(
-        "sessions that set each other going for ever",
-        before="hops=hops_of(turn.entries) + 1,",
-        after="hops=0,",
-        test="test_sessions_dont_set_each_other_going_for_ever",
-    ),
-    Mutant(
         "a message that joined a turn and ends its conversation",
         before="if was_asked:\n    return None",
         after="",

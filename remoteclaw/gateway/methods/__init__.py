@@ -9,7 +9,7 @@ from remoteclaw.gateway.methods import (
     cron,
     operators,
     sessions,
-    subagents,
+    tasks,
 )
 
 __all__ = ["HANDLERS"]
@@ -17,7 +17,7 @@ __all__ = ["HANDLERS"]
 #: The handler of every method, by the method's name.
 HANDLERS: Mapping[str, Handler] = {
     **sessions.HANDLERS,
-    **subagents.HANDLERS,
+    **tasks.HANDLERS,
     **chats.HANDLERS,
     **cron.HANDLERS,
     **configuration.HANDLERS,

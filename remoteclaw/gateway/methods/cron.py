@@ -19,8 +19,8 @@ from remoteclaw.cron.store import Cron, Run
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.effects import call_name
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.principals import Operator
+from remoteclaw.gateway.sessions import find
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import cron as contract
 from remoteclaw.tools.base import NoParams
@@ -212,7 +212,7 @@ async def _target(call: Call, named: str | None) -> SessionKey:
     try:
         session = SessionKey.parse(named)  # a job may begin a conversation
     except ValueError:
-        session = (await sessions.find(call, named)).key
+        session = (await find(call, named)).key
     if session.agent not in call.config.agents:
         raise CallRefused("INVALID_REQUEST", f"There is no agent {session.agent!r}.")
     return session

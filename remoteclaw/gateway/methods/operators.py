@@ -10,7 +10,7 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import RESET_S
 from remoteclaw.gateway.call import Call, Handler, Subscriber
-from remoteclaw.gateway.methods.sessions import answered
+from remoteclaw.gateway.sessions import answered
 from remoteclaw.messages import ChannelMessage, SessionKey
 from remoteclaw.tools.base import NoParams
 from remoteclaw.tools.catalog import TOOLS

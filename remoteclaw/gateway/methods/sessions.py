@@ -3,23 +3,23 @@
 import bisect
 import contextlib
 import itertools
-import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
 
-from remoteclaw.config import tool_policy
-from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable, UnknownSession
-from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.clock import now_ms
+from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.rights import is_for_owner
-from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
+from remoteclaw.gateway.sessions import answered, current, find, labelled, may_see
+from remoteclaw.messages import SessionKey
+from remoteclaw.tasks.entries import message_between, provenance_of_message
+from remoteclaw.tasks.limits import check_direction, check_hops
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.base import NoParams
 
-__all__ = ["HANDLERS", "answered", "check_hops", "find", "message_to", "now_ms", "provenance_of"]
+__all__ = ["HANDLERS"]
 
 #: How many sessions are looked at for a list at most.
 MOST_LOOKED_AT = 1000
@@ -36,39 +36,10 @@ NO_WORKER = (
 )
 
 
-async def find(call: Call, named: str) -> SessionView:
-    """Return a session that the caller may see; for others it is as if there were none."""
-    view = None
-    try:
-        view = await call.fleet.sessions.view(await call.fleet.sessions.find(named))
-    except UnknownSession:
-        if call.caller is None:
-            raise
-    if view is None or not await _may_see(call, view):
-        raise CallRefused("NOT_FOUND", f"There is no session {named!r} that this agent may see.")
-    return view
-
-
-async def _may_see(call: Call, view: SessionView) -> bool:
-    if call.caller is None:
-        return True
-    own = call.caller.session
-    above = await call.fleet.sessions.above(view) if view.parent else ()
-    is_owner = call.caller.turn is not None and is_for_owner(call.config, call.caller)
-    return tool_policy.may_see(call.config, own, view.key, above=above, is_owner=is_owner)
-
-
-async def _own(call: Call, named: str | None) -> SessionView:
-    """Return the named session, else the one that the call is about."""
-    if named is None and call.session is None:
-        raise CallRefused("INVALID_REQUEST", "Say which session: sessionKey is missing.")
-    return await find(call, named or str(call.session))
-
-
 async def _sees_parent(call: Call, view: SessionView) -> bool:
     assert view.parent is not None, "it has one"
     parent = await call.fleet.sessions.view(view.parent.sid)
-    return parent is not None and await _may_see(call, parent)
+    return parent is not None and await may_see(call, parent)
 
 
 async def _list(call: Call, params: contract.ListParams) -> contract.SessionsResult:
@@ -76,7 +47,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
     found: list[SessionView] = []
     for view in await call.fleet.sessions.list(limit=MOST_LOOKED_AT):
         names = f"{view.key} {view.label or ''}".casefold()
-        if wanted in names and await _may_see(call, view):
+        if wanted in names and await may_see(call, view):
             found.append(view)
             if len(found) > params.limit:
                 break
@@ -134,7 +105,7 @@ def _item(recorded: Mapping[str, Any]) -> contract.HistoryItem:
 
 
 async def _status(call: Call, params: contract.StatusParams) -> contract.StatusResult:
-    view = await _own(call, params.session_key)
+    view = await (find(call, params.session_key) if params.session_key else current(call))
     return contract.StatusResult(
         key=str(view.key),
         id=view.sid,
@@ -168,12 +139,12 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
     if call.caller and params.session_key is not None:
         # Before it is looked for: a turn knows whom it works for, and may not see more of them.
         with contextlib.suppress(ValueError):
-            _check_direction(call, SessionKey.parse(params.session_key))
+            check_direction(call.caller, SessionKey.parse(params.session_key))
     view = await _target(call, params)
     target = view.key
-    check_hops(call)
+    check_hops(call.config, call.caller)
     if call.caller:
-        _check_direction(call, target)
+        check_direction(call.caller, target)
     note = {
         "type": "message_sent",
         "tool": TOOL,
@@ -183,13 +154,19 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
         "mediaUrl": None,
         "ts": now_ms(),
     }
-    message = message_to(call, target, params.message)
+    sender = call.caller.session if call.caller else None
+    message = message_between(sender, target, params.message, name=f"session-{call.id}")
     timeout_s = min(params.timeout, contract.SEND_WAIT_S)
     call_id = await _unanswered(call, target, params.message) or call.id
     # Whether it can wait is known before anything is sent: a failure then has sent nothing.
     async with _waiting(call, view, timeout_s) as may_wait:
         entry_id = await call.fleet.effects.entry(
-            call.caller, call_id, target, message, note=note, provenance=provenance_of(call)
+            call.caller,
+            call_id,
+            target,
+            message,
+            note=note,
+            provenance=provenance_of_message(call.caller),
         )
         call.side_effects.append({**note, "callId": call_id})
         run_id = f"{target.sid}-{entry_id}"
@@ -242,97 +219,13 @@ async def _waiting(call: Call, target: SessionView, timeout_s: float) -> AsyncIt
 
 async def _target(call: Call, params: contract.SendParams) -> SessionView:
     """Return the session that a message is for: by its key, or by its label."""
-    if (params.session_key is None) == (params.label is None):
-        raise CallRefused(
-            "INVALID_REQUEST", "sessions_send: say which session: give sessionKey or label."
-        )
-    if params.session_key is not None:
+    if params.label is None and params.session_key is not None:
         return await find(call, params.session_key)
-    assert params.label is not None, "one of the two is there"
-    agents = [call.session.agent] if call.session else [*call.config.agents]
-    sids = [await call.fleet.sessions.labelled(agent, params.label) for agent in agents]
-    views = [await call.fleet.sessions.view(sid) for sid in sids if sid]
-    seen = [view for view in views if view and await _may_see(call, view)]
-    if len(seen) > 1:
-        raise CallRefused(
-            "INVALID_REQUEST",
-            f"Several agents have a session called {params.label!r}: give sessionKey.",
-        )
-    if not seen:
-        raise CallRefused(
-            "NOT_FOUND", f"There is no session called {params.label!r} that this agent may see."
-        )
-    return seen[0]
-
-
-def _check_direction(call: Call, target: SessionKey) -> None:
-    """Refuse a message to oneself, and to a session that waits for this one, at whatever remove."""
-    assert call.caller is not None, "operators have no turn"
-    if target == call.caller.session:
-        raise CallRefused(
-            "INVALID_REQUEST", "That is this session itself: it would wait for its own turn."
-        )
-    if target == call.caller.parent or target.sid in call.turn.via:
-        raise CallRefused(
-            "INVALID_REQUEST",
-            f"The session {target} waits for what comes of this turn, or gets it: what you answer "
-            "goes there by itself.",
-        )
-
-
-def check_hops(call: Call) -> None:
-    """Refuse to set another turn going, if too many in a row were set going by the one before."""
-    if call.caller and call.turn.hops >= call.config.sessions.max_hops:
-        raise CallRefused(
-            "FORBIDDEN",
-            f"Sessions have set each other going {call.turn.hops} times in a row: a person has to "
-            "write something first (max_hops in [sessions]).",
-        )
-
-
-def provenance_of(call: Call) -> Provenance | None:
-    """Return where an entry comes from that a call puts on a session's stream."""
-    if call.caller is None:
-        return None
-    own = call.caller.session
-    via = (*call.turn.via, own.sid)
-    return Provenance(by=str(own), via=tuple(dict.fromkeys(via)), hops=call.turn.hops + 1)
-
-
-def answered(outcome: Outcome | None, *, session_key: str, run_id: str) -> contract.SendResult:
-    """Return what became of a message; None stands for nothing yet."""
-    if outcome is None:
-        return contract.SendResult(status="accepted", session_key=session_key, run_id=run_id)
-    reply = "\n\n".join(str(part.get("text", "")) for part in outcome.reply) or None
-    is_done = outcome.status in ("done", "steered")
-    return contract.SendResult(
-        status="answered" if is_done else "failed",
-        session_key=session_key,
-        run_id=run_id,
-        reply=reply if is_done else None,
-        error=None if is_done else (reply or f"It was {outcome.status}."),
+    if params.session_key is None and params.label is not None:
+        return await labelled(call, params.label)
+    raise CallRefused(
+        "INVALID_REQUEST", "sessions_send: say which session: give sessionKey or label."
     )
-
-
-def message_to(call: Call, target: SessionKey, text: str) -> ChannelMessage:
-    """Return a message of another session's agent, as it stands on the target's stream."""
-    sender = call.caller.session if call.caller else None
-    return ChannelMessage.checked(
-        id=f"session-{call.id}",
-        text=text,
-        from_=f"session:{sender.sid}" if sender else "operator",
-        user_name=f"the session {sender}" if sender else "an operator",
-        channel_id=target.channel_id,
-        provider=target.provider,
-        account=target.account,
-        thread_id=target.thread,
-        timestamp=now_ms(),
-    )
-
-
-def now_ms() -> int:
-    """Return the time in milliseconds since 1970."""
-    return int(time.time() * 1000)
 
 
 HANDLERS: dict[str, Handler] = {

@@ -5,9 +5,9 @@ from typing import Any
 
 from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
-from remoteclaw.tools.sessions import SpawnResult
+from remoteclaw.tools.tasks import SpawnResult
 from tests.support.stack import Stack
-from tests.support.subagents import HANDLERS, call, entries, may, refused, take_over, take_up, work
+from tests.support.tasks import HANDLERS, call, entries, may, refused, take_over, take_up, work
 from tests.support.turns import Turn, begin_turn, operator
 from tests.support.waiting import eventually
 

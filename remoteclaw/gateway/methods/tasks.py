@@ -1,42 +1,26 @@
-"""Sessions that a session starts for tasks: starting them, looking at them, cancelling them.
-
-The result of a task comes to the session that has started it with the end of its turn
-(`Lease.finish()`), as an entry of its own: nobody waits for it, and no restart loses it.
-"""
+"""Handlers of tasks: starting them, looking at them, cancelling them."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.methods.sessions import (
-    answered,
-    check_hops,
-    find,
-    message_to,
-    now_ms,
-)
 from remoteclaw.gateway.places import place_of
 from remoteclaw.gateway.rights import is_for_owner
-from remoteclaw.messages import Provenance, SessionKey
-from remoteclaw.tools import sessions as contract
+from remoteclaw.gateway.sessions import answered, current
+from remoteclaw.messages import SessionKey
+from remoteclaw.tasks.spawn import Task, check_spawn, spawn
+from remoteclaw.tools import tasks as contract
 
 __all__ = ["HANDLERS"]
 
 
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
-    parent = await _own(call)
-    check_hops(call)
-    if parent.depth >= call.config.sessions.max_depth:
-        raise CallRefused(
-            "FORBIDDEN",
-            "A session this far down can't start another one (max_depth in [sessions]).",
-        )
-    # Its place is its parent's.
-    place = replace(parent.key, agent=_agent(call, params.agent_id, parent.key), task=None)
-    if params.channel is not None:
-        place = await _at(call, place, params.channel)
+    parent = await current(call)
+    check_spawn(call.config, call.caller, parent)
+    place = await _place(call, params, parent.key)
     note = {
         "type": "session_spawned",
         "tool": "sessions_spawn",
@@ -44,19 +28,14 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         "text": params.prompt,
         "ts": now_ms(),
     }
-    started, entry_id = await call.fleet.effects.spawn(
-        call.caller,
-        call.id,
-        place,
-        message_to(call, place, params.prompt),
-        note=note,
-        provenance=await _provenance(call, parent),
-        people=call.people(parent.key),
-        parent=parent.key,
-        depth=parent.depth + 1,
+    task = Task(
+        prompt=params.prompt,
+        parent=parent,
+        place=place,
         label=params.label,
-        most=call.config.sessions.max_children,
+        people=call.people(parent.key),
     )
+    started, entry_id = await spawn(call.fleet, call.config, call.caller, call.id, task, note=note)
     call.note(note)
     return contract.SpawnResult(
         status="accepted",
@@ -66,25 +45,10 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
     )
 
 
-async def _provenance(call: Call, parent: SessionView) -> Provenance:
-    """Return where a task comes from: those above it get its result, and what comes of that."""
-    above = await call.fleet.sessions.above(parent)
-    return Provenance(
-        by=str(parent.key),
-        via=(*(key.sid for key in reversed(above)), parent.sid),
-        hops=call.turn.hops + 1 if call.caller else 1,
-        parent=str(parent.key),
-    )
-
-
-async def _own(call: Call) -> SessionView:
-    """Return the session that a call is about."""
-    if call.session is None:
-        raise CallRefused(
-            "INVALID_REQUEST",
-            f"{call.method.name} is about a session: say by sessionKey which one it is.",
-        )
-    return await find(call, str(call.session))
+async def _place(call: Call, params: contract.SpawnParams, parent: SessionKey) -> SessionKey:
+    """Return agent, chat and user of a new session: its parent's, unless the call names others."""
+    place = replace(parent, agent=_agent(call, params.agent_id, parent), task=None)
+    return await _at(call, place, params.channel) if params.channel is not None else place
 
 
 def _agent(call: Call, wanted: str | None, parent: SessionKey) -> str:
@@ -119,7 +83,7 @@ async def _at(call: Call, here: SessionKey, channel: str) -> SessionKey:
 
 
 async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.SubagentsResult:
-    own = await _own(call)
+    own = await current(call)
     runs = [view async for view in _below(call, own)]
     target = params.params
     is_named = any((target.run_id, target.session_key, target.label))

@@ -1,0 +1,76 @@
+"""Sessions that calls name, as far as the caller may see them."""
+
+from remoteclaw.config import tool_policy
+from remoteclaw.errors import CallRefused, UnknownSession
+from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.sessions import SessionView
+from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.rights import is_for_owner
+from remoteclaw.tools.sessions import SendResult
+
+__all__ = ["answered", "current", "find", "labelled", "may_see"]
+
+
+async def find(call: Call, named: str) -> SessionView:
+    """Return a session that the caller may see; others are refused as if there were none."""
+    view = None
+    try:
+        view = await call.fleet.sessions.view(await call.fleet.sessions.find(named))
+    except UnknownSession:
+        if call.caller is None:
+            raise
+    if view is None or not await may_see(call, view):
+        raise CallRefused("NOT_FOUND", f"There is no session {named!r} that this agent may see.")
+    return view
+
+
+async def current(call: Call) -> SessionView:
+    """Return the session that a call is about where it names none."""
+    if call.session is None:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"{call.method.name} is about a session: say by sessionKey which one it is.",
+        )
+    return await find(call, str(call.session))
+
+
+async def labelled(call: Call, label: str) -> SessionView:
+    """Return the session with a label that the caller may see."""
+    agents = [call.session.agent] if call.session else [*call.config.agents]
+    sids = [await call.fleet.sessions.labelled(agent, label) for agent in agents]
+    views = [await call.fleet.sessions.view(sid) for sid in sids if sid]
+    seen = [view for view in views if view and await may_see(call, view)]
+    if len(seen) > 1:
+        raise CallRefused(
+            "INVALID_REQUEST", f"Several agents have a session called {label!r}: give sessionKey."
+        )
+    if not seen:
+        raise CallRefused(
+            "NOT_FOUND", f"There is no session called {label!r} that this agent may see."
+        )
+    return seen[0]
+
+
+async def may_see(call: Call, view: SessionView) -> bool:
+    """Whether a caller may look at a session, and write to it."""
+    if call.caller is None:
+        return True
+    own = call.caller.session
+    above = await call.fleet.sessions.above(view) if view.parent else ()
+    is_owner = call.caller.turn is not None and is_for_owner(call.config, call.caller)
+    return tool_policy.may_see(call.config, own, view.key, above=above, is_owner=is_owner)
+
+
+def answered(outcome: Outcome | None, *, session_key: str, run_id: str) -> SendResult:
+    """Return what became of a message; None stands for nothing yet."""
+    if outcome is None:
+        return SendResult(status="accepted", session_key=session_key, run_id=run_id)
+    reply = "\n\n".join(str(part.get("text", "")) for part in outcome.reply) or None
+    is_done = outcome.status in ("done", "steered")
+    return SendResult(
+        status="answered" if is_done else "failed",
+        session_key=session_key,
+        run_id=run_id,
+        reply=reply if is_done else None,
+        error=None if is_done else (reply or f"It was {outcome.status}."),
+    )

@@ -1,0 +1,111 @@
+"""Methods about tasks: sessions that a session starts to work for it."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from remoteclaw.tools.base import Id, Params, Result, Text, Tool
+from remoteclaw.tools.sessions import Label, SessionKeyText
+
+__all__ = ["METHODS"]
+
+
+class SpawnParams(Params):
+    aliases: ClassVar[Mapping[str, str]] = {"task": "prompt"}
+
+    prompt: Text
+    """The task, in full: the new session knows nothing of this conversation."""
+    agent_id: Id | None = None
+    """Another agent, from agents_list."""
+    channel: Id | None = None
+    """Owners only: another chat to work for, as CHANNEL:CHAT."""
+    label: Label | None = None
+    """A name for the session, unique for its agent."""
+
+
+class SpawnResult(Result):
+    status: Literal["accepted"]
+    """It has begun, or will; its result comes as a message of its own, however long it takes."""
+    run_id: str
+    """Names the task: subagents shows and cancels it."""
+    child_session_key: str
+    label: str | None = None
+
+
+class SubagentsTarget(Params):
+    run_id: Id | None = None
+    """The runId from sessions_spawn."""
+    session_key: SessionKeyText | None = None
+    """Or its session's key."""
+    label: Label | None = None
+    """Or its session's label."""
+
+
+class SubagentsParams(Params):
+    action: Literal["list", "status", "cancel"] = "list"
+    """`status` shows a task with its result; `cancel` ends it and what it has started."""
+    params: SubagentsTarget = Field(default_factory=SubagentsTarget)
+    """Which task; without it, `cancel` ends all."""
+
+
+class Subagent(Result):
+    run_id: str
+    session_key: str
+    agent: str
+    state: str
+    """How its task ended (done, failed, stopped, dead), else running or accepted; unknown after
+    a week."""
+    started_ms: int
+    """When it was started, in milliseconds since 1970."""
+    label: str | None = None
+    parent: str | None = None
+    """The session that has started it, where that is not this one."""
+    result: str | None = None
+    """What it answered; only in `status`."""
+
+
+class SubagentsResult(Result):
+    action: str
+    runs: tuple[Subagent, ...] = ()
+    """Oldest first, each before those that it has started."""
+    cancelled: int = 0
+    """How many entries of them are stopped."""
+
+
+METHODS = (
+    Tool(
+        name="sessions.spawn",
+        tool="sessions_spawn",
+        title="Start a session",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
+        description="Have another session work on a task in the background while you go on "
+        "('look into it meanwhile', 'in parallel'). Returns a runId at once; the "
+        'result comes to this session as a message. Example: {"prompt": "List the'
+        ' dead links in docs/", "label": "links"}.',
+        params=SpawnParams,
+        is_about_session=True,
+        result=SpawnResult,
+        scope="write",
+        effect="session",
+    ),
+    Tool(
+        name="sessions.subagents",
+        tool="subagents",
+        title="Manage background tasks",
+        groups=("sessions",),
+        owner_only=False,
+        approvable=False,
+        description="List, inspect or cancel the background tasks that this session has "
+        "started with sessions_spawn ('how far is it?', 'stop that'). Returns "
+        'runId, session, state and label of each. Example: {"action": "cancel", '
+        '"params": {"label": "links"}}.',
+        params=SubagentsParams,
+        is_about_session=True,
+        result=SubagentsResult,
+        scope="write",
+        effect="session",
+    ),
+)
