@@ -27,11 +27,12 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import QueueMode, QueueOverride
 from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.holder.client import listens
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
-from tests.support.stack import Stack
+from tests.support.stack import REPLIES, Stack
 from tests.support.waiting import HANG_S, eventually
 
 __all__ = ["PROMISES", "WAYS", "Chaos", "main"]
@@ -210,7 +211,7 @@ class Chaos:
         client: Any = self.stack.fleet.scripts.client
         known = set()
         for accepted in self.accepted.values():
-            name = f"rc:st:{{{accepted[-1].session.sid}}}"
+            name = keys.state(accepted[-1].session.sid)
             if record := await client.hget(name, "agent_process"):
                 known.add(Path(orjson.loads(record)["path"]).parent.name)
         runs = [run for run in self.stack.home.runs.iterdir() if run.name not in known]
@@ -225,7 +226,7 @@ class Chaos:
         known = {each.entry_id for accepted in self.accepted.values() for each in accepted}
         finals: dict[str, list[str]] = collections.defaultdict(list)
         places: collections.Counter[tuple[Any, ...]] = collections.Counter()
-        for _, fields in await client.xrange("rc:out:test:default"):
+        for _, fields in await client.xrange(REPLIES):
             reply = orjson.loads(fields[b"reply"])
             places[reply["sid"], reply["turn"], reply["attempt"], reply["index"]] += 1
             finals[reply["sid"]] += reply["entries"]

@@ -167,6 +167,13 @@ def test_no_test_imports_a_test() -> None:
     assert found == []
 
 
+def test_tests_name_redis_keys_as_the_product_does() -> None:
+    """A key that is renamed in `fleet/keys.py` is renamed everywhere."""
+    files = (ROOT / "tests").rglob("test_*.py")
+
+    assert [file.name for file in files if re.search(r"""["']rc:[a-z]""", file.read_text())] == []
+
+
 def test_tests_wait_with_one_patience() -> None:
     """A bound that a busy machine meets is no promise; HANG_S only ends what hangs."""
     own = re.compile(

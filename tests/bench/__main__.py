@@ -24,7 +24,7 @@ from tests.bench.load import Figure, bench_load
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
 from tests.support.processes import marked_processes
-from tests.support.stack import Stack, message
+from tests.support.stack import REPLIES, Stack, message
 
 Measure = Callable[[], Awaitable[float]]
 
@@ -83,10 +83,10 @@ class Ours:
         sent = message(text, **fields)
         started = time.perf_counter()
         self._last = await self.stack.fleet.inbound.append(sent, agent="main")
-        while not await client.xread({"rc:out:test:default": "0"}, count=1, block=10_000):
+        while not await client.xread({REPLIES: "0"}, count=1, block=10_000):
             pass
         seconds = time.perf_counter() - started
-        await client.delete("rc:out:test:default")
+        await client.delete(REPLIES)
         return seconds
 
     async def idle(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remoteclaw.events import AgentRunResult
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted, decode_entry
 from remoteclaw.fleet.lease import Record
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
@@ -116,11 +117,11 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
     async for key in client.scan_iter(match="rq:job:*", count=1000):
         await client.delete(key)
     kept = (await client.info("memory"))["used_memory"] - empty
-    for pattern in ("rc:oc:*", "rc:seen:*"):
+    for pattern in (keys.outcome_prefix("*") + "*", "rc:seen:*"):
         async for key in client.scan_iter(match=pattern, count=1000):
             await client.delete(key)
     with_record = (await client.info("memory"))["used_memory"] - empty
-    async for key in client.scan_iter(match="rc:rec:*", count=1000):
+    async for key in client.scan_iter(match=keys.record("*"), count=1000):
         await client.delete(key)
     idle = (await client.info("memory"))["used_memory"] - empty
     scale = 100_000 / count / 1e6
@@ -152,7 +153,7 @@ async def one_busy_session(stack: Stack) -> list[Figure]:
     alone = await latencies(stack, people)
     client: Any = stack.fleet.scripts.client
     before = int(
-        await client.xlen("rc:wake") and (await client.xinfo_stream("rc:wake"))["entries-added"]
+        await client.xlen(keys.WAKE) and (await client.xinfo_stream(keys.WAKE))["entries-added"]
     )
     flood = [await stack.append(f"m{number}", from_="flooder") for number in range(1000)]
     beside = await latencies(stack, [uuid.uuid4().hex for _ in range(100)])
@@ -160,7 +161,7 @@ async def one_busy_session(stack: Stack) -> list[Figure]:
     order = [
         step.at_ms for outcome in outcomes for step in outcome.steps if step.name == "finished"
     ]
-    hints = int((await client.xinfo_stream("rc:wake"))["entries-added"]) - before
+    hints = int((await client.xinfo_stream(keys.WAKE))["entries-added"]) - before
     return [
         Figure("1,000 to one session: out of order", float(order != sorted(order)), "", "0"),
         Figure("… hints, the 100 others' included", hints, "jobs", "few"),

@@ -60,7 +60,7 @@ from tests.support.command import run_command
 from tests.support.hostile import HOSTILE
 from tests.support.pictures import png
 from tests.support.processes import children
-from tests.support.stack import Stack, message, said
+from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import HANG_S, eventually
 
 ALICE = SessionKey.of(message("hello"), agent="main")
@@ -100,7 +100,7 @@ async def reply_to(stack: Stack, text: str, **fields: Any) -> str:
 
 
 async def blobs(stack: Stack) -> list[bytes]:
-    return [key async for key in stack.fleet.scripts.client.scan_iter("rc:blob:*")]
+    return [key async for key in stack.fleet.scripts.client.scan_iter(keys.blob("*", "*"))]
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ async def test_a_reply_as_json_says_where_its_files_are(stack: Stack, tmp_path: 
 async def test_what_can_t_be_saved_is_no_success(stack: Stack, tmp_path: Path) -> None:
     await stack.start_worker()
     first = run(stack, "send", "file", "--message-id", "1", "--save", str(tmp_path))
-    async for key in stack.fleet.scripts.client.scan_iter("rc:blob:*"):
+    async for key in stack.fleet.scripts.client.scan_iter(keys.blob("*", "*")):
         await stack.fleet.scripts.client.delete(key)
 
     again = run(stack, "send", "file", "--message-id", "1", "--save", str(tmp_path))
@@ -367,7 +367,7 @@ async def test_a_file_that_got_lost_is_told_to_both(reader: Stack) -> None:
 
     await serve(reader, accepted)
 
-    stream: Any = await reader.fleet.scripts.client.xrange("rc:out:test:default")
+    stream: Any = await reader.fleet.scripts.client.xrange(REPLIES)
     replies = [json.loads(fields[b"reply"]) for _, fields in stream]
     assert [reply["index"] for reply in replies] == [*range(len(replies))]
     assert len(replies) > 4
@@ -519,7 +519,7 @@ async def test_a_second_agent_is_no_reason_to_say_it_twice(stack: Stack, directo
 
     await serve(stack, accepted)
 
-    stream: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
+    stream: Any = await stack.fleet.scripts.client.xrange(REPLIES)
     told = [json.loads(fields[b"reply"])["text"] for _, fields in stream]
     first, *rest = told
     assert first.startswith('(Your file "plan.txt" did')
@@ -754,12 +754,12 @@ async def test_a_reply_that_a_newer_remoteclaw_wrote_is_delivered(sender: Stack)
     Path(sender.agent["workspace"], "a.txt").write_text("x")
     await serve(sender, await sender.append("Here: [[attach:a.txt]]"))
     client = sender.fleet.scripts.client
-    stream: Any = await client.xrange("rc:out:test:default")
+    stream: Any = await client.xrange(REPLIES)
     ((entry_id, fields),) = stream
     reply = json.loads(fields[b"reply"])
     reply["attachments"][0]["caption"] = "of the future"
-    await client.xadd("rc:out:test:default", {"reply": json.dumps(reply)})
-    await client.xdel("rc:out:test:default", entry_id)
+    await client.xadd(REPLIES, {"reply": json.dumps(reply)})
+    await client.xdel(REPLIES, entry_id)
     chat = Chat(sender)
 
     await chat.deliver_all()
@@ -932,7 +932,7 @@ class Chat:
         delivering = asyncio.create_task(relay(reader, self, hooks or Hooks()))
 
         async def is_empty() -> bool:
-            return not await client.xlen("rc:out:test:default")
+            return not await client.xlen(REPLIES)
 
         await eventually(is_empty)
         delivering.cancel()

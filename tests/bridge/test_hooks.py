@@ -26,6 +26,7 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Reply
@@ -123,7 +124,7 @@ async def test_a_slow_delivery_keeps_its_stream(parrot: Stack) -> None:
     """Else a stand-by would deliver the same, and the receipt would be refused."""
     accepted = await answered(parrot, "hello", Hooks())
     client: Any = parrot.fleet.scripts.client
-    claim = "rc:reader:test:default"
+    claim = keys.reader("test", "default")
 
     class Slow(Chat):
         async def deliver(self, reply: Reply) -> None:
@@ -146,7 +147,7 @@ async def test_a_claim_that_ran_out_is_no_other_adapters(parrot: Stack) -> None:
     class Frozen(Chat):
         async def deliver(self, reply: Reply) -> None:
             await super().deliver(reply)
-            await parrot.fleet.scripts.client.delete("rc:reader:test:default")
+            await parrot.fleet.scripts.client.delete(keys.reader("test", "default"))
 
     async with relayed(parrot, Frozen(), Hooks()):
         await parrot.reached(accepted, "delivered")

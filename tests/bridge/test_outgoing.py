@@ -13,6 +13,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.gateway.methods.configuration import HANDLERS as CONFIGURATION
@@ -39,7 +40,7 @@ REFUSED = "[agents.main] workspace is not valid: contains RemoteClaw's state dir
 DENIED = 'its agent sends no files, because its permissions are "deny"'
 
 
-def keys(name: str) -> str:
+def refusal_of(name: str) -> str:
     return f"names like {name} are for keys and logins, which agents don't send"
 
 
@@ -53,18 +54,18 @@ PROTECTED = {
     "link": OWN,
     "hard": LINKED,
     "HOME/host-id": ABSENT,
-    "home/workspaces/.remoteclaw/x": keys(".remoteclaw"),
-    "old/.remoteclaw/x": keys(".remoteclaw"),
-    ".ssh/id_ed25519": keys("id_ed25519*"),
-    "keys/config": keys(".ssh"),
-    ".AWS/credentials": keys(".aws"),
-    ".claude.json": keys(".claude*"),
-    ".codex/auth.json": keys("auth.json"),
-    ".local/share/opencode/opencode.db": keys(".local/share/opencode"),
-    "project/.env.local": keys(".env*"),
-    "project/prod.env": keys("*.env"),
-    "project/tls/server.key": keys("*.key"),
-    "project/.git/modules/lib/config": keys(".git/modules"),
+    "home/workspaces/.remoteclaw/x": refusal_of(".remoteclaw"),
+    "old/.remoteclaw/x": refusal_of(".remoteclaw"),
+    ".ssh/id_ed25519": refusal_of("id_ed25519*"),
+    "keys/config": refusal_of(".ssh"),
+    ".AWS/credentials": refusal_of(".aws"),
+    ".claude.json": refusal_of(".claude*"),
+    ".codex/auth.json": refusal_of("auth.json"),
+    ".local/share/opencode/opencode.db": refusal_of(".local/share/opencode"),
+    "project/.env.local": refusal_of(".env*"),
+    "project/prod.env": refusal_of("*.env"),
+    "project/tls/server.key": refusal_of("*.key"),
+    "project/.git/modules/lib/config": refusal_of(".git/modules"),
     "/proc/self/environ": ELSEWHERE,
     "/proc/self/cwd/pyproject.toml": ELSEWHERE,
 }
@@ -124,7 +125,7 @@ async def test_what_no_answer_has_with_it(
 
         told = [f'(The file "{file_name(path)}" could not be sent: {why}.)' for path, why in batch]
         assert said(outcome) == "\n".join(("Look:\n", *told))
-    assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
+    assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
 
 
 async def test_what_no_tool_sends(stack: Stack, house: Path, config: Config, sender: str) -> None:
@@ -136,8 +137,8 @@ async def test_what_no_tool_sends(stack: Stack, house: Path, config: Config, sen
             await turn.call("message_send_attachment", target="chat-1", file=path)
         assert str(refusal.value) == f'The file "{file_name(path)}" can\'t be sent: {why}.'
 
-    assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
-    assert await stack.fleet.scripts.client.keys("rc:out:*") == []
+    assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
+    assert await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
 
 
 async def test_all_else_of_such_a_workspace_leaves(
@@ -208,7 +209,7 @@ async def test_an_agent_that_may_do_nothing_sends_no_files(stack: Stack, directo
             await turn.call("message_send_attachment", target="chat-2", file=file)
         with pytest.raises(CallRefused, match="permissions are"):
             await turn.call("message_send", target="chat-2", message="look", media=file)
-    assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
+    assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
 
 
 # -- a workspace that contains the state directory ----------------------------------------------

@@ -16,7 +16,7 @@ from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Receipt, Reply
 from tests.support.platform import Platform
-from tests.support.stack import Stack, message
+from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import HANG_S, eventually
 
 
@@ -88,7 +88,7 @@ async def test_replies_that_nobody_can_read_are_put_aside_and_hold_nothing_up(
     stack: Stack, platform: Platform, caplog: pytest.LogCaptureFixture
 ) -> None:
     client: Any = stack.fleet.scripts.client
-    stream = keys.reply_stream("test", "default")
+    stream = REPLIES
     late = {"v": 1, "kind": "operation", "call": "c", "operation": "pin", "channel_id": "x"}
     damaged = [
         {"reply": b"{"},
@@ -120,7 +120,7 @@ async def test_a_reply_of_a_newer_version_waits_for_an_adapter_that_can_read_it(
     monkeypatch.setattr(replies, "READER_LEASE_MS", 300)
     client: Any = stack.fleet.scripts.client
     await answered(stack, "before")
-    stream = keys.reply_stream("test", "default")
+    stream = REPLIES
     newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
     await answered(stack, "behind")
     async with platform.served(stack.fleet) as relaying:
@@ -142,7 +142,7 @@ async def test_an_adapter_goes_on_once_the_newer_reply_is_delivered(
 ) -> None:
     monkeypatch.setattr(replies, "NEWER_S", 0.05)
     client: Any = stack.fleet.scripts.client
-    stream = keys.reply_stream("test", "default")
+    stream = REPLIES
     newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
     await answered(stack, "behind")
     async with platform.served(stack.fleet):

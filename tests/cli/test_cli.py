@@ -18,6 +18,7 @@ import redis
 
 from remoteclaw.cli.sending import queue_of_session
 from remoteclaw.config.model import DropPolicy, QueueMode
+from remoteclaw.fleet import keys
 from remoteclaw.messages import Provenance
 from remoteclaw.up.embedded import server_command
 from remoteclaw.up.supervisor import worker_command
@@ -25,7 +26,7 @@ from tests.support.bridges import script
 from tests.support.cli import give_up, refused, run
 from tests.support.command import REMOTECLAW, run_command
 from tests.support.servers import Server, installed_servers, running_server
-from tests.support.stack import Stack, message
+from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import HANG_S, eventually, eventually_sync
 
 
@@ -52,7 +53,7 @@ async def test_send_prints_the_reply(stack: Stack) -> None:
 
     assert result.returncode == 0
     assert "RemoteClaw's demo agent" in result.stdout
-    assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 0
+    assert await stack.fleet.scripts.client.xlen(REPLIES) == 0
 
 
 async def test_send_reads_standard_input(stack: Stack) -> None:
@@ -735,7 +736,7 @@ async def test_status_counts_all_sessions_that_have_work(stack: Stack) -> None:
     await stack.start_worker(REMOTECLAW_PEOPLE_ONLY="1")
     await stack.append("waits", from_="cron", lane="background")
     client = stack.fleet.scripts.client
-    await client.zadd("rc:sessions", {f"{n:032x}": 9e15 for n in range(1100)})
+    await client.zadd(keys.SESSIONS, {f"{n:032x}": 9e15 for n in range(1100)})
 
     assert "sessions  1 has work" in run(stack, "status").stdout
 
@@ -746,7 +747,7 @@ async def test_a_record_outlives_its_sessions_state(stack: Stack) -> None:
     await stack.outcome(accepted)
     await stack.until_idle(accepted)
     sid = accepted.session.sid
-    await stack.fleet.scripts.client.delete(f"rc:st:{{{sid}}}", "rc:sessions")
+    await stack.fleet.scripts.client.delete(keys.state(sid), keys.SESSIONS)
 
     exported = run(stack, "sessions", "export", str(accepted.session)).stdout
 
@@ -892,7 +893,7 @@ async def test_the_reply_to_a_send_that_was_given_up_is_printed_when_it_is_tried
     assert "demo agent" in result.stdout
     assert result.stderr.startswith("It is tried again as ")
     assert result.returncode == 0
-    state = await stack.fleet.scripts.client.hget(f"rc:st:{{{accepted.session.sid}}}", "lane")
+    state = await stack.fleet.scripts.client.hget(keys.state(accepted.session.sid), "lane")
     assert state == b"background"  # people still go first
 
 

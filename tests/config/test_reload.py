@@ -6,6 +6,7 @@ from typing import Any
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
+from remoteclaw.fleet import keys
 from remoteclaw.session.drain import Drain
 from tests.support.bridges import script
 from tests.support.processes import is_alive
@@ -142,8 +143,8 @@ async def test_what_is_read_once_stays_as_it_was(stack: Stack) -> None:
     accepted = await stack.append("slow")
     await stack.reached(accepted, "output")
     client = stack.fleet.scripts.client
-    state = f"rc:st:{{{accepted.session.sid}}}"
-    expires = int(await client.zscore("rc:active", accepted.session.sid) or 0)
+    state = keys.state(accepted.session.sid)
+    expires = int(await client.zscore(keys.ACTIVE, accepted.session.sid) or 0)
     now = int((await client.time())[0]) * 1000
 
     assert load_config(stack.home.config_file, {}).fleet.lease_s == 1

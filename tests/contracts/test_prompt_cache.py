@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from tests.conftest import required
 from tests.support.agents import ModelServerProcess
@@ -95,7 +96,9 @@ async def test_after_an_idle_time_only_the_new_message_is_new(
 async def spawned(stack: Stack, accepted: Accepted) -> list[str]:
     """Return how the agent of each turn of a session came, in their order."""
     sid = accepted.session.sid
-    names = [name async for name in stack.fleet.scripts.client.scan_iter(f"rc:oc:{{{sid}}}:*")]
+    names = [
+        name async for name in stack.fleet.scripts.client.scan_iter(keys.outcome_prefix(sid) + "*")
+    ]
     entries = sorted(name.decode().rpartition(":")[2] for name in names)
     outcomes = [await stack.fleet.outcomes.read(sid, entry) for entry in entries]
     return [

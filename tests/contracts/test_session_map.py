@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge.session_map import FILE_NAME, FileSessionMap
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.sessions import LeasedSessionMap
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import SessionMap
@@ -48,7 +49,7 @@ async def store(
         """As a drain does for each conversation: it takes the lease."""
         sent = message("hi", from_=session.user)
         accepted = await stack.fleet.inbound.append(sent, agent="main")
-        name = f"rc:st:{{{accepted.session.sid}}}"
+        name = keys.state(accepted.session.sid)
         if await client.hget(name, "state") == b"running":
             await client.hset(name, "expires", 1)
         lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="t", host="here")
@@ -56,7 +57,7 @@ async def store(
         return LeasedSessionMap(lease)
 
     async def age(days: float) -> None:
-        async for key in client.scan_iter("rc:map:*"):
+        async for key in client.scan_iter(keys.session_map("*")):
             left = await client.pttl(key) - int(days * DAY_MS)
             await client.pexpire(key, max(left, 1))
         await asyncio.sleep(0.01)  # for Redis to see it

@@ -20,7 +20,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.cron.job import Policy, State
 from remoteclaw.cron.schedule import GRACE_S, Schedule
 from remoteclaw.cron.store import MOST_RUNS_OF_JOB
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
@@ -40,7 +40,7 @@ from tests.support.jobs import (
     work,
 )
 from tests.support.servers import Server, installed_servers, running_server
-from tests.support.stack import Stack, message
+from tests.support.stack import REPLIES, Stack, message
 from tests.support.terminal import REMOTECLAW
 from tests.support.up import remoteclaw, running
 from tests.support.waiting import HANG_S, eventually, eventually_sync
@@ -99,12 +99,12 @@ async def test_a_job_that_is_due_once_is_gone_when_it_went_well(fleet: Fleet) ->
     await set_clock(fleet, ms("2026-11-21T09:00Z"))
 
     assert await scheduler_of(fleet).look() == 1
-    assert await fleet.scripts.client.exists("rc:cron:jobs", "rc:cron:due") == 1
+    assert await fleet.scripts.client.exists(keys.CRON_JOBS, keys.CRON_DUE) == 1
     assert await work(fleet) == 1
     assert await scheduler_of(fleet).look() == 0
 
     assert await cron_of(fleet).job(job.id) is None
-    left = ("rc:cron:jobs", "rc:cron:due", "rc:cron:open", "rc:cron:looks")
+    left = (keys.CRON_JOBS, keys.CRON_DUE, keys.CRON_OPEN, keys.CRON_LOOKS)
     assert await fleet.scripts.client.exists(*left) == 0
     (run,) = await cron_of(fleet).runs(job.id)
     assert (run.status, run.due_ms) == ("done", ms("2026-11-21T09:00Z"))
@@ -183,7 +183,7 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
 
     assert len(runs) == MOST_RUNS_OF_JOB
     assert runs[0].due_ms == now_ms + (MOST_RUNS_OF_JOB + 5) * 60_000
-    assert await fleet.scripts.client.pttl(f"rc:cron:runs:{job.id}") > 0
+    assert await fleet.scripts.client.pttl(keys.cron_runs(job.id)) > 0
 
 
 async def test_it_is_known_that_a_scheduler_looks(fleet: Fleet) -> None:
@@ -192,7 +192,7 @@ async def test_it_is_known_that_a_scheduler_looks(fleet: Fleet) -> None:
     await scheduler_of(fleet).look()
 
     assert await cron_of(fleet).has_scheduler()
-    assert await fleet.scripts.client.pttl("rc:cron:scheduler") > 0
+    assert await fleet.scripts.client.pttl(keys.CRON_SCHEDULER) > 0
 
 
 # -- what was missed ------------------------------------------------------------------------------
@@ -400,7 +400,7 @@ async def test_a_scheduler_at(
     assert kept.next_ms is not None
     assert kept.next_ms > now_ms
     # A hint that was lost with its scheduler is the sweeper's to repair.
-    await second.scripts.client.zadd("rc:active", {SESSION.sid: now_ms - GRACE_MS})
+    await second.scripts.client.zadd(keys.ACTIVE, {SESSION.sid: now_ms - GRACE_MS})
     await second.sweeper.sweep()
     assert await second.scripts.client.llen("rq:queue:background") >= 1
 
@@ -425,7 +425,7 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
         await eventually(lambda: entries(stack.fleet))
 
         # The other one looks on, and again.
-        await stack.fleet.scripts.client.delete("rc:cron:scheduler")
+        await stack.fleet.scripts.client.delete(keys.CRON_SCHEDULER)
         await eventually(cron_of(stack.fleet).has_scheduler)
         assert [entry.message.timestamp for entry in await entries(stack.fleet)] == [now_ms]
         assert fired(await cron_of(stack.fleet).runs(job.id)) == [now_ms]
@@ -448,17 +448,17 @@ async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side
         await eventually(lambda: one.poll() is not None or other.poll() is not None)
 
         async def is_settled() -> bool:
-            return not await stack.fleet.scripts.client.exists("rc:cron:open", "rc:cron:looks")
+            return not await stack.fleet.scripts.client.exists(keys.CRON_OPEN, keys.CRON_LOOKS)
 
         # The other one looks on, and again.
         await eventually(is_settled)
-        await stack.fleet.scripts.client.delete("rc:cron:scheduler")
+        await stack.fleet.scripts.client.delete(keys.CRON_SCHEDULER)
         await eventually(cron_of(stack.fleet).has_scheduler)
         assert statuses(await cron_of(stack.fleet).runs(job.id)) == ["failed"]
         kept = await cron_of(stack.fleet).job(job.id)
         assert kept is not None
         assert kept.state.failures == 1
-        assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
+        assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
 
 
 @contextlib.contextmanager
@@ -483,8 +483,8 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
     now_ms = await cron_of(fleet).now_ms()
     lost = await add(fleet, Schedule(cron="0 9 * * *", tz="Mars/Base"), next_ms=now_ms)
     client = fleet.scripts.client
-    await client.hset("rc:cron:jobs", "damaged", b"{")
-    await client.zadd("rc:cron:due", {"damaged": now_ms, "gone": now_ms})
+    await client.hset(keys.CRON_JOBS, "damaged", b"{")
+    await client.zadd(keys.CRON_DUE, {"damaged": now_ms, "gone": now_ms})
     await add(fleet, Schedule(every_s=60), next_ms=now_ms)
 
     assert await scheduler_of(fleet).look() == 1
@@ -496,18 +496,18 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
     kept = await cron_of(fleet).job(lost.id)
     assert kept is not None
     assert (kept.enabled, kept.next_ms) == (True, None)
-    assert await client.zcard("rc:cron:due") == 1
+    assert await client.zcard(keys.CRON_DUE) == 1
 
 
 async def test_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
     now_ms = await cron_of(fleet).now_ms()
     client = fleet.scripts.client
-    await client.hset("rc:cron:jobs", "newer", b'{"v":99,"what":"ever"}')
-    await client.zadd("rc:cron:due", {"newer": now_ms})
+    await client.hset(keys.CRON_JOBS, "newer", b'{"v":99,"what":"ever"}')
+    await client.zadd(keys.CRON_DUE, {"newer": now_ms})
 
     assert await scheduler_of(fleet).look() == 0
 
-    assert await client.zscore("rc:cron:due", "newer") == now_ms
+    assert await client.zscore(keys.CRON_DUE, "newer") == now_ms
     assert await cron_of(fleet).jobs() == []
 
 
@@ -524,7 +524,7 @@ async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) 
             await client.set(f"ballast-{number}", b"x" * 200_000)
 
         assert await scheduler_of(fleet).look() == 0
-        assert await client.zcard("rc:cron:due") == 1
+        assert await client.zcard(keys.CRON_DUE) == 1
         await client.delete(*(f"ballast-{number}" for number in range(200)))
         assert await scheduler_of(fleet).look() == 1
 
@@ -552,7 +552,7 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
     (settled,) = await cron_of(stack.fleet).runs(job.id)
     assert (settled.status, settled.run_id, settled.detail) == ("done", run.run_id, None)
     assert settled.duration_ms is not None
-    assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
+    assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
 
 
 async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Stack) -> None:
@@ -579,7 +579,7 @@ async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Sta
     kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
     assert kept.next_ms == now_ms + 3 * 60_000
-    found: Any = await stack.fleet.scripts.client.xrange("rc:out:test:default")
+    found: Any = await stack.fleet.scripts.client.xrange(REPLIES)
     told = [orjson.loads(fields[b"reply"])["text"] for _, fields in found]
     assert told[-1].startswith('The cron job "standup" has failed 3 times in a row, next try ')
 

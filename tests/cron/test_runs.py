@@ -30,6 +30,7 @@ from tests.support.jobs import (
     work,
 )
 from tests.support.servers import Server
+from tests.support.stack import REPLIES
 
 START = ms("2026-11-21T08:00Z")
 MINUTE_MS = 60_000
@@ -61,12 +62,12 @@ async def run_at(fleet: Fleet, at_ms: int, *, status: str = "done", category: st
 
 async def alerts(fleet: Fleet) -> list[dict[str, Any]]:
     """Return what is on the chat's reply stream."""
-    found: Any = await fleet.scripts.client.xrange("rc:out:test:default")
+    found: Any = await fleet.scripts.client.xrange(REPLIES)
     return [orjson.loads(fields[b"reply"]) for _, fields in found]
 
 
 async def read_lines(fleet: Fleet) -> list[bytes]:
-    found: Any = await fleet.scripts.client.lrange("rc:cron:runs", 0, -1)
+    found: Any = await fleet.scripts.client.lrange(keys.CRON_RUNS, 0, -1)
     return list(found)
 
 
@@ -122,7 +123,7 @@ async def test_nothing_that_a_cli_printed_is_in_the_log(fleet: Fleet) -> None:
     await run_at(fleet, START + MINUTE_MS, status="failed", category="fatal")
 
     client = fleet.scripts.client
-    assert b"secret" not in (await client.hget("rc:cron:jobs", job.id) or b"")
+    assert b"secret" not in (await client.hget(keys.CRON_JOBS, job.id) or b"")
     assert not any(b"secret" in line for line in await read_lines(fleet))
 
 
@@ -131,7 +132,7 @@ async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fle
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).look()
     (entry,) = await entries(fleet)
-    await fleet.scripts.client.delete(f"rc:oc:{{{SESSION.sid}}}:{entry.id}")
+    await fleet.scripts.client.delete(keys.outcome_prefix(SESSION.sid) + entry.id)
 
     await scheduler_of(fleet).look()
 
@@ -149,10 +150,10 @@ async def test_a_run_whose_message_somebody_removed_holds_nothing_up(
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).look()
-    await fleet.scripts.client.delete(f"rc:in:{{{SESSION.sid}}}")
+    await fleet.scripts.client.delete(keys.inbound(SESSION.sid))
     if is_due:  # and it is not looked at before
         name = f"{job.id}:{START + MINUTE_MS}"
-        await fleet.scripts.client.zadd("rc:cron:looks", {name: START + 2 * MINUTE_MS + 9000})
+        await fleet.scripts.client.zadd(keys.CRON_LOOKS, {name: START + 2 * MINUTE_MS + 9000})
         await set_clock(fleet, START + 2 * MINUTE_MS)
 
     await scheduler_of(fleet).look()
@@ -173,34 +174,35 @@ async def test_a_run_of_a_job_that_was_removed_is_noted(fleet: Fleet) -> None:
 
     (run,) = await cron_of(fleet).runs(job.id)
     assert run.status == "failed"
-    assert await fleet.scripts.client.exists("rc:cron:open", "rc:cron:looks", "rc:cron:jobs") == 0
+    assert await fleet.scripts.client.exists(keys.CRON_OPEN, keys.CRON_LOOKS, keys.CRON_JOBS) == 0
 
 
 async def test_a_damaged_run_stops_no_other(fleet: Fleet) -> None:
     job = await started(fleet)
     client = fleet.scripts.client
-    for name, value in (("a", b"{"), ("b", b"rc:oc:{a}:1-1 {}"), ("c", b"rc:oc:{a}:1-1 []")):
-        await client.hset("rc:cron:open", name, value)
-        await client.zadd("rc:cron:looks", {name: START, "gone": START})
+    outcome = keys.outcome_prefix("a").encode() + b"1-1"
+    for name, value in (("a", b"{"), ("b", outcome + b" {}"), ("c", outcome + b" []")):
+        await client.hset(keys.CRON_OPEN, name, value)
+        await client.zadd(keys.CRON_LOOKS, {name: START, "gone": START})
 
     await run_at(fleet, START + MINUTE_MS)
 
     assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
-    assert await client.exists("rc:cron:open", "rc:cron:looks") == 0
+    assert await client.exists(keys.CRON_OPEN, keys.CRON_LOOKS) == 0
 
 
 async def test_a_run_of_a_damaged_job_is_noted_and_leaves_it_as_it_is(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).look()
-    await fleet.scripts.client.hset("rc:cron:jobs", job.id, b"{")
+    await fleet.scripts.client.hset(keys.CRON_JOBS, job.id, b"{")
     await work(fleet)
 
     await scheduler_of(fleet).look()
 
     assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
-    assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b"{"
-    assert await fleet.scripts.client.zscore("rc:cron:due", job.id) == START + 2 * MINUTE_MS
+    assert await fleet.scripts.client.hget(keys.CRON_JOBS, job.id) == b"{"
+    assert await fleet.scripts.client.zscore(keys.CRON_DUE, job.id) == START + 2 * MINUTE_MS
 
 
 async def test_a_look_is_bounded_and_each_run_has_its_turn(fleet: Fleet) -> None:
@@ -214,7 +216,7 @@ async def test_a_look_is_bounded_and_each_run_has_its_turn(fleet: Fleet) -> None
         await work(fleet, session)
 
     await scheduler_of(fleet).look()
-    assert len(await fleet.scripts.client.hkeys("rc:cron:open")) == 20
+    assert len(await fleet.scripts.client.hkeys(keys.CRON_OPEN)) == 20
     await scheduler_of(fleet).look()
 
     assert statuses(await cron_of(fleet).runs()) == ["done"] * len(sessions)
@@ -227,11 +229,11 @@ async def test_what_takes_long_is_looked_at_seldom(fleet: Fleet) -> None:
     (entry,) = await entries(fleet)
     now_ms = int(entry.id.partition("-")[0]) + HOUR_MS
     await set_clock(fleet, now_ms)
-    await fleet.scripts.client.delete("rc:cron:due")
+    await fleet.scripts.client.delete(keys.CRON_DUE)
 
     await scheduler_of(fleet).look()
 
-    score: Any = await fleet.scripts.client.zscore("rc:cron:looks", f"{job.id}:{START + MINUTE_MS}")
+    score: Any = await fleet.scripts.client.zscore(keys.CRON_LOOKS, f"{job.id}:{START + MINUTE_MS}")
     assert LONGEST_MS <= score - now_ms < 2 * LONGEST_MS
 
 
@@ -278,7 +280,7 @@ async def test_a_run_that_ended_this_moment_holds_nothing_up(fleet: Fleet) -> No
     await scheduler_of(fleet).look()
     await work(fleet, status="failed", category="retryable")
     name = f"{job.id}:{START + MINUTE_MS}"
-    await fleet.scripts.client.zadd("rc:cron:looks", {name: START + 2 * MINUTE_MS + 10_000})
+    await fleet.scripts.client.zadd(keys.CRON_LOOKS, {name: START + 2 * MINUTE_MS + 10_000})
     await set_clock(fleet, START + 2 * MINUTE_MS)
 
     assert await scheduler_of(fleet).look() == 0
@@ -701,7 +703,7 @@ async def test_a_settler_at(
     await failpoint.wait()
 
     async def look() -> None:
-        await second.scripts.client.zadd("rc:cron:looks", {f"{job.id}:{now_ms}": 0}, xx=True)
+        await second.scripts.client.zadd(keys.CRON_LOOKS, {f"{job.id}:{now_ms}": 0}, xx=True)
         await scheduler_of(second).look()
 
     if what_happens == "killed":
@@ -752,7 +754,7 @@ async def test_a_change_at_the_moment_of_settling_is_kept(
     await store(second, before, replace(before, name="new"))
     failpoint.release()
     await looking
-    await second.scripts.client.zadd("rc:cron:looks", {f"{job.id}:{now_ms}": 0})
+    await second.scripts.client.zadd(keys.CRON_LOOKS, {f"{job.id}:{now_ms}": 0})
     await scheduler_of(second).look()
 
     after = await kept(second, job)
@@ -799,8 +801,8 @@ async def test_a_damaged_line_of_the_log_hides_no_other(fleet: Fleet) -> None:
     newer = {**line, "due_ms": 2, "what": "ever"}
     for told, entry in ((line, "1-1"), (newer, "2-1")):
         data = orjson.dumps({**told, "sid": "s"})
-        await fleet.scripts.client.lpush("rc:cron:runs:j", f"{entry} ".encode() + data)
-    await fleet.scripts.client.lpush("rc:cron:runs:j", b"damaged", b"3-1 {}", b" []")
+        await fleet.scripts.client.lpush(keys.cron_runs("j"), f"{entry} ".encode() + data)
+    await fleet.scripts.client.lpush(keys.cron_runs("j"), b"damaged", b"3-1 {}", b" []")
 
     assert [run.run_id for run in await cron_of(fleet).runs("j")] == ["s-2-1", "s-1-1"]
 
@@ -809,13 +811,13 @@ async def test_a_run_of_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: 
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
     await scheduler_of(fleet).look()
-    await fleet.scripts.client.hset("rc:cron:jobs", job.id, b'{"v":99}')
+    await fleet.scripts.client.hset(keys.CRON_JOBS, job.id, b'{"v":99}')
     await work(fleet)
 
     await scheduler_of(fleet).look()
 
-    assert len(await fleet.scripts.client.hkeys("rc:cron:open")) == 1
-    assert await fleet.scripts.client.hget("rc:cron:jobs", job.id) == b'{"v":99}'
+    assert len(await fleet.scripts.client.hkeys(keys.CRON_OPEN)) == 1
+    assert await fleet.scripts.client.hget(keys.CRON_JOBS, job.id) == b'{"v":99}'
 
 
 async def test_jobs_of_a_newer_version_keep_nobody_waiting(fleet: Fleet) -> None:

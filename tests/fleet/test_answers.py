@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.replies import KNOWN_MS, ReplyReader, operation_payload
 from remoteclaw.protocols import Operation
 from tests.support.waiting import HANG_S
@@ -61,7 +61,7 @@ async def test_a_receipt_that_is_repeated_answers_once(fleet: Fleet) -> None:
         await reader.receipt(reply, answer=orjson.dumps(told))
     await replies.aclose()
 
-    assert await fleet.scripts.client.xlen("rc:answer:c1") == 1
+    assert await fleet.scripts.client.xlen(keys.answers("c1")) == 1
     assert await fleet.answers.wait("c1", [made], timeout_s=0) == {made: {"a": 1}}
 
 
@@ -87,7 +87,7 @@ async def test_accounts_are_known_while_adapters_are_there_and_for_a_while(fleet
     assert not readers.is_there("test", "three")
     assert not readers.is_there("other", "one")
 
-    await client.zadd("rc:readers", {"test\0one": readers.now_ms - 1})
+    await client.zadd(keys.READERS, {"test\0one": readers.now_ms - 1})
     readers = await fleet.replies.readers()
     assert not readers.is_there("test", "one")
     assert readers.accounts("test") == ["two"]

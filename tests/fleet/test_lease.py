@@ -11,7 +11,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease, Postponement
 from remoteclaw.fleet.replies import reply_payload
-from tests.support.stack import message
+from tests.support.stack import REPLIES, message
 from tests.support.waiting import HANG_S, eventually
 
 
@@ -104,7 +104,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.publish(0, {"text": "stale"}),
         old.finish("done", reply=[]),
         old.show({"text": "stale"}),
-        old._run("renew", [f"rc:st:{{{old.sid}}}", "rc:active"], [old.sid, 30_000, GRACE_MS]),
+        old._run("renew", [keys.state(old.sid), keys.ACTIVE], [old.sid, 30_000, GRACE_MS]),
         old.remember("claude", "stale"),
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
@@ -113,7 +113,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
     ):
         with pytest.raises(LeaseLost):
             await write
-    assert await fleet.scripts.client.exists("rc:out:test:default") == 0
+    assert await fleet.scripts.client.exists(REPLIES) == 0
 
 
 def pause(until_ms: int) -> Postponement:
@@ -247,7 +247,7 @@ async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
 async def test_begin_forgets_a_batch_whose_entries_are_gone(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await fleet.scripts.client.delete(f"rc:in:{{{accepted.session.sid}}}")
+    await fleet.scripts.client.delete(keys.inbound(accepted.session.sid))
 
     assert await lease.begin([accepted.entry_id]) is None
     assert await lease.close()
@@ -262,7 +262,7 @@ async def test_a_message_of_a_turn_is_published_once(fleet: Fleet) -> None:
     await lease.publish(0, {"text": "a"})
     await lease.publish(1, {"text": "b"})
 
-    assert await fleet.scripts.client.xlen("rc:out:test:default") == 2
+    assert await fleet.scripts.client.xlen(REPLIES) == 2
 
 
 async def test_finish_is_one_step_and_counts_once(fleet: Fleet) -> None:
@@ -277,13 +277,13 @@ async def test_finish_is_one_step_and_counts_once(fleet: Fleet) -> None:
     outcome = await fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
     assert outcome is not None
     assert (outcome.status, outcome.reply) == ("done", ({"text": "hi"},))
-    assert await fleet.scripts.client.xlen("rc:out:test:default") == 1
-    assert await fleet.scripts.client.xlen(f"rc:in:{{{accepted.session.sid}}}") == 0
+    assert await fleet.scripts.client.xlen(REPLIES) == 1
+    assert await fleet.scripts.client.xlen(keys.inbound(accepted.session.sid)) == 0
 
 
 async def test_an_outcome_is_kept_for_seven_days(fleet: Fleet) -> None:
     accepted = await append(fleet)
-    key = f"rc:oc:{{{accepted.session.sid}}}:{accepted.entry_id}"
+    key = keys.outcome_prefix(accepted.session.sid) + accepted.entry_id
     assert await fleet.scripts.client.pttl(key) == -1
     lease = await acquire(fleet, accepted)
     await lease.begin([accepted.entry_id])
@@ -343,7 +343,7 @@ async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> N
     view = await fleet.sessions.view(accepted.session.sid)
     assert view is not None
     assert view.status == "idle"
-    assert await fleet.scripts.client.zcard("rc:active") == 0
+    assert await fleet.scripts.client.zcard(keys.ACTIVE) == 0
 
 
 async def test_a_message_after_close_schedules_the_session_anew(fleet: Fleet) -> None:
@@ -416,7 +416,7 @@ async def test_a_running_turn_is_told_of_a_message_and_of_a_stop(fleet: Fleet) -
 
     async with asyncio.TaskGroup() as tasks:
         watch = tasks.create_task(lease.watch(lambda *news: told.put_nowait(news)))
-        await eventually(lambda: listeners(fleet, f"rc:bell:{{{lease.sid}}}"))
+        await eventually(lambda: listeners(fleet, keys.bell(lease.sid)))
         await hears("", accepted.entry_id)
         newer = await append(fleet)
         await hears("", newer.entry_id)
@@ -587,7 +587,7 @@ async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None
     old = await acquire(fleet, accepted)
     await let_pass(fleet, 31_000)
     await acquire(fleet, accepted)
-    state, active = f"rc:st:{{{old.sid}}}", "rc:active"
+    state, active = keys.state(old.sid), keys.ACTIVE
 
     ended = await fleet.scripts.run(
         "expire", [state, active], [old.epoch, old.sid], deadline=math.inf
@@ -603,7 +603,7 @@ async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fl
     await lease.begin([accepted.entry_id])
     await lease.finish("done", reply=[])
     await lease.close()
-    await fleet.scripts.client.set("rc:host:agents@here", 1)
+    await fleet.scripts.client.set(keys.host("agents@here"), 1)
     await append(fleet, "again")
 
     sid = accepted.session.sid
@@ -617,7 +617,7 @@ async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Flee
     await lease.begin([accepted.entry_id])
     await lease.finish("done", reply=[])
     await lease.close()
-    await fleet.scripts.client.set("rc:host:agents@here", 1)
+    await fleet.scripts.client.set(keys.host("agents@here"), 1)
     await append(fleet, "again")
     sid = accepted.session.sid
 
@@ -666,7 +666,7 @@ async def test_a_message_without_a_receipt_is_delivered_again(fleet: Fleet) -> N
     replies = died.replies()
     assert (await anext(replies)).text == "one"  # delivered, and then it dies
     await replies.aclose()
-    await fleet.scripts.client.delete("rc:reader:test:default")  # its time has passed
+    await fleet.scripts.client.delete(keys.reader("test", "default"))  # its time has passed
 
     reader = fleet.replies.reader("test", "default")
     replies = reader.replies()
@@ -676,7 +676,7 @@ async def test_a_message_without_a_receipt_is_delivered_again(fleet: Fleet) -> N
         await reader.receipt(reply)
     await replies.aclose()
 
-    assert await fleet.scripts.client.xlen("rc:out:test:default") == 0
+    assert await fleet.scripts.client.xlen(REPLIES) == 0
 
 
 async def test_a_stream_has_one_reader_at_a_time(fleet: Fleet) -> None:
@@ -703,7 +703,7 @@ async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
     slow, quick = (fleet.replies.reader("test", "default") for _ in range(2))
     replies = slow.replies()
     assert (await anext(replies)).text == "one"
-    await fleet.scripts.client.delete("rc:reader:test:default")  # it took too long
+    await fleet.scripts.client.delete(keys.reader("test", "default"))  # it took too long
 
     assert await quick.claim()
     claims: list[bool] = []
@@ -721,6 +721,6 @@ async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
     await eventually(lambda: len(claims) > 1)
     assert not any(claims)
 
-    await fleet.scripts.client.delete("rc:reader:test:default")  # the quick one has ended
+    await fleet.scripts.client.delete(keys.reader("test", "default"))  # the quick one has ended
     assert await delivering == "one"  # from the start: who knows what the quick one has delivered
     await replies.aclose()

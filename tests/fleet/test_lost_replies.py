@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from remoteclaw.errors import UnknownDeadLetter
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.lease import Lease, Postponement
 from tests.support.failpoints import Failpoint, Proxy
 from tests.support.servers import Server
-from tests.support.stack import message
+from tests.support.stack import REPLIES, message
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ async def test_append(lossy: tuple[Fleet, Proxy]) -> None:
     accepted = await fleet.inbound.append(message("hello"), agent="main")
 
     assert lost.reached.is_set()
-    assert await fleet.scripts.client.xlen(f"rc:in:{{{accepted.session.sid}}}") == 1
+    assert await fleet.scripts.client.xlen(keys.inbound(accepted.session.sid)) == 1
     assert await fleet.workers.waiting() == 1
 
 
@@ -98,7 +98,7 @@ async def test_what_is_said_is_said_once(
     await write(lease)
 
     assert lost.reached.is_set()
-    assert await fleet.scripts.client.xlen("rc:out:test:default") == 1
+    assert await fleet.scripts.client.xlen(REPLIES) == 1
 
 
 async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
@@ -128,8 +128,8 @@ async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
 
     assert lost.reached.is_set()
     client = fleet.scripts.client
-    assert await client.xlen("rc:out:test:default") == 1
-    assert await client.hget(f"rc:st:{{{lease.sid}}}", "forgiven") == b"1"
+    assert await client.xlen(REPLIES) == 1
+    assert await client.hget(keys.state(lease.sid), "forgiven") == b"1"
 
 
 async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
@@ -141,10 +141,10 @@ async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
     await fleet.inbound.append(message("/stop"), agent="main")
 
     assert lost.reached.is_set()
-    entries: Any = await fleet.scripts.client.xrange(f"rc:in:{{{lease.sid}}}")
+    entries: Any = await fleet.scripts.client.xrange(keys.inbound(lease.sid))
     (first, _), (_, fields) = entries
     assert fields[b"stopped"] == b"1"
-    assert await fleet.scripts.client.hget(f"rc:st:{{{lease.sid}}}", "stop") == first
+    assert await fleet.scripts.client.hget(keys.state(lease.sid), "stop") == first
 
 
 async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
@@ -162,7 +162,7 @@ async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
     lost = lose(proxy, "reset")
     await lease.reset(turn, "/new", keep_ms=1000, keep=1)
     assert lost.reached.is_set()
-    assert await fleet.scripts.client.hvals(f"rc:map:{{{lease.sid}}}") == [b"new"]
+    assert await fleet.scripts.client.hvals(keys.session_map(lease.sid)) == [b"new"]
 
 
 async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
@@ -171,14 +171,14 @@ async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
     lease = await begun(fleet)
     entry = lease.waiting[0][0].decode()
     await lease.finish("dead", reply=[])
-    await fleet.scripts.client.delete(f"rc:oc:{{{lease.sid}}}:{entry}")
+    await fleet.scripts.client.delete(keys.outcome_prefix(lease.sid) + entry)
     (letter,) = await fleet.dead_letters.list()
     lost = lose(proxy, "retry")
 
     accepted = await fleet.dead_letters.retry(letter.id)
 
     assert lost.reached.is_set()
-    entries: Any = await fleet.scripts.client.xrange(f"rc:in:{{{lease.sid}}}")
+    entries: Any = await fleet.scripts.client.xrange(keys.inbound(lease.sid))
     assert [entry_id.decode() for entry_id, _ in entries] == [accepted.entry_id]
     with pytest.raises(UnknownDeadLetter, match=f"already: as message {accepted.entry_id}"):
         await fleet.dead_letters.retry(letter.id)
@@ -222,7 +222,7 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     await reader.receipt(reply)
 
     assert lost.reached.is_set()
-    assert await fleet.scripts.client.xlen("rc:out:test:default") == 0
+    assert await fleet.scripts.client.xlen(REPLIES) == 0
     await replies.aclose()
 
 
@@ -236,5 +236,5 @@ async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None
 
     assert lost.reached.is_set()
     assert await fleet.effects.made(None, "c") == ["made"]
-    assert await fleet.scripts.client.llen("rc:config:changes:agent:main") == 1
-    assert await fleet.scripts.client.hgetall("rc:config:pending") == {b"id": b"{}"}
+    assert await fleet.scripts.client.llen(keys.config_changes("agent:main")) == 1
+    assert await fleet.scripts.client.hgetall(keys.CONFIG_PENDING) == {b"id": b"{}"}

@@ -10,6 +10,7 @@ import pytest
 
 from remoteclaw import clock
 from remoteclaw.config.home import Home
+from remoteclaw.fleet import keys
 from remoteclaw.holder.client import remove_dead_runs, run_name
 from remoteclaw.host import process
 from remoteclaw.up.doctor import examine
@@ -56,10 +57,10 @@ async def sweeping_elsewhere(stack: Stack, boot: Path, unseen: int) -> subproces
     client = stack.fleet.scripts.client
     # It has looked for dead workers twice by then: at first, and again after two seconds.
     for _ in range(4):
-        await client.delete("rc:sweeper")
+        await client.delete(keys.SWEEPER)
 
         async def has_looked() -> bool:
-            return sweeper.poll() is not None or bool(await client.exists("rc:sweeper"))
+            return sweeper.poll() is not None or bool(await client.exists(keys.SWEEPER))
 
         await eventually(has_looked)
     said = (stack.home.logs / "elsewhere.log").read_text()

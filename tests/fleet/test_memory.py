@@ -12,7 +12,7 @@ from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
 from remoteclaw.tools.catalog import TOOLS
-from tests.support.stack import Stack, message, said
+from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.turns import DIGEST, Turn, ask, begin_turn, gateway, operator
 
 HANDLERS = dict(ALL)
@@ -68,7 +68,7 @@ async def test_what_was_accepted_is_finished_when_nothing_new_is_taken(stack: St
     await turn.lease.publish(0, {"text": "hi"})
     await turn.finish()
 
-    assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1
+    assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
 
 
 async def test_a_dead_letter_is_retried_when_there_is_room(stack: Stack) -> None:
@@ -209,7 +209,7 @@ async def test_one_conversation_stores_a_bounded_number_of_files(stack: Stack) -
     with pytest.raises(RedisRefused, match="more than 150 MB of files within an hour"):
         await stack.fleet.blobs.put(sid, "big", content)
     await stack.fleet.blobs.put("b" * 32, "big", content)
-    assert len(await stack.fleet.scripts.client.keys("rc:blob:*")) == 8
+    assert len(await stack.fleet.scripts.client.keys(keys.blob("*", "*"))) == 8
 
     chat = SessionKey.of(message("x"), agent="main")
     for number in range(7):
@@ -225,7 +225,7 @@ async def test_operators_store_as_many_files_as_they_like(stack: Stack) -> None:
     for _ in range(8):
         await stack.fleet.blobs.put(keys.OPERATOR, "big", content)
 
-    assert len(await stack.fleet.scripts.client.keys("rc:blob:*")) == 8
+    assert len(await stack.fleet.scripts.client.keys(keys.blob("*", "*"))) == 8
 
 
 async def test_a_file_for_which_there_is_no_room_leaves_none_of_it(stack: Stack) -> None:
@@ -235,7 +235,7 @@ async def test_a_file_for_which_there_is_no_room_leaves_none_of_it(stack: Stack)
     with pytest.raises(RedisRefused, match="no files are taken now, only words"):
         await stack.fleet.blobs.put("a" * 32, "big", bytes(20 * 1024 * 1024))
 
-    assert await client.keys("rc:blob:*") == []
+    assert await client.keys(keys.blob("*", "*")) == []
     assert (await client.info("memory"))["used_memory"] < 10 * 1024 * 1024
 
 

@@ -19,13 +19,13 @@ from hypothesis.stateful import run_state_machine_as_test as run_machine
 from redis.asyncio import Redis
 
 from remoteclaw.errors import LeaseLost
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease, Postponement
 from remoteclaw.messages import SessionKey
 from tests.conftest import SHIFTED_PRELUDE
-from tests.support.stack import message
+from tests.support.stack import REPLIES, message
 
 LEASE_MS = 30_000
 SENDERS = st.sampled_from(["alice", "bob"])
@@ -376,7 +376,7 @@ class FleetMachine(RuleBasedStateMachine):
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
         turn, client = owner.lease._turn.turn, self.fleet.scripts.client
-        names = [f"rc:map:{{{session.sid}}}", f"rc:rec:{{{session.sid}}}"]
+        names = [keys.session_map(session.sid), keys.record(session.sid)]
         self.do(client.hset(names[0], "demo|here", "id"))
         ending = owner.lease.reset(turn, "/new", keep_ms=60_000, keep=2)
         stale, _ = self.is_fenced(session, owner, ending)
@@ -394,7 +394,7 @@ class FleetMachine(RuleBasedStateMachine):
         session, owner = self.owner(sender, number)
         if owner is None or (owner.epoch == session.epoch and session.state != "running"):
             return
-        names = [f"rc:st:{{{session.sid}}}", "rc:active"]
+        names = [keys.state(session.sid), keys.ACTIVE]
         work = owner.lease._run("renew", names, [session.sid, LEASE_MS, GRACE_MS])
         stale, told = self.is_fenced(session, owner, work)
         if not stale:
@@ -469,11 +469,11 @@ class FleetMachine(RuleBasedStateMachine):
         client: Any = self.fleet.scripts.client
         for session in self.sessions.values():
             if session.sid:
-                entries = await client.xrange(f"rc:in:{{{session.sid}}}")
+                entries = await client.xrange(keys.inbound(session.sid))
                 assert [entry_id.decode() for entry_id, _ in entries] == session.waiting
-                state = await client.hget(f"rc:st:{{{session.sid}}}", "state")
+                state = await client.hget(keys.state(session.sid), "state")
                 assert (state or b"idle").decode() == session.state
-        said = await client.xrange("rc:out:test:default")
+        said = await client.xrange(REPLIES)
         texts = [fields[b"reply"].decode() for _, fields in said]
         assert texts == [f'{{"text":"{text}"}}' for text in self.said]
         for (sender, _), entry_id in self.seen.items():

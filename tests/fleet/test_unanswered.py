@@ -11,7 +11,7 @@ from remoteclaw.channels.console.adapter import Console
 from remoteclaw.channels.console.editor import PlainEditor
 from remoteclaw.cli.sending import _accepted
 from remoteclaw.errors import PerhapsSent, RedisUnavailable
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
 from tests.support.waiting import HANG_S
@@ -40,7 +40,7 @@ async def fleet(server: Server, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def accepted(fleet: Fleet) -> int:
     """Return how many messages are accepted."""
-    (stream,) = await fleet.scripts.client.keys("rc:in:*")
+    (stream,) = await fleet.scripts.client.keys(keys.inbound("*"))
     return int(await fleet.scripts.client.xlen(stream))
 
 

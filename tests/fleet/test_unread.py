@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import PRELUDE
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import installed_servers, running_server
-from tests.support.stack import Stack, message
+from tests.support.stack import REPLIES, Stack, message
 
 DAY_MS = 24 * 3600 * 1000
-STREAM = "rc:out:test:default"
+STREAM = REPLIES
 
 
 async def let_pass(fleet: Fleet, milliseconds: int) -> None:
@@ -60,7 +60,7 @@ def steps(outcome: Outcome) -> list[str]:
 async def test_what_no_adapter_reads_is_given_up_after_three_days(fleet: Fleet) -> None:
     file = Attachment(name="x", mime_type="text/plain", size=1, blob="f" * 32)
     old = await answered(fleet, "old", file)
-    blob = f"rc:blob:{{{old[0]}}}:{file.blob}"
+    blob = keys.blob(old[0], file.blob)
     client: Any = fleet.scripts.client
     await client.set(blob, "x")
     ((reply_id, fields),) = await client.xrange(STREAM)
@@ -135,7 +135,7 @@ async def test_an_adapter_that_is_started_again_has_still_all_to_deliver(fleet: 
     fleet.scripts._prelude = re.sub(r"1000, 10000\n", "1000, 3\n", fleet.scripts._prelude)
     client: Any = fleet.scripts.client
     assert await fleet.replies.reader("test", "default").claim()
-    await client.delete("rc:reader:test:default")  # it has ended
+    await client.delete(keys.reader("test", "default"))  # it has ended
 
     for number in range(5):
         await answered(fleet, str(number))
@@ -178,7 +178,7 @@ async def test_what_an_operator_drops_is_gone_with_its_files_and_its_outcome_say
     dropped = await answered(fleet, "one", file)
     kept = await answered(fleet, "two")
     client: Any = fleet.scripts.client
-    blob = f"rc:blob:{{{dropped[0]}}}:{file.blob}"
+    blob = keys.blob(dropped[0], file.blob)
     await client.set(blob, "x" * 1000)
     found = [reply async for reply in fleet.replies.undelivered()]
     assert [(reply.provider, reply.account, reply.sid) for reply in found] == [
@@ -221,7 +221,7 @@ async def test_all_that_is_on_a_stream_is_found_readable_or_not(fleet: Fleet) ->
     operation = '{"v": 1, "kind": "operation", "call": "{5a}:77"}'
     for payload in ("{", "[]", '{"attachments": [1]}', operation):
         await client.xadd(STREAM, {"reply": payload})
-    await client.xadd("rc:out:other:a:b", {"what": "is this"})
+    await client.xadd(keys.reply_stream("other:a", "b"), {"what": "is this"})
 
     found = [reply async for reply in fleet.replies.undelivered()]
 

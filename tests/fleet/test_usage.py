@@ -2,7 +2,7 @@
 
 from remoteclaw.cli.usage import MOST_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.lease import USAGE_MS, Lease
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from tests.support.stack import message
@@ -36,7 +36,7 @@ async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) ->
     outcome = await fleet.outcomes.read(lease.sid, batch.turn)
     assert outcome is not None
     assert outcome.usage == TURN
-    (day,) = await fleet.scripts.client.keys("rc:usage:*")
+    (day,) = await fleet.scripts.client.keys(keys.usage_day("*"))
     assert USAGE_MS - 60_000 < await fleet.scripts.client.pttl(day) <= USAGE_MS
 
 
@@ -61,12 +61,12 @@ async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
 
 
 async def test_numbers_of_a_newer_version_stay(fleet: Fleet) -> None:
-    await fleet.scripts.client.hset("rc:usage", "main", f"{Usage().encode()} 17")
+    await fleet.scripts.client.hset(keys.USAGE, "main", f"{Usage().encode()} 17")
     lease = await begun(fleet)
 
     await lease.finish("done", reply=[], usage=TURN)
 
-    assert await fleet.scripts.client.hget("rc:usage", "main") == f"{TURN.encode()} 17".encode()
+    assert await fleet.scripts.client.hget(keys.USAGE, "main") == f"{TURN.encode()} 17".encode()
     assert await fleet.usage.agents() == {"main": TURN}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
+from remoteclaw.fleet import keys
 from remoteclaw.gateway.auth import MOST_ADDRESSES, MOST_FAILURES, WAIT_S, WITHIN_S, Attempts
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.gateway.token_file import TokenFile, token_files
@@ -278,7 +279,7 @@ async def test_a_token_is_made_shown_once_used_and_revoked(stack: Stack) -> None
     assert token_id in listed
     assert "ada's phone" in listed
     assert token.split("_")[2] not in listed
-    stored = await stack.fleet.scripts.client.hgetall("rc:tokens")
+    stored = await stack.fleet.scripts.client.hgetall(keys.TOKENS)
     assert token.split("_")[2] not in str(stored)
     async with opened(stack) as door:
         assert (await door.invoke(token, "sessions_list")).status == 200

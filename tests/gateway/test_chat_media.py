@@ -30,7 +30,10 @@ def workspace(stack: Stack) -> Path:
 async def nothing_was_sent(stack: Stack, platform: Platform, turn: Turn) -> bool:
     """Whether nothing is anywhere: on the platform, on its way, noted, or stored."""
     client = stack.fleet.scripts.client
-    left = [*await client.keys("rc:out:*"), *await client.keys("rc:blob:*")]
+    left = [
+        *await client.keys(keys.reply_stream("*", "*")),
+        *await client.keys(keys.blob("*", "*")),
+    ]
     return not platform.events and not left and not await turn.lease.effects()
 
 
@@ -51,7 +54,7 @@ async def test_a_file_of_the_workspace(
     assert [post.files for post in served.chat("chat-4")][-1] == {"plan.txt": "the plan"}
     assert sent["messageId"] == post.id
     assert (effects[0]["text"], effects[0]["mediaUrl"]) == ("Here.", "plan.txt")
-    assert await stack.fleet.scripts.client.keys("rc:blob:*") == []
+    assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
 
 
 async def test_a_file_that_somebody_sent_to_the_agent(
@@ -188,7 +191,7 @@ async def test_a_file_waits_for_its_adapter_with_its_message(
     await turn.call("message_send_attachment", target="a", file="plan.txt")
 
     client = stack.fleet.scripts.client
-    (blob,) = await client.keys("rc:blob:*")
+    (blob,) = await client.keys(keys.blob("*", "*"))
     assert await client.pttl(blob) > 7 * 24 * 3600 * 1000
     platform = Platform(directory / "platform")
     async with platform.served(stack.fleet):

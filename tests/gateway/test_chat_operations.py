@@ -13,13 +13,13 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import McpSideEffects
 from tests.support.platform import Platform
-from tests.support.stack import Stack
+from tests.support.stack import REPLIES, Stack
 from tests.support.turns import Turn, ask, gateway, operator
 from tests.support.waiting import eventually
 
 
 async def waiting(stack: Stack) -> int:
-    return int(await stack.fleet.scripts.client.xlen("rc:out:test:default"))
+    return int(await stack.fleet.scripts.client.xlen(REPLIES))
 
 
 async def has_more(stack: Stack, count: int) -> bool:

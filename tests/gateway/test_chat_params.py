@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.tools.catalog import METHODS
 from tests.support.platform import Platform
@@ -97,5 +98,5 @@ async def test_no_nonsense_is_done(stack: Stack, served: Platform, name: str) ->
 
     client = stack.fleet.scripts.client
     assert served.events == []
-    assert await client.keys("rc:out:*") == await client.keys("rc:call:*") == []
+    assert await client.keys(keys.reply_stream("*", "*")) == await client.keys(keys.call("*")) == []
     assert await turn.lease.effects() == []

@@ -346,7 +346,7 @@ async def test_there_is_no_such_place(
         await turn.call("message_send", target=target, message="hi")
 
     assert refusal.value.code == "INVALID_REQUEST"
-    assert await stack.fleet.scripts.client.keys("rc:out:*") == []
+    assert await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
 
 
 async def test_of_several_accounts_one_has_to_be_named(
@@ -698,8 +698,8 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
     await turn.call("message_reply", "c1", message="hi")
     client: Any = stack.fleet.scripts.client
 
-    (answers,) = await client.keys("rc:answer:*")
-    (call,) = await client.keys("rc:call:*")
+    (answers,) = await client.keys(keys.answers("*"))
+    (call,) = await client.keys(keys.call("*"))
 
     day_ms = 24 * 3600 * 1000
     assert 0 < await client.pttl(answers) <= day_ms

@@ -18,7 +18,7 @@ from remoteclaw.cron.calls import MOST_JOBS
 from remoteclaw.cron.job import Job, Maker
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import CallError, CallRefused
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.cron import HANDLERS
@@ -101,7 +101,7 @@ async def later(stack: Stack, seconds: float) -> AsyncIterator[Fleet]:
 async def texts(stack: Stack, key: str | SessionKey) -> list[str]:
     """Return what cron jobs have told a session."""
     sid = SessionKey.parse(str(key)).sid
-    found: Any = await stack.fleet.scripts.client.xrange(f"rc:in:{{{sid}}}")
+    found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(sid))
     entries = [decode_entry(*entry) for entry in found]
     return [entry.message.text for entry in entries if entry.origin == "cron"]
 
@@ -324,7 +324,7 @@ async def test_a_job_that_is_removed_is_not_fired(stack: Stack) -> None:
         assert await scheduler_of(fleet).look() == 0
 
     assert (gone.removed, again.removed, anew.removed) == (True, True, False)
-    assert await stack.fleet.scripts.client.exists("rc:cron:jobs", "rc:cron:due") == 0
+    assert await stack.fleet.scripts.client.exists(keys.CRON_JOBS, keys.CRON_DUE) == 0
 
 
 async def test_status_says_whether_jobs_are_fired(stack: Stack) -> None:
@@ -374,7 +374,7 @@ async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
 async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     client = stack.fleet.scripts.client
-    await client.hset("rc:cron:jobs", mapping={str(n): b"{}" for n in range(MOST_JOBS - 1)})
+    await client.hset(keys.CRON_JOBS, mapping={str(n): b"{}" for n in range(MOST_JOBS - 1)})
 
     code, why = await refused(stack, ADMIN, "cron_add", job={**JOB, "sessionKey": KEY})
 
@@ -912,7 +912,7 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
     ).stdout.strip()
     async with later(stack, 3601) as fleet:
         await scheduler_of(fleet).look()
-    await stack.fleet.scripts.client.delete("rc:cron:scheduler")
+    await stack.fleet.scripts.client.delete(keys.CRON_SCHEDULER)
     listed = cli(stack, "cron", "list")
     runs = cli(stack, "cron", "runs", once)
     gone = cli(stack, "cron", "remove", job_id)

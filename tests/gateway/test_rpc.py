@@ -10,6 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from remoteclaw.fleet import keys
 from remoteclaw.gateway import gateway as gateway_module
 from remoteclaw.gateway import limits, rpc, sockets
 from remoteclaw.gateway.call import Call, Handler
@@ -429,7 +430,7 @@ async def test_a_stop_that_is_repeated_does_not_stop_what_came_since(stack: Stac
 
         sid = accepted["runId"].partition("-")[0]
         first = accepted["runId"].partition("-")[2]
-        state = await stack.fleet.scripts.client.hget(f"rc:st:{{{sid}}}", "stop")
+        state = await stack.fleet.scripts.client.hget(keys.state(sid), "stop")
         assert state == first.encode()
 
 

@@ -10,6 +10,7 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.config import tool_policy as policy
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway import sending
 from remoteclaw.gateway.methods import sessions
@@ -21,7 +22,7 @@ from remoteclaw.messages import ChannelMessage, Entry, SessionKey
 from remoteclaw.session.drain import Drain
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.catalog import TOOLS
-from tests.support.stack import Stack, message, said
+from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.turns import Turn, begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
@@ -147,7 +148,7 @@ async def test_a_message_to_another_session_comes_back_answered(stack: Stack) ->
     assert [(note["tool"], note["to"], note["text"]) for note in noted] == [
         ("sessions_send", str(bob.session), "memory")
     ]
-    assert await stack.fleet.scripts.client.xlen("rc:out:test:default") == 1  # bob's own
+    assert await stack.fleet.scripts.client.xlen(REPLIES) == 1  # bob's own
 
 
 async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: Stack) -> None:
@@ -157,7 +158,7 @@ async def test_the_other_agent_is_told_who_writes_and_has_nobodys_rights(stack: 
     await answer(stack, bob.session.sid)
     caller = await begin_turn(stack, HANDLERS)
     await call(stack, caller, "sessions_send", sessionKey=str(bob.session), message="hi", timeout=0)
-    found: Any = await stack.fleet.scripts.client.xrange(f"rc:in:{{{bob.session.sid}}}")
+    found: Any = await stack.fleet.scripts.client.xrange(keys.inbound(bob.session.sid))
 
     entry = decode_entry(*found[0])
     assert entry.origin == "session"
@@ -333,7 +334,7 @@ async def test_the_agent_of_an_attempt_that_was_cut_off_can_do_nothing(stack: St
     stack.reopen()
     caller = await begin_turn(stack, HANDLERS)
     sid = caller.lease.sid
-    await stack.fleet.scripts.client.hset(f"rc:st:{{{sid}}}", "expires", 0)
+    await stack.fleet.scripts.client.hset(keys.state(sid), "expires", 0)
     other = await stack.fleet.leases.acquire(sid, worker="next", host="here")
     assert other is not None
     await other.begin([caller.id])
@@ -365,10 +366,10 @@ async def test_a_message_that_joins_narrows_the_rights_of_the_turn(stack: Stack)
     joined = await stack.append("and me")
     sid = caller.lease.sid
     client: Any = stack.fleet.scripts.client
-    entry = (await client.xrange(f"rc:in:{{{sid}}}"))[-1][1][b"entry"].replace(b"alice", b"mallory")
-    await client.xdel(f"rc:in:{{{sid}}}", joined.entry_id)
-    entry_id = await client.xadd(f"rc:in:{{{sid}}}", {"entry": entry})
-    await client.hset(f"rc:st:{{{sid}}}", "steered", entry_id)
+    entry = (await client.xrange(keys.inbound(sid)))[-1][1][b"entry"].replace(b"alice", b"mallory")
+    await client.xdel(keys.inbound(sid), joined.entry_id)
+    entry_id = await client.xadd(keys.inbound(sid), {"entry": entry})
+    await client.hset(keys.state(sid), "steered", entry_id)
     code, _ = await refused(stack, caller, "session_status")
 
     assert before.state == "running"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.gateway.principals import Agent
@@ -40,7 +41,7 @@ async def refused(turn: Turn, tool: str, **params: Any) -> str:
 
 
 async def nothing_is_anywhere(stack: Stack) -> bool:
-    return await stack.fleet.scripts.client.keys("rc:out:*") == []
+    return await stack.fleet.scripts.client.keys(keys.reply_stream("*", "*")) == []
 
 
 # -- messages -------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.fleet import keys
 from remoteclaw.gateway import sending, transfers
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.gateway.transfers import FETCHED, READ, Transfers
@@ -71,7 +72,7 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
     await turn.call("message_send_attachment", **params)
 
     assert refusal.value.code == "UNAVAILABLE"
-    assert len(await stack.fleet.scripts.client.keys("rc:blob:*")) == 1
+    assert len(await stack.fleet.scripts.client.keys(keys.blob("*", "*"))) == 1
 
 
 def test_no_file_takes_longer_than_agents_clis_wait() -> None:

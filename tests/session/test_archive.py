@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
 from remoteclaw.session.notices import RESET
 from tests.support.cli import refused, run
 from tests.support.conversations import answers, append, busy, drain, ended, recorded, talk
-from tests.support.stack import Stack, said
+from tests.support.stack import REPLIES, Stack, said
 from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
@@ -74,7 +75,7 @@ async def test_what_has_ended_can_be_read(agent: Stack, two: Accepted) -> None:
 async def test_what_has_ended_is_forgotten_with_the_rest(agent: Stack, two: Accepted) -> None:
     assert run(agent, "sessions", "forget", two.session.sid).stdout == "It is gone.\n"
 
-    names = [name async for name in agent.fleet.scripts.client.scan_iter("rc:old:*")]
+    names = [name async for name in agent.fleet.scripts.client.scan_iter(keys.archive("*") + "*")]
     assert names == []
     assert await recorded(agent, two) == []
     again = run(agent, "sessions", "forget", two.session.sid).stdout
@@ -86,7 +87,7 @@ async def test_a_session_of_which_nothing_else_is_left_is_found(
     agent: Stack, two: Accepted
 ) -> None:
     client, sid = agent.fleet.scripts.client, two.session.sid
-    await client.delete(f"rc:st:{{{sid}}}", f"rc:rec:{{{sid}}}")
+    await client.delete(keys.state(sid), keys.record(sid))
 
     assert run(agent, "sessions", "archive", sid).stdout.count("\n") == 3
     assert run(agent, "sessions", "forget", sid).stdout == "It is gone.\n"
@@ -95,8 +96,8 @@ async def test_a_session_of_which_nothing_else_is_left_is_found(
 
 async def test_one_whose_time_is_over_is_not_listed(agent: Stack, two: Accepted) -> None:
     client, sid = agent.fleet.scripts.client, two.session.sid
-    lines: Any = await client.lrange(f"rc:old:{{{sid}}}", 0, -1)
-    await client.delete(f"rc:old:{{{sid}}}:{lines[1].decode().split()[0]}")
+    lines: Any = await client.lrange(keys.archive(sid), 0, -1)
+    await client.delete(f"{keys.archive(sid)}:{lines[1].decode().split()[0]}")
 
     assert [one.why for one in await agent.fleet.sessions.ended(sid)] == ["/reset"]
 
@@ -115,7 +116,7 @@ async def test_an_operator_ends_an_idle_conversation(agent: Stack) -> None:
         "operator: new"
     ]
     assert await talk(agent, "two") == ["heard two, knew -"]
-    assert await agent.fleet.scripts.client.xlen("rc:out:test:default") == 2  # nothing in the chat
+    assert await agent.fleet.scripts.client.xlen(REPLIES) == 2  # nothing in the chat
 
 
 async def serve(stack: Stack, accepted: Accepted) -> None:
@@ -208,7 +209,7 @@ async def test_a_session_that_has_been_idle_for_long_is_named_by_its_key(
     first = await agent.append("one")
     await drain(agent, first)
     client, sid = agent.fleet.scripts.client, first.session.sid
-    await client.delete(f"rc:st:{{{sid}}}", f"rc:map:{{{sid}}}")
+    await client.delete(keys.state(sid), keys.session_map(sid))
 
     assert "give its key" in (await why_not(agent, sid))[1]
     assert (await why_not(agent, str(first.session)))[0] == "UNAVAILABLE"

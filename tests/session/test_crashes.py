@@ -20,7 +20,7 @@ from remoteclaw.session.notices import SECOND_TRY
 from tests.conftest import SHIFTED_PRELUDE
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes, parent
-from tests.support.stack import Stack, said
+from tests.support.stack import REPLIES, Stack, said
 from tests.support.waiting import eventually
 
 #: An agent that starts a tool in a session of its own and hangs the first time it is asked; from
@@ -91,10 +91,10 @@ async def one_outcome(stack: Stack, accepted: Accepted) -> None:
     assert said(outcome) == f"{SECOND_TRY}\n\nanswered hello"
     assert [step.attempt for step in outcome.steps if step.name == "begun"] == [1, 2]
     client = stack.fleet.scripts.client
-    entries: Any = await client.xrange("rc:out:test:default")
+    entries: Any = await client.xrange(REPLIES)
     finals = [entry for _, entry in entries if accepted.entry_id.encode() in entry[b"reply"]]
     assert len([entry for entry in finals if b'"entries":["' in entry[b"reply"]]) == 1
-    assert await client.xlen(f"rc:in:{{{accepted.session.sid}}}") == 0
+    assert await client.xlen(keys.inbound(accepted.session.sid)) == 0
     view = await stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
     await stack.until_idle(accepted)
@@ -202,7 +202,7 @@ async def test_redis_that_has_lost_who_took_the_session(stack: Stack, directory:
     beside = pids[pids.index(second) :].count(first) * CLINGING_STEP_S
     assert beside < 3, "hardly longer than an agent may take to end"
     await stack.until_idle(accepted)
-    entries: Any = await client.xrange("rc:out:test:default")
+    entries: Any = await client.xrange(REPLIES)
     assert len([entry for _, entry in entries if b'"entries":["' in entry[b"reply"]]) == 1
     sweeping.cancel()
 

@@ -9,6 +9,7 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.protocols import Reply
 from remoteclaw.session.drain import Drain
@@ -16,7 +17,7 @@ from remoteclaw.session.notices import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_
 from remoteclaw.session.queue import MOST_TURNS
 from tests.support.bridges import acp_script, script
 from tests.support.processes import is_alive
-from tests.support.stack import Stack, message, said
+from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import eventually
 
 
@@ -29,11 +30,11 @@ async def drain(stack: Stack, accepted: Accepted) -> None:
 async def published(stack: Stack) -> list[Reply]:
     """Return what is on the reply stream."""
     client = stack.fleet.scripts.client
-    count = await client.xlen("rc:out:test:default")
+    count = await client.xlen(REPLIES)
     replies = stack.fleet.replies.reader("test", "default").replies()
     found = [await anext(replies) for _ in range(count)]
     await replies.aclose()
-    await client.delete("rc:reader:test:default")
+    await client.delete(keys.reader("test", "default"))
     return found
 
 
@@ -243,7 +244,7 @@ async def test_an_agent_that_is_no_longer_configured_is_said(stack: Stack) -> No
 
 async def put(stack: Stack, accepted: Accepted, entry: bytes) -> str:
     """Put something else in the place of an accepted message."""
-    client, stream = stack.fleet.scripts.client, f"rc:in:{{{accepted.session.sid}}}"
+    client, stream = stack.fleet.scripts.client, keys.inbound(accepted.session.sid)
     await client.xtrim(stream, maxlen=0)
     entry_id: Any = await client.xadd(stream, {"entry": entry})
     return str(entry_id.decode())
@@ -278,7 +279,7 @@ async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: St
     view = await stack.fleet.sessions.view(accepted.session.sid)
     assert view is not None
     assert (view.status, view.waiting) == ("scheduled", 2)
-    entries: Any = await client.xrange(f"rc:in:{{{accepted.session.sid}}}")
+    entries: Any = await client.xrange(keys.inbound(accepted.session.sid))
     assert entries[0][0].decode() == newer
     assert await published(stack) == []
     assert await stack.fleet.sweeper.sweep() == 0  # not at once: it would be the same worker
@@ -345,7 +346,7 @@ async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
     await stack.reached(running, "output")
 
     # As `stop` does, without the announcement.
-    state = f"rc:st:{{{running.session.sid}}}"
+    state = keys.state(running.session.sid)
     await stack.fleet.scripts.client.hset(state, "stop", running.entry_id)
     await task
 
@@ -363,7 +364,7 @@ async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
     await lease.begin([accepted.entry_id])
     if phase != "accepted":
         await lease.mark(phase)
-    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
     return accepted
 
 
@@ -402,7 +403,7 @@ async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stac
         lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
         assert lease is not None
         await lease.begin([accepted.entry_id])
-        await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+        await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
     after = await stack.append("hello")
 
     await drain(stack, accepted)
@@ -418,7 +419,7 @@ async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: 
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
     await lease.begin([accepted.entry_id])  # and dies before it has an agent
-    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
 
     await drain(stack, accepted)
 
@@ -435,7 +436,7 @@ async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(
     await stack.reached(accepted, "output")
 
     # Somebody else takes the session over while this drain is late.
-    state = f"rc:st:{{{accepted.session.sid}}}"
+    state = keys.state(accepted.session.sid)
     await stack.fleet.scripts.client.hset(state, "expires", 1)
     assert await stack.fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
     await task
@@ -452,7 +453,7 @@ async def test_a_warm_agent_that_knows_another_last_turn_is_not_used(stack: Stac
     first = await stack.append("hello")
     await drain(stack, first)
     pid = agent_pid(await stack.reached(first, "spawned"))
-    state = f"rc:st:{{{first.session.sid}}}"
+    state = keys.state(first.session.sid)
     await stack.fleet.scripts.client.hset(state, "finished", "1-0")
     second = await stack.append("memory")
 

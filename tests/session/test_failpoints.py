@@ -21,6 +21,7 @@ import pytest_asyncio
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import QueueOverride
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.host import process
 from remoteclaw.messages import Provenance, SessionKey
@@ -30,7 +31,7 @@ from tests.support.bridges import script
 from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.processes import is_alive
-from tests.support.stack import Stack, message
+from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -110,7 +111,7 @@ class Lab:
     async def replies(self, sid: str) -> list[Reply]:
         """Return what was said to one session, oldest first."""
         reader = self.stack.fleet.replies.reader("test", "default", token="the test's")
-        count = await self.stack.fleet.scripts.client.xlen("rc:out:test:default")
+        count = await self.stack.fleet.scripts.client.xlen(REPLIES)
         replies = reader.replies()
         found = [await anext(replies) for _ in range(count)]
         await replies.aclose()
@@ -123,7 +124,7 @@ class Lab:
             assert outcome.status == "done"
         await self.stack.until_idle(first)
         sid = first.session.sid
-        assert await self.stack.fleet.scripts.client.xlen(f"rc:in:{{{sid}}}") == 0
+        assert await self.stack.fleet.scripts.client.xlen(keys.inbound(sid)) == 0
         replies = await self.replies(sid)
         places = [(reply.turn, reply.attempt, reply.index) for reply in replies]
         assert len(places) == len(set(places)), "said twice"
@@ -269,7 +270,7 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
     statuses = [(await lab.stack.outcome(each)).status for each in (first, second, third)]
     await lab.stack.until_idle(first)
     assert set(statuses) <= {"done", "steered"}
-    assert await lab.stack.fleet.scripts.client.xlen(f"rc:in:{{{sid}}}") == 0
+    assert await lab.stack.fleet.scripts.client.xlen(keys.inbound(sid)) == 0
     _, *finals = [reply.entries for reply in await lab.replies(sid) if reply.is_final]
     # Each message is answered once, in order, whether alone or together.
     answered = [entry_id for entries in finals for entry_id in entries]
@@ -409,7 +410,7 @@ async def test_a_worker_that_ends_a_conversation_at(
     await lab.stack.outcome(first)
     await lab.stack.until_idle(first)
     sid, client = first.session.sid, lab.stack.fleet.scripts.client
-    before = await client.hvals(f"rc:map:{{{sid}}}")
+    before = await client.hvals(keys.session_map(sid))
     failpoint = lab.proxy.arm(step, side)
     command = await lab.stack.append("/new", from_=word)
     await failpoint.wait()
@@ -423,11 +424,11 @@ async def test_a_worker_that_ends_a_conversation_at(
     replies = await lab.replies(sid)
     assert [reply.text for reply in replies if command.entry_id in reply.entries] == [RESET]
     assert [reply.text for reply in replies].count(RESET) == 1
-    assert await client.llen(f"rc:old:{{{sid}}}") == 1
-    archived: Any = await client.get(f"rc:old:{{{sid}}}:{command.entry_id}")
+    assert await client.llen(keys.archive(sid)) == 1
+    archived: Any = await client.get(f"{keys.archive(sid)}:{command.entry_id}")
     assert f"first{word}".encode() in archived
     assert b"first" not in await lab.stack.fleet.sessions.record(sid)
-    assert set(before).isdisjoint(await client.hvals(f"rc:map:{{{sid}}}"))
+    assert set(before).isdisjoint(await client.hvals(keys.session_map(sid)))
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
@@ -448,14 +449,14 @@ async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation
     os.kill(horse, signal.SIGSTOP)
     assert (await lab.stack.outcome(command)).status == "done"
     await lab.stack.until_idle(first)
-    ids = await client.hvals(f"rc:map:{{{sid}}}")
+    ids = await client.hvals(keys.session_map(sid))
     os.kill(horse, signal.SIGCONT)
     failpoint.release()
     await eventually(lambda: not is_alive(horse))
 
     assert ids
-    assert await client.hvals(f"rc:map:{{{sid}}}") == ids
-    assert await client.llen(f"rc:old:{{{sid}}}") == 1
+    assert await client.hvals(keys.session_map(sid)) == ids
+    assert await client.llen(keys.archive(sid)) == 1
     assert lab.asked(f"second{word}") == 1
 
 

@@ -16,6 +16,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChatKind, ResetConfig
 from remoteclaw.errors import ConfigError
+from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.notices import (
     CONTEXT_LOST,
@@ -36,7 +37,7 @@ from tests.support.conversations import (
     prompts,
     talk,
 )
-from tests.support.stack import Stack, said
+from tests.support.stack import REPLIES, Stack, said
 
 DAILY, IDLE = ENDED_BY_ITSELF["daily"], ENDED_BY_ITSELF["idle"]
 HOUR_MS = 3_600_000
@@ -272,9 +273,9 @@ async def test_it_is_the_time_of_the_answer_that_counts(agent: Stack) -> None:
     """An agent may have worked for hours: whoever reads what it did and replies goes on."""
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
-    before: Any = await agent.fleet.scripts.client.hget(f"rc:st:{{{first.session.sid}}}", "heard")
+    before: Any = await agent.fleet.scripts.client.hget(keys.state(first.session.sid), "heard")
     await answered(agent, "two")
-    heard: Any = await agent.fleet.scripts.client.hget(f"rc:st:{{{first.session.sid}}}", "heard")
+    heard: Any = await agent.fleet.scripts.client.hget(keys.state(first.session.sid), "heard")
 
     outcome = await agent.fleet.outcomes.read(first.session.sid, first.entry_id)
     assert outcome is not None
@@ -350,7 +351,7 @@ async def test_what_is_recorded_of_a_session_that_was_idle_for_weeks_ends_too(
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
     client, sid = agent.fleet.scripts.client, first.session.sid
-    await client.delete(f"rc:st:{{{sid}}}", f"rc:map:{{{sid}}}")
+    await client.delete(keys.state(sid), keys.session_map(sid))
 
     assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
     assert "conversation_before" not in prompts(agent)
@@ -359,7 +360,7 @@ async def test_what_is_recorded_of_a_session_that_was_idle_for_weeks_ends_too(
 async def test_a_conversation_whose_id_is_gone_is_not_missed_when_it_ends(agent: Stack) -> None:
     configure(agent, **IDLE_2_H, record={"keep_days": 0})
     first = await answered(agent, "one")
-    await agent.fleet.scripts.client.delete(f"rc:map:{{{first.session.sid}}}")
+    await agent.fleet.scripts.client.delete(keys.session_map(first.session.sid))
     await passed(agent, first, 3)
 
     (reply,) = await talk(agent, "two")
@@ -371,7 +372,7 @@ async def test_a_conversation_whose_id_is_gone_is_not_missed_when_it_ends(agent:
 async def test_a_session_of_an_older_version_is_as_old_as_its_last_turn(agent: Stack) -> None:
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
-    client, name = agent.fleet.scripts.client, f"rc:st:{{{first.session.sid}}}"
+    client, name = agent.fleet.scripts.client, keys.state(first.session.sid)
     await client.hdel(name, "heard")
 
     assert await talk(agent, "two") == ["heard two, knew one"]
@@ -400,7 +401,7 @@ async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> No
         name = f"demo|{agent.home.path}/workspaces/main"
         await lease.remember(name, "of-the-new-conversation")
         await lease.mark(phase)
-    await agent.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
 
     await drain(agent, two)
 
@@ -440,7 +441,7 @@ async def test_it_is_said_in_the_chat_once(agent: Stack) -> None:
     await answered(agent, "two")
     await answered(agent, "three")
 
-    count = await agent.fleet.scripts.client.xlen("rc:out:test:default")
+    count = await agent.fleet.scripts.client.xlen(REPLIES)
     replies = agent.fleet.replies.reader("test", "default", token="t").replies()
     texts = [(await anext(replies)).text for _ in range(count)]
     await replies.aclose()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.home import Home
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.session.notices import GOES_ON_FROM_NOTES
 from tests.support.processes import is_alive, marked_processes
@@ -29,7 +30,7 @@ async def other(stack: Stack, directory: Path) -> AsyncIterator[Stack]:
 
 async def served_by(stack: Stack, accepted: Accepted) -> str:
     """Return the host that a session belongs to."""
-    host: Any = await stack.fleet.scripts.client.hget(f"rc:st:{{{accepted.session.sid}}}", "host")
+    host: Any = await stack.fleet.scripts.client.hget(keys.state(accepted.session.sid), "host")
     return str(host.decode())
 
 
@@ -41,7 +42,7 @@ async def gone(host: Stack) -> None:
     """Have a host lose its power: its processes at once, its signs of life after a while."""
     await host.end_processes()
     client = host.fleet.scripts.client
-    async for name in client.scan_iter(match=f"rc:host:*@{host.home.host_id}"):
+    async for name in client.scan_iter(match=keys.host(f"*@{host.home.host_id}")):
         await client.delete(name)  # their time has passed
 
 
@@ -92,7 +93,7 @@ async def test_what_waited_for_a_host_that_is_gone_is_found(stack: Stack, other:
     assert await stack.fleet.scripts.client.llen(f"rq:queue:agents@{stack.home.host_id}") == 1
 
     await gone(stack)
-    await stack.fleet.scripts.client.zadd("rc:active", {second.session.sid: 0})
+    await stack.fleet.scripts.client.zadd(keys.ACTIVE, {second.session.sid: 0})
     await stack.fleet.sweeper.sweep()
 
     assert (await stack.outcome(second)).status == "done"

@@ -30,7 +30,7 @@ from remoteclaw.session.notices import (
 from tests.conftest import SHIFTED_PRELUDE, required
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script
-from tests.support.stack import Stack, message, said
+from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually
 
@@ -101,7 +101,7 @@ class Chat:
     async def said(self, user: str = "alice") -> list[str]:
         """Return what was said in the chat with a user, without the ends of turns."""
         client = self.stack.fleet.scripts.client
-        found: Any = await client.xrange("rc:out:test:default")
+        found: Any = await client.xrange(REPLIES)
         replies = [json.loads(fields[b"reply"]) for _, fields in found]
         sid = SessionKey.of(message("hi", from_=user), agent="main").sid
         return [reply["text"] for reply in replies if reply["sid"] == sid and reply["text"]]

@@ -13,6 +13,7 @@ from remoteclaw.bridge.prompt import build_turn_prompt
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory, UnknownSession
 from remoteclaw.events import AgentRunResult
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import (
     AgentDeliveryResult,
@@ -66,7 +67,7 @@ async def agent(stack: Stack, directory: Path) -> Stack:
 
 async def forget(stack: Stack, accepted: Accepted) -> None:
     """Have the CLI's own conversation gone, as after seven days."""
-    await stack.fleet.scripts.client.delete(f"rc:map:{{{accepted.session.sid}}}")
+    await stack.fleet.scripts.client.delete(keys.session_map(accepted.session.sid))
 
 
 async def test_who_said_what(agent: Stack) -> None:
@@ -123,7 +124,7 @@ async def test_a_record_has_its_time(agent: Stack) -> None:
     agent.configure(record={"keep_days": 2})
     accepted = await answered(agent, "hello")
 
-    ttl = await agent.fleet.scripts.client.pttl(f"rc:rec:{{{accepted.session.sid}}}")
+    ttl = await agent.fleet.scripts.client.pttl(keys.record(accepted.session.sid))
     assert 1.9 < ttl / 24 / 3600 / 1000 <= 2
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.model import QueueOverride
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Attachment
 from remoteclaw.session.notices import RESET, SECOND_TRY
@@ -201,7 +202,7 @@ async def test_no_more_ended_conversations_are_kept_than_configured(agent: Stack
     await talk(agent, "/new two", "/new three", "/new", "/new", "/new four", "/new")
 
     assert await ended(agent, first) == ["four", "three"]
-    names = [name async for name in agent.fleet.scripts.client.scan_iter("rc:old:*")]
+    names = [name async for name in agent.fleet.scripts.client.scan_iter(keys.archive("*") + "*")]
     assert len(names) == 3
 
 
@@ -211,7 +212,7 @@ async def test_an_ended_conversation_is_kept_as_long_as_a_record(agent: Stack) -
     await drain(agent, first)
     await talk(agent, "/new")
 
-    async for name in agent.fleet.scripts.client.scan_iter("rc:old:*"):
+    async for name in agent.fleet.scripts.client.scan_iter(keys.archive("*") + "*"):
         ttl = await agent.fleet.scripts.client.pttl(name)
         assert 1.9 < ttl / 24 / 3600 / 1000 <= 2
 
@@ -229,7 +230,9 @@ async def test_there_need_be_no_archive(agent: Stack, sections: dict[str, Any]) 
 
     assert await ended(agent, first) == []
     assert "two" not in await recorded(agent, first)
-    assert [name async for name in agent.fleet.scripts.client.scan_iter("rc:old:*")] == []
+    assert [
+        name async for name in agent.fleet.scripts.client.scan_iter(keys.archive("*") + "*")
+    ] == []
 
 
 # -- while the session is busy --------------------------------------------------------------------
@@ -373,7 +376,7 @@ async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str 
         await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
     if phase:
         await lease.mark(phase)
-    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -386,7 +389,7 @@ async def test_a_crash_and_the_conversation_ends_once(agent: Stack, reset: bool)
 
     assert await answers(agent, command) == [RESET]
     assert await talk(agent, "two") == ["heard two, knew -"]
-    lines: Any = await agent.fleet.scripts.client.lrange(f"rc:old:{{{command.session.sid}}}", 0, -1)
+    lines: Any = await agent.fleet.scripts.client.lrange(keys.archive(command.session.sid), 0, -1)
     assert len(lines) == 1
 
 
@@ -402,7 +405,7 @@ async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_
     await lease.remember("demo|elsewhere", "of-the-new-conversation")
     await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
     await lease.mark("output")
-    await agent.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
 
     await drain(agent, command)
 
@@ -422,7 +425,7 @@ async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) 
     assert await lease.begin([command.entry_id])
     await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
     assert await lease.steer([two.entry_id])
-    await agent.fleet.scripts.client.hset(f"rc:st:{{{lease.sid}}}", "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
     go(agent)
 
     await drain(agent, command)

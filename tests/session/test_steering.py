@@ -11,6 +11,7 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.session.drain import Drain
@@ -88,7 +89,10 @@ async def heard(stack: Stack, text: str) -> None:
     async def is_live() -> bool:
         client: Any = stack.fleet.scripts.client
         return any(
-            [text.encode() in await client.get(key) async for key in client.scan_iter("rc:live:*")]
+            [
+                text.encode() in await client.get(key)
+                async for key in client.scan_iter(keys.live("*"))
+            ]
         )
 
     await eventually(is_live)
@@ -190,7 +194,7 @@ async def test_what_waits_for_its_own_reply_does_not_join_and_is_not_overtaken(
 async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agent: Stack) -> None:
     first, task = await busy(agent)
     client = agent.fleet.scripts.client
-    await client.xadd(f"rc:in:{{{first.session.sid}}}", {"entry": '{"v": 99}'})
+    await client.xadd(keys.inbound(first.session.sid), {"entry": '{"v": 99}'})
     third = await agent.append("three")
     go(agent)
     await task
@@ -274,7 +278,7 @@ async def owner(stack: Stack, accepted: Accepted) -> Lease:
 
 
 async def expire(stack: Stack, accepted: Accepted) -> None:
-    await stack.fleet.scripts.client.hset(f"rc:st:{{{accepted.session.sid}}}", "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
 
 
 async def append(stack: Stack, *texts: str) -> list[Accepted]:
@@ -382,7 +386,7 @@ async def test_a_turn_that_an_older_worker_finished_leaves_nothing_in_the_way(
 ) -> None:
     """It knows nothing of messages that join, and forgets the turn without them."""
     one = await agent.append("one")
-    await agent.fleet.scripts.client.hset(f"rc:st:{{{one.session.sid}}}", "steered", "1-1")
+    await agent.fleet.scripts.client.hset(keys.state(one.session.sid), "steered", "1-1")
 
     await drain(agent, one)
 

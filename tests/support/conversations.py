@@ -6,6 +6,7 @@ from typing import Any
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack, said
@@ -104,7 +105,7 @@ async def recorded(stack: Stack, accepted: Accepted) -> list[str]:
 
 async def ended(stack: Stack, accepted: Accepted) -> list[str]:
     """Return what people said in the conversations that are archived, newest first."""
-    client, name = stack.fleet.scripts.client, f"rc:old:{{{accepted.session.sid}}}"
+    client, name = stack.fleet.scripts.client, keys.archive(accepted.session.sid)
     lines: Any = await client.lrange(name, 0, -1)
     records: Any = [await client.get(f"{name}:{line.decode().split()[0]}") for line in lines]
     return [json.loads(record.splitlines()[0])["text"] for record in records]
@@ -115,7 +116,7 @@ async def renewed(stack: Stack, accepted: Accepted, *, times: int) -> None:
     seen: set[object] = set()
 
     async def is_renewed() -> bool:
-        name = f"rc:st:{{{accepted.session.sid}}}"
+        name = keys.state(accepted.session.sid)
         seen.add(await stack.fleet.scripts.client.hget(name, "expires"))
         return len(seen) > times
 
@@ -127,7 +128,7 @@ IDLE_2_H = {"sessions": {"reset": {"idle_minutes": 120}}}
 
 async def passed(stack: Stack, accepted: Accepted, hours: float) -> None:
     """Have it been so long since a person was heard in a session."""
-    client, name = stack.fleet.scripts.client, f"rc:st:{{{accepted.session.sid}}}"
+    client, name = stack.fleet.scripts.client, keys.state(accepted.session.sid)
     heard: Any = await client.hget(name, "heard")
     await client.hset(name, "heard", int(heard) - int(hours * 3_600_000))
 

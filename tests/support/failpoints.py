@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from remoteclaw.fleet import connection
+from remoteclaw.fleet import connection, keys
 from tests.support.waiting import HANG_S
 
 __all__ = ["Failpoint", "Proxy", "Side"]
@@ -165,7 +165,7 @@ def _step(arguments: list[bytes]) -> str | None:
     name = arguments[0].upper()
     if name == b"EVALSHA":
         return _SCRIPTS.get(arguments[1])
-    if name == b"XADD" and arguments[1] == b"rc:wake":
+    if name == b"XADD" and arguments[1] == keys.WAKE.encode():
         return "hint"  # in the middle of its transaction: EXEC has not come yet
     return None
 

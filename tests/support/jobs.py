@@ -9,7 +9,7 @@ from typing import Any
 from remoteclaw.cron.job import Job, Maker
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.store import Run
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.messages import Entry, SessionKey
 from tests.support.cron import calls_of, cron_of
@@ -82,7 +82,7 @@ async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
 
 
 async def entries(fleet: Fleet, session: SessionKey = SESSION) -> list[Entry]:
-    found: Any = await fleet.scripts.client.xrange(f"rc:in:{{{session.sid}}}")
+    found: Any = await fleet.scripts.client.xrange(keys.inbound(session.sid))
     return [decode_entry(*entry) for entry in found]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import tomlkit
 
 from remoteclaw.config.home import Home
-from remoteclaw.fleet import Fleet
+from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.effects import _entry
 from remoteclaw.fleet.inbound import Accepted, encode_entry
 from remoteclaw.fleet.keys import Lane
@@ -25,7 +25,10 @@ from tests.support.processes import marked_processes
 from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
 
-__all__ = ["Stack"]
+__all__ = ["REPLIES", "Stack"]
+
+#: What the adapter of the test's channel has still to deliver.
+REPLIES = keys.reply_stream("test", "default")
 
 #: Longer than a test waits for anything, so that no repair at the end of a lease helps it.
 LEASE_S = 5 * HANG_S
