@@ -176,6 +176,8 @@ class PlatformAdapter:
         """Take one message; one that only says that a turn is over leaves no trace."""
         if not reply.text and not reply.attachments:
             return None
+        if reply.channel_id == "nowhere":
+            raise PlatformRefused("There is no such chat.")
         behaviour = await self._behaviour("deliver", reply.text)
         kept = () if behaviour.keeps_files else reply.attachments
         files = {}

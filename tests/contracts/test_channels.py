@@ -1,0 +1,200 @@
+"""The contract of channels: each adapter over the real relay, and each profile."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.bridge import Hooks
+from remoteclaw.bridge.chunks import SMALLEST_LIMIT
+from remoteclaw.channels.console.adapter import Console
+from remoteclaw.channels.console.editor import PlainEditor
+from remoteclaw.channels.relay import relay
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.messages import Attachment, channel_name
+from remoteclaw.profiles import CHANNELS, profile_of
+from remoteclaw.protocols import ChannelAdapter, ChannelProfile, OperatingAdapter
+from remoteclaw.tools.catalog import TOOLS
+from tests.support.agents import ROOT
+from tests.support.platform import Platform, PlatformAdapter
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+SID = "0" * 32
+#: The chat that every double has, and one that none has.
+CHAT, NOWHERE = "console", "nowhere"
+#: The tools that an adapter without operations can't serve.
+OPERATIONS = {"message_react", "message_delete", "message_pin", "message_read"}
+
+
+@dataclass(frozen=True)
+class Double:
+    """An adapter on a double of its platform, and what people see there."""
+
+    provider: str
+    profile: ChannelProfile
+    adapter: ChannelAdapter
+    texts: Callable[[], list[str]]
+    files: Callable[[], dict[str, bytes]]
+
+
+def example() -> dict[str, Any]:
+    """Return the names of the guide's example."""
+    page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(code, "adding-a-channel.md", "exec"), names)
+    return names
+
+
+def folder(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
+    chat = directory / CHAT
+    chat.mkdir()
+    names = example()
+
+    def texts() -> list[str]:
+        return [file.read_text() for file in sorted(chat.glob("*.txt"))]
+
+    def files() -> dict[str, bytes]:
+        return {file.name[5:]: file.read_bytes() for file in chat.glob("*-*")}
+
+    return Double("folder", names["PROFILE"], names["Folder"](fleet, directory), texts, files)
+
+
+def platform(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
+    seen = Platform(directory)
+
+    def files() -> dict[str, bytes]:
+        return {n: text.encode() for post in seen.chat(CHAT) for n, text in post.files.items()}
+
+    adapter = PlatformAdapter(directory, fleet)
+    return Double("test", profile_of("test"), adapter, lambda: seen.texts, files)
+
+
+def console(fleet: Fleet, directory: Path, capsys: pytest.CaptureFixture[str]) -> Double:
+    adapter = Console(fleet, agent="main", account="default", hooks=Hooks(), downloads=directory)
+    adapter._editor = PlainEditor()
+    lines: list[str] = []
+
+    def texts() -> list[str]:
+        lines.extend(capsys.readouterr().out.splitlines())
+        return [line.removeprefix("main> ") for line in lines if line.startswith("main> ")]
+
+    def files() -> dict[str, bytes]:
+        return {file.name: file.read_bytes() for file in directory.iterdir()}
+
+    return Double("console", profile_of("console"), adapter, texts, files)
+
+
+@pytest.fixture(params=[folder, platform, console])
+def double(
+    request: pytest.FixtureRequest,
+    stack: Stack,
+    directory: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> Double:
+    (directory / "double").mkdir()
+    made: Double = request.param(stack.fleet, directory / "double", capsys)
+    return made
+
+
+@contextlib.asynccontextmanager
+async def relayed(stack: Stack, double: Double) -> AsyncIterator["asyncio.Task[None]"]:
+    reader = stack.fleet.replies.reader(double.provider, "default", token="the same")
+    task = asyncio.create_task(relay(reader, double.adapter, Hooks()))
+    yield task
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def say(
+    stack: Stack, double: Double, text: str, *, index: int = 0, chat: str = CHAT, **more: Any
+) -> None:
+    """Put a message on the account's reply stream."""
+    payload = reply_payload(
+        sid=SID,
+        turn="1-0",
+        attempt=1,
+        index=index,
+        channel_id=chat,
+        thread_id=None,
+        text=text,
+        **more,
+    )
+    stream = keys.reply_stream(double.provider, "default")
+    await stack.fleet.scripts.client.xadd(stream, {"reply": orjson.dumps(payload)})
+
+
+async def delivered(stack: Stack, double: Double) -> None:
+    """Wait until everything has its receipt."""
+    stream = keys.reply_stream(double.provider, "default")
+
+    async def is_empty() -> bool:
+        return not await stack.fleet.scripts.client.xlen(stream)
+
+    await eventually(is_empty)
+
+
+async def test_messages_arrive_once_and_in_order(stack: Stack, double: Double) -> None:
+    for index, text in enumerate(("one", "two")):
+        await say(stack, double, text, index=index)
+    async with relayed(stack, double):
+        await delivered(stack, double)
+    await say(stack, double, "three", index=2)
+    async with relayed(stack, double):
+        await delivered(stack, double)
+
+    assert double.texts() == ["one", "two", "three"]
+
+
+async def test_the_end_of_a_turn_is_no_message(stack: Stack, double: Double) -> None:
+    await say(stack, double, "one")
+    await say(stack, double, "", index=1, entries=["1-0"])
+    async with relayed(stack, double):
+        await delivered(stack, double)
+
+    assert double.texts() == ["one"]
+
+
+async def test_a_message_for_no_chat_holds_nothing_up(stack: Stack, double: Double) -> None:
+    await say(stack, double, "lost", chat=NOWHERE, call="call-1")
+    await say(stack, double, "one")
+    async with relayed(stack, double) as relaying:
+        await delivered(stack, double)
+        assert not relaying.done()
+
+    assert double.texts() == ["one"]
+
+
+async def test_a_file_arrives_or_is_kept(stack: Stack, double: Double) -> None:
+    there = await stack.fleet.blobs.put(SID, "plan.txt", b"the plan")
+    gone = Attachment(name="gone.txt", mime_type="text/plain", size=1, blob="f" * 32)
+    await say(stack, double, "Here.", attachments=(there,))
+    await say(stack, double, "And here.", index=1, attachments=(gone,))
+    async with relayed(stack, double) as relaying:
+        await delivered(stack, double)
+        assert not relaying.done()
+
+    assert double.files()["plan.txt"] == b"the plan"
+
+
+async def test_tools_that_an_adapter_can_not_serve_are_not_listed(double: Double) -> None:
+    assert isinstance(double.adapter, OperatingAdapter) or double.profile.lacks >= OPERATIONS
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_profile_makes_sense(name: str) -> None:
+    profile = CHANNELS[name]
+
+    assert channel_name(name) == name
+    assert profile.chunk_limit >= SMALLEST_LIMIT
+    assert profile.lacks <= TOOLS.keys()
+    assert profile.has_threads or "message_thread_reply" in profile.lacks
+    assert re.compile(profile.id_form or "")
