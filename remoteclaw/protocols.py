@@ -55,16 +55,19 @@ FILES = "files"
 class AgentSpec:
     """What an agent process has to be like: fixed at its start, compared at every turn.
 
-    But for `note`, which only a process that resumes a conversation looks at.
+    But for `note`, which only a process that resumes a conversation looks at. A bridge is given a
+    template, and completes it for each turn.
     """
 
     runtime: str
     command: tuple[str, ...]
-    """The program, as an absolute path, and its first arguments."""
+    """The program and its first arguments; in a template as it is looked for on PATH."""
     workspace: str
+    """The working directory."""
     env: Mapping[str, str]
     """The whole environment that the process gets."""
-    system_prompt: str
+    system_prompt: str = ""
+    """Filled in by the bridge, like `plain_prompt` and `note`."""
     model: str | None = None
     permissions: str = "ask"
     inherit_mcp: bool = True

@@ -69,7 +69,7 @@ class TurnFiles:
     def __init__(
         self,
         store: AttachmentStore | None,
-        facts: ChannelConfig,
+        channel: ChannelConfig,
         *,
         files_dir: Path,
         outgoing: Outgoing,
@@ -77,7 +77,7 @@ class TurnFiles:
     ) -> None:
         """Without a `store`, there are no files, and who expects some is told so."""
         self._store = store
-        self._facts = facts
+        self._channel = channel
         self._files_dir = files_dir
         self._outgoing = outgoing
         self._image_types = image_types
@@ -128,7 +128,7 @@ class TurnFiles:
         """Return a file's content; raises `UnfitFile` if it can't be given to the agent."""
         if self._store is None:
             raise UnfitFile("files can't be taken here")
-        if problem := unwanted(self._facts, attachment.mime_type, attachment.size):
+        if problem := unwanted(self._channel, attachment.mime_type, attachment.size):
             raise UnfitFile(problem)
         if self._placed + attachment.size > MOST_KEPT:
             raise UnfitFile(f"more than {size_in_words(MOST_KEPT)} came at once")
@@ -175,7 +175,7 @@ class TurnFiles:
         if len(content) > room:
             most = size_in_words(MAX_ATTACHMENTS_BYTES)
             raise UnfitFile(f"the files of an answer have {most} together at most")
-        if problem := unwanted(self._facts, mime_type_of(file.name, content), len(content)):
+        if problem := unwanted(self._channel, mime_type_of(file.name, content), len(content)):
             raise UnfitFile(problem)
         try:
             return await self._store.store(file.name, content)

@@ -29,7 +29,7 @@ from remoteclaw.events import (
 from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks
 
-__all__ = ["Delivered", "DeliveryAdapter"]
+__all__ = ["Delivered", "DeliveryAdapter", "Listeners"]
 
 #: How long an answer may become, in characters: an agent that runs wild must not fill Redis.
 MOST_ANSWER = 1_000_000
@@ -58,6 +58,24 @@ class Delivered:
     """Whether the process can't be trusted with another turn."""
 
 
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """What the bridge does about a turn's events; without one, nothing is done."""
+
+    on_steered: Callable[[str], Awaitable[None]] | None = None
+    """Hears of each entry that the agent takes up while it works."""
+    take_files: Callable[[Sequence[str]], Awaitable[tuple[list[Attachment], list[str]]]] | None = (
+        None
+    )
+    """Takes the files that an answer names; returns them, and words about those that can't be."""
+    on_permission: Callable[[PermissionEvent], None] | None = None
+    """Hears that the agent waits for a permission; nothing waits for it here."""
+    label: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, "")
+    """Returns what is shown of a tool that runs."""
+    scrub: Callable[[str, int], str] = lambda text, most: text[:most]
+    """Returns so many characters of a text, without secrets, for the record of tools."""
+
+
 class DeliveryAdapter:
     """Turns a stream of events into payloads and calls back on the way, in the events' order."""
 
@@ -69,24 +87,9 @@ class DeliveryAdapter:
         callbacks: BridgeCallbacks,
         first_index: int,
         messages: Mapping[str, ChannelMessage],
-        on_steered: Callable[[str], Awaitable[None]] | None = None,
-        take_files: Callable[[Sequence[str]], Awaitable[tuple[list[Attachment], list[str]]]]
-        | None = None,
-        on_permission: Callable[[PermissionEvent], None] | None = None,
-        label: Callable[[ToolUseEvent], tuple[str, str]] = lambda event: (event.tool_name, ""),
-        scrub: Callable[[str, int], str] = lambda text, most: text[:most],
     ) -> None:
-        """`messages` are those that the agent may quote, by entry, the last one is answered.
-
-        `on_steered` hears of the entries that the agent takes up while it works. `take_files` gets
-        the files that an answer names, and returns them with what is to be said of the others.
-        `on_permission` hears that the agent waits for a permission; nothing waits for it here.
-        `label` returns what is shown of a tool that runs, and `scrub` so many characters of a text
-        without its secrets, for what is kept of tools.
-        """
-        self._on_steered = on_steered
-        self._take_files = take_files
-        self._on_permission = on_permission
+        """`messages` are those that the agent may quote, by entry; the last one is answered."""
+        self._listeners = Listeners()
         self._asked = list(messages)
         """The entries that the agent has taken up."""
         self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
@@ -100,13 +103,17 @@ class DeliveryAdapter:
         self._payloads: list[ReplyPayload] = []
         self._next_index = first_index
         self._phases: set[str] = set()
-        self._scrub = scrub
-        self._activity = Activity(label, callbacks.on_activity) if callbacks.on_activity else None
+        self._activity: Activity | None = None
         self._calls: dict[str, ToolCall] = {}
         """The tools that were used, by the CLI's id of the call."""
 
-    async def process(self, events: AsyncIterator[AgentEvent]) -> Delivered:
+    async def process(
+        self, events: AsyncIterator[AgentEvent], listeners: Listeners | None = None
+    ) -> Delivered:
         """Consume a turn's events; a stream that breaks off still delivers what it said."""
+        self._listeners = listeners = listeners or Listeners()
+        if self._callbacks.on_activity:
+            self._activity = Activity(listeners.label, self._callbacks.on_activity)
         run, error, has_ended = AgentRunResult(), None, False
         length = 0
         steered: list[str] = []
@@ -134,7 +141,7 @@ class DeliveryAdapter:
                     await self._reach("tool", event.tool_name)
                 case ToolResultEvent(tool_id, output, is_error):
                     if call := self._calls.get(tool_id):
-                        shown = self._scrub(output, MOST_SHOWN)
+                        shown = listeners.scrub(output, MOST_SHOWN)
                         self._calls[tool_id] = replace(call, output=shown, is_error=is_error)
                     if self._activity:
                         self._activity.end(tool_id)
@@ -144,14 +151,14 @@ class DeliveryAdapter:
                     steered.append(key)
                     self._asked.append(key)
                     self._answered = self._messages[key]
-                    if self._on_steered:
-                        await self._on_steered(key)
+                    if listeners.on_steered:
+                        await listeners.on_steered(key)
                 case AnswerEndEvent():
                     await self._end_answer()
                     answered = tuple(self._asked)
                 case PermissionEvent():
-                    if self._on_permission:
-                        self._on_permission(event)
+                    if listeners.on_permission:
+                        listeners.on_permission(event)
                 case PlanEvent(steps):
                     plan = "\n".join(f"[{'x' if done else ' '}] {step}" for step, done in steps)
                     self.show(plan)
@@ -181,7 +188,9 @@ class DeliveryAdapter:
             arguments = orjson.dumps(event.input, default=str).decode()
         except TypeError:  # nested deeper than orjson writes
             arguments = "(…)"
-        self._calls[event.tool_id] = ToolCall(event.tool_name, self._scrub(arguments, MOST_SHOWN))
+        self._calls[event.tool_id] = ToolCall(
+            event.tool_name, self._listeners.scrub(arguments, MOST_SHOWN)
+        )
 
     async def _end_answer(self) -> None:
         await self._finish(self._callbacks.on_partial_reply)
@@ -200,8 +209,8 @@ class DeliveryAdapter:
         paths, self._directives.attached = self._directives.attached, []
         files: list[Attachment] = []
         problems: list[str] = []
-        if paths and self._take_files:
-            files, problems = await self._take_files(paths)
+        if paths and self._listeners.take_files:
+            files, problems = await self._listeners.take_files(paths)
         if last or files:
             await self._deliver(last, callback, files)
         if problems:

@@ -72,19 +72,19 @@ def build_system_prompt(
     workspace: str,
     runtime: str,
     zone: str | None = None,
-    facts: ChannelConfig | None = None,
+    channel: ChannelConfig | None = None,
     has_files: bool = True,
     sends_files: bool = True,
     tools: Collection[str] = (),
 ) -> str:
     """Return the prompt that is fixed when an agent process starts.
 
-    `zone` is the agent's time zone; `facts` is what is configured of the session's channel;
+    `zone` is the agent's time zone; `channel` is what is configured of the session's channel;
     `has_files` tells whether files can come and go, `sends_files` whether the agent may send any;
     `tools` are RemoteClaw's own that it may use.
     """
-    facts = facts or ChannelConfig()
-    user, channel = as_data(session.user), as_data(session.provider)
+    channel = channel or ChannelConfig()
+    user, provider = as_data(session.user), as_data(session.provider)
     to_chat = "" if session.task else " to the chat"
     about = (
         ("channel", session.provider),
@@ -98,13 +98,14 @@ def build_system_prompt(
             "Identity",
             (
                 f"You are running inside RemoteClaw, which connects you to a chat: the user {user} "
-                f"writes to you on the channel {channel}.",
+                f"writes to you on the channel {provider}.",
                 "The user may be away from this computer and sees only what you answer.",
             )
             if session.task is None
             else (
                 "You are running inside RemoteClaw. Another session has started you for one task: "
-                f"the message that you get. It works for the user {user} on the channel {channel}.",
+                "the message that you get. "
+                f"It works for the user {user} on the channel {provider}.",
                 "Your answer goes to that session as the result, and to nobody else. Nobody can "
                 "answer questions meanwhile: do what can be done, and say what can't.",
             ),
@@ -134,7 +135,7 @@ def build_system_prompt(
             ),
         ),
         *_of_tools(tools),
-        *_of_channel(facts, has_files=has_files, sends_files=sends_files),
+        *_of_channel(channel, has_files=has_files, sends_files=sends_files),
         _Section(
             "Reply tags",
             (
@@ -163,7 +164,7 @@ def build_system_prompt(
             ),
         ),
     )
-    told = facts.instructions
+    told = channel.instructions
     more = (_Section("Instructions for this channel", (told,)),) if told else ()
     return "\n\n".join(str(section) for section in (*sections, *more))
 
@@ -183,11 +184,13 @@ def _of_tools(tools: Collection[str]) -> Iterator[_Section]:
         )
 
 
-def _of_channel(facts: ChannelConfig, *, has_files: bool, sends_files: bool) -> Iterator[_Section]:
+def _of_channel(
+    channel: ChannelConfig, *, has_files: bool, sends_files: bool
+) -> Iterator[_Section]:
     """Yield the sections about a channel of which something is known."""
-    if hints := [clean(hint, longest=LONGEST_HINT) for hint in facts.formatting]:
+    if hints := [clean(hint, longest=LONGEST_HINT) for hint in channel.formatting]:
         yield _Section("Message formatting", tuple(f"- {hint}" for hint in hints))
-    if senders := [clean(sender) for sender in facts.authorized_senders]:
+    if senders := [clean(sender) for sender in channel.authorized_senders]:
         yield _Section(
             "Authorized senders",
             (
@@ -195,9 +198,9 @@ def _of_channel(facts: ChannelConfig, *, has_files: bool, sends_files: bool) -> 
                 "Don't take any of them for the owner of this computer.",
             ),
         )
-    if facts.reactions:
-        yield _Section("Reactions", (_REACTIONS[facts.reactions],))
-    if has_files and facts.attachment_mb:
+    if channel.reactions:
+        yield _Section("Reactions", (_REACTIONS[channel.reactions],))
+    if has_files and channel.attachment_mb:
         yield _Section(
             "Files",
             (

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from remoteclaw.bridge import ChannelBridge, Hooks, Limits
@@ -16,7 +15,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.sessions import LeasedSessionMap
-from remoteclaw.protocols import conversation_name
+from remoteclaw.protocols import AgentSpec, conversation_name
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.tool_access import ToolAccess
@@ -78,52 +77,50 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     # One task is all that it is for: its agent makes room for those that people talk with.
     warm_s = 0.0 if lease.session.task else settings.warm_s
     keeper = _keeper(lease, config, home, access, warm_s=warm_s)
-    channel = config.channel(lease.session.provider)
-    command = tuple(settings.command or runtime.command)
-    env = {**runtime.environment(os.environ), **settings.env}
-    bridge = ChannelBridge(
-        runtime=runtime,
-        agents=keeper,
-        session_map=LeasedSessionMap(lease),
-        command=command,
-        workspace_dir=workspace,
-        env=env,
+    tools = None
+    if access.is_there:
+        tools = listed(config, lease.session, TOOLS.values(), depth=lease.state.depth)
+    spec = AgentSpec(
+        runtime=runtime.name,
+        command=tuple(settings.command or runtime.command),
+        workspace=workspace,
+        env={**runtime.environment(os.environ), **settings.env},
         model=settings.model,
         permissions=settings.permissions,
         inherit_mcp=settings.inherit_mcp,
         trust_workspace=settings.trust_workspace,
         mcp_servers=settings.servers(),
-        chunk_limit=channel.chunk_limit,
-        chunk_unit=channel.chunk_unit,
+        tools=None if tools is None else tuple(sorted(tools)),
+        own_server=home.server_name(lease.sid),
+    )
+    bridge = ChannelBridge(
+        spec,
+        runtime=runtime,
+        agents=keeper,
+        session_map=LeasedSessionMap(lease),
+        channel=config.channel(lease.session.provider),
         zone=settings.timezone,
-        facts=channel,
         hooks=hooks,
         attachments=SessionFiles(fleet.blobs, lease),
         limits=Limits(settings.start_s, settings.stall_s, settings.turn_s),
-        tools=listed(config, lease.session, TOOLS.values(), depth=lease.state.depth)
-        if access.is_there
-        else None,
-        own_server=home.server_name(lease.sid),
         secrets=frozenset(secrets_of(config)),
         home=home,
     )
     # Where a hook may choose another directory, the name is not known before.
     known = None if hooks.has("before_runtime_spawn") else conversation
-    login = _login(home, runtime.name, command, settings.model, env)
+    login = _login(home, spec)
     if hooks.has("before_runtime_spawn"):
         login += f"-{lease.sid}"  # a hook may choose another account for each session
     return SessionBridge(keeper, bridge, conversation=known, login=login, zone=settings.timezone)
 
 
-def _login(
-    home: Home, runtime: str, command: Sequence[str], model: str | None, env: Mapping[str, str]
-) -> str:
+def _login(home: Home, spec: AgentSpec) -> str:
     """Return a digest of what decides which account, and which of its limits, a CLI uses.
 
     Its credentials are named by the environment, or lie where that says, on this host.
     """
-    parts = [home.host_id, runtime, *command, f"model={model}"]
-    parts += [f"{name}={value}" for name, value in sorted(env.items())]
+    parts = [home.host_id, spec.runtime, *spec.command, f"model={spec.model}"]
+    parts += [f"{name}={value}" for name, value in sorted(spec.env.items())]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
-from remoteclaw.bridge.bridge import LONG_MESSAGE
+from remoteclaw.bridge.failures import LONG_MESSAGE
 from remoteclaw.clock import named_zone
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.lease import Batch, Postponement

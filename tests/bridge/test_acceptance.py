@@ -12,6 +12,7 @@ import pytest
 import remoteclaw.bridge
 from remoteclaw.bridge import ChannelBridge, FileSessionMap, read_mcp_side_effects
 from remoteclaw.config.home import Home
+from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ToolResultEvent
 from remoteclaw.messages import (
@@ -84,7 +85,11 @@ async def test_callbacks_are_invoked_during_execution(home: Home, directory: Pat
         on_thinking=lambda text: heard.append(f"thinking {text}"),
     )
     command = script(directory, body)
-    async with demo_bridge(home, command=command, chunk_limit=100) as (bridge, _, _):
+    async with demo_bridge(home, command=command, channel=ChannelConfig(chunk_limit=100)) as (
+        bridge,
+        _,
+        _,
+    ):
         result = await bridge.handle(message("hello"), callbacks)
 
     assert heard == ["tool seen", "thinking hm", "partial 0", "block 1"]
@@ -175,10 +180,10 @@ def test_the_bridge_alone_asks_agents() -> None:
     callers = {
         str(file.relative_to(package))
         for file in package.rglob("*.py")
-        if re.search(r"\bagent\.(turn|steer|answer)\(", file.read_text())
+        if re.search(r"\b_?agent\.(turn|steer|answer)\(", file.read_text())
     }
 
-    assert callers == {"bridge/bridge.py"}
+    assert callers == {"bridge/bridge.py", "bridge/conduct.py"}
 
 
 async def test_an_agents_run_directory_is_private_and_goes_with_it(home: Home) -> None:

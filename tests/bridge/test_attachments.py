@@ -16,9 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.bridge import Hooks
+from remoteclaw.bridge import Hooks, conduct
 from remoteclaw.bridge import attachments as attachments_module
-from remoteclaw.bridge import bridge as bridge_module
 from remoteclaw.bridge.attachments import (
     MOST_IMAGE,
     MOST_IMAGES,
@@ -529,7 +528,7 @@ async def test_a_second_agent_is_no_reason_to_say_it_twice(stack: Stack, directo
 async def test_an_agent_that_has_to_be_ended_loses_nothing_that_it_said(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridge_module, "ABORT_S", 0.2)
+    monkeypatch.setattr(conduct, "ABORT_S", 0.2)
     body = (
         "turn(); say(type='text', text='an important answer [[attach:a.txt]]')\ntime.sleep(600)\n"
     )

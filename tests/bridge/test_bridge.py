@@ -12,7 +12,7 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.hooks import AfterRuntimeExit, AgentEnd, BeforeRuntimeSpawn, SpawnOverride
 from remoteclaw.config.home import Home
-from remoteclaw.config.model import HooksConfig
+from remoteclaw.config.model import ChannelConfig, HooksConfig
 from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
 from remoteclaw.events import ToolResultEvent
 from remoteclaw.holder import client
@@ -71,7 +71,7 @@ async def test_the_agents_answer_comes_in_the_order_in_which_it_is_said(home: Ho
     callbacks = BridgeCallbacks(
         on_partial_reply=partial, on_block_reply=block, on_tool_result=tool, on_phase=phase
     )
-    async with demo_bridge(home, chunk_limit=400) as (bridge, _, _):
+    async with demo_bridge(home, channel=ChannelConfig(chunk_limit=400)) as (bridge, _, _):
         result = await bridge.handle(message("hello"), callbacks)
 
     assert heard[:3] == ["spawned", "tool", "tool (an empty directory)"]
@@ -127,8 +127,8 @@ async def test_a_turn_that_is_stopped_keeps_its_conversation(home: Home) -> None
 async def test_an_agent_that_does_not_stop_is_ended(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.bridge.bridge.ABORT_S", 0.2)
-    monkeypatch.setattr("remoteclaw.bridge.bridge.INTERRUPT_EVERY_S", 0.1)
+    monkeypatch.setattr("remoteclaw.bridge.conduct.ABORT_S", 0.2)
+    monkeypatch.setattr("remoteclaw.bridge.conduct.INTERRUPT_EVERY_S", 0.1)
     deaf = script(directory, "turn(); say(type='text', text=str(os.getpid())); time.sleep(600)")
     abort = asyncio.Event()
 
@@ -146,8 +146,8 @@ async def test_an_agent_that_reads_nothing_is_ended_too(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message that fills its pipe waits for ever, and so does the word to stop behind it."""
-    monkeypatch.setattr("remoteclaw.bridge.bridge.ABORT_S", 0.3)
-    monkeypatch.setattr("remoteclaw.bridge.bridge.INTERRUPT_EVERY_S", 0.05)
+    monkeypatch.setattr("remoteclaw.bridge.conduct.ABORT_S", 0.3)
+    monkeypatch.setattr("remoteclaw.bridge.conduct.INTERRUPT_EVERY_S", 0.05)
     pid_file = directory / "pid"
     deaf = script(
         directory, f"open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
@@ -249,7 +249,7 @@ async def test_an_agent_that_is_not_installed(home: Home) -> None:
 
 
 async def test_a_workspace_that_is_not_there(home: Home) -> None:
-    async with demo_bridge(home, workspace_dir="/nonexistent") as (bridge, _, _):
+    async with demo_bridge(home, workspace="/nonexistent") as (bridge, _, _):
         result = await bridge.handle(message("hello"))
 
     assert result.error_category is ErrorCategory.NOT_INSTALLED

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge import Limits
-from remoteclaw.bridge import bridge as bridge_module
+from remoteclaw.bridge import Limits, conduct
 from remoteclaw.bridge.pace import SILENCE_S, Pace
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory, Overdue
@@ -137,7 +136,7 @@ async def test_an_agent_that_says_nothing_is_stopped_and_the_person_told(
 async def test_a_tool_may_take_its_time(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridge_module, "ABORT_S", 0.1)  # it would be ended
+    monkeypatch.setattr(conduct, "ABORT_S", 0.1)  # it would be ended
     body = (
         "turn(); say(type='tool_use', id='1', name='build', input={})\n"
         "time.sleep(2.4)\n"

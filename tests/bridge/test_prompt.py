@@ -43,7 +43,7 @@ def test_the_system_prompt() -> None:
 
 
 def test_the_system_prompt_with_all_that_a_channel_says() -> None:
-    facts = ChannelConfig(
+    channel = ChannelConfig(
         formatting=("No tables.", "Bold is *one* star."),
         authorized_senders=("alice", 'b"ob'),
         reactions="minimal",
@@ -55,7 +55,7 @@ def test_the_system_prompt_with_all_that_a_channel_says() -> None:
         workspace="/home/me/work",
         runtime="claude",
         zone="Europe/Berlin",
-        facts=facts,
+        channel=channel,
     )
 
     assert prompt + "\n" == Path(__file__).with_name("system_prompt_full.md").read_text()
@@ -67,8 +67,8 @@ def test_a_channel_cannot_break_out_of_the_system_prompt(text: str) -> None:
     usual = ChannelConfig(formatting=("hint",), authorized_senders=("alice",))
 
     prompt, wanted = (
-        build_system_prompt(SESSION, workspace="/w", runtime="claude", facts=facts)
-        for facts in (about, usual)
+        build_system_prompt(SESSION, workspace="/w", runtime="claude", channel=channel)
+        for channel in (about, usual)
     )
 
     assert len(prompt.splitlines()) == len(wanted.splitlines())

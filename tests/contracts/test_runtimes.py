@@ -392,7 +392,7 @@ async def test_a_new_process_goes_on_with_the_conversation(opened: Open, cli: Ag
         pid = agent.pid
         await written(cli)
         await agent.keeper.discard()
-        agent.bridge._facts = ChannelConfig(instructions="Speak like a SAILOR.")
+        agent.bridge._channel = ChannelConfig(instructions="Speak like a SAILOR.")
         again = await agent.ask("RECALL")
 
         if cli.name == "gemini":  # it would destroy the conversation: ours is told it instead
@@ -706,7 +706,7 @@ async def test_codex_does_not_obey_a_repository_that_it_was_told_to_trust(
     settings.parent.mkdir()
     settings.write_text(f'[projects."{repository}"]\ntrust_level = "trusted"\n')
     for workspace in (repository, repository / "part", directory / "link"):
-        async with opened(permissions="ask", workspace_dir=str(workspace)) as agent:
+        async with opened(permissions="ask", workspace=str(workspace)) as agent:
             assert "evil" not in await agent.say("TOOLS")
 
     assert not log.exists()

@@ -47,13 +47,13 @@ MUTANTS = (
     ),
     Mutant(
         "a secret in the record of a tool",
-        before="self._scrub(arguments, MOST_SHOWN)",
+        before="self._listeners.scrub(arguments, MOST_SHOWN)",
         after="arguments[:MOST_SHOWN]",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
         "a secret in what a tool returned",
-        before="self._scrub(output, MOST_SHOWN)",
+        before="listeners.scrub(output, MOST_SHOWN)",
         after="output[:MOST_SHOWN]",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
@@ -119,13 +119,13 @@ MUTANTS = (
     ),
     Mutant(
         "a copy that is taken for made",
-        before="elif run.fork_of and run.error and not run.run.text",
-        after="elif False and not run.run.text",
+        before="elif run.fork_of and run.error and not run.result.text",
+        after="elif False and not run.result.text",
         test="test_a_copy_that_dies_before_it_says_anything_is_begun_again[claude]",
     ),
     Mutant(
         "an agent that waits for an answer which nobody gives",
-        before="run.is_unanswered.set()",
+        before="self._is_unanswered.set()",
         after="pass",
         test="test_an_agent_that_can_not_be_answered_is_ended",
     ),

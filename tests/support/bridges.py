@@ -4,6 +4,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncIterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.messages import Attachment
+from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.agent import AgentKeeper
 
@@ -78,7 +80,10 @@ def demo_bridge(
 async def agent_bridge(
     home: Home, name: str, *, hooks: Hooks | None = None, **options: Any
 ) -> AsyncIterator[Bridge]:
-    """Have a bridge to an agent of a runtime; its agent is gone afterwards."""
+    """Have a bridge to an agent of a runtime; its agent is gone afterwards.
+
+    `options` are fields of its `AgentSpec`, or parts of the bridge.
+    """
     runtime = create_cli_runtime(name)
     keeper = AgentKeeper(
         home,
@@ -92,18 +97,19 @@ async def agent_bridge(
     session_map = MemorySessionMap()
     workspace = home.path / "work"
     workspace.mkdir(exist_ok=True)
-    bridge = ChannelBridge(
+    names = {field.name for field in fields(AgentSpec)}
+    of_agent = {key: options.pop(key) for key in names & options.keys()}
+    spec = AgentSpec(
         **{
-            "runtime": runtime,
-            "agents": keeper,
-            "session_map": session_map,
+            "runtime": runtime.name,
             "command": runtime.command,
-            "workspace_dir": str(workspace),
+            "workspace": str(workspace),
             "env": runtime.environment(os.environ),
-            "hooks": hooks,
-            **options,
+            **of_agent,
         }
     )
+    parts = {"runtime": runtime, "agents": keeper, "session_map": session_map, "hooks": hooks}
+    bridge = ChannelBridge(spec, **{**parts, **options})
     try:
         yield bridge, keeper, session_map
     finally:

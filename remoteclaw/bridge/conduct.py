@@ -1,0 +1,177 @@
+"""The conduct of a running turn: steering, permissions, a stop, and time limits."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+
+from remoteclaw.bridge.pace import Limits, Pace
+from remoteclaw.errors import Overdue, RedisRefused, RedisUnavailable
+from remoteclaw.events import PermissionEvent
+from remoteclaw.messages import OWN_SERVER, Image
+from remoteclaw.protocols import AgentProcess, AgentSpec, Decision
+
+__all__ = ["Conduct"]
+
+#: How long an agent may take to stop a turn, in seconds; then its process is ended.
+ABORT_S = 5.0
+#: The pause between two requests to stop, in seconds: the first one may come before the turn has
+#: begun, and an agent that reads nothing can't be told at all.
+INTERRUPT_EVERY_S = 0.5
+
+#: What an agent is told that may not use a tool.
+NOBODY_TO_ASK = (
+    "This needs a permission, and nobody can be asked for one here. "
+    "Say so in your answer, and go on without it."
+)
+NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
+
+log = logging.getLogger(__name__)
+
+
+class Conduct:
+    """Leads an agent through one turn, beside the reading of its events."""
+
+    def __init__(
+        self,
+        agent: AgentProcess,
+        *,
+        spec: AgentSpec,
+        limits: Limits,
+        pace: Pace,
+        abort: asyncio.Event,
+        on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None,
+        show: Callable[[str], None],
+        discard: Callable[[], Awaitable[None]],
+        reference: str,
+    ) -> None:
+        """`on_permission` asks a person, if one can be asked. `show` shows words beside the answer.
+
+        `discard` ends the agent, and `reference` is the turn's name in logs.
+        """
+        self._agent = agent
+        self._spec = spec
+        self._limits = limits
+        self._pace = pace
+        self._abort = abort
+        self._on_permission = on_permission
+        self._show = show
+        self._discard = discard
+        self._reference = reference
+        self.overdue: Overdue | None = None
+        """Which limit the turn has passed; None if none."""
+        self._is_ending = False
+        """Whether the agent is being ended because it did not stop."""
+        self._deciding: set[asyncio.Task[None]] = set()
+        """Permissions that the agent waits for."""
+        self._is_unanswered = asyncio.Event()
+        """Set when it will get no answer to one of them."""
+
+    @contextlib.asynccontextmanager
+    async def over(
+        self, joining: AsyncGenerator[tuple[str, str, Sequence[Image]], None]
+    ) -> AsyncIterator[None]:
+        """Watch over the turn while its events are read.
+
+        What `joining` yields (a prompt, its key and pictures) is given to the agent meanwhile.
+        Raises what steering or deciding failed with.
+        """
+        # Not in a TaskGroup: what a callback raises (a lost lease) has to arrive as it is.
+        watch = asyncio.create_task(self._stop_when_asked())
+        steering = asyncio.create_task(self._steer(joining))
+        try:
+            yield
+        finally:
+            if not self._is_ending:
+                watch.cancel()
+            steering.cancel()
+            for deciding in self._deciding:
+                deciding.cancel()
+            await asyncio.wait((watch, steering, *self._deciding))
+        for done in (steering, *self._deciding):
+            if not done.cancelled():
+                done.result()
+
+    # -- steering ------------------------------------------------------------------------------
+
+    async def _steer(self, joining: AsyncGenerator[tuple[str, str, Sequence[Image]], None]) -> None:
+        """Give the agent what arrives while it works."""
+        try:
+            async with contextlib.aclosing(joining) as messages:
+                async for prompt, key, images in messages:
+                    await self._agent.steer(prompt, key, images)
+        except (RedisRefused, RedisUnavailable) as error:
+            log.warning("turn %s: nothing joins it any more: %s", self._reference, error)
+
+    # -- permissions ---------------------------------------------------------------------------
+
+    def decide(self, event: PermissionEvent) -> None:
+        """Begin to decide about a permission; the agent may say more meanwhile."""
+        self._deciding.add(asyncio.create_task(self._decide(event)))
+
+    async def _decide(self, event: PermissionEvent) -> None:
+        """Answer a request for a permission; an agent that can't be answered is ended."""
+        decision = Decision("deny", NOT_ALLOWED)
+        try:
+            decision = await self._decision(event)
+        except Exception:
+            log.exception("turn %s: who was asked could not answer", self._reference)
+        finally:
+            self._pace.decided(decision)
+        try:
+            await self._agent.answer(event.id, decision)
+        except Exception:
+            self._is_unanswered.set()  # it would wait for the answer as long as a turn may take
+            raise
+
+    async def _decision(self, event: PermissionEvent) -> Decision:
+        """Decide by the configuration, or ask a person who can be asked."""
+        match self._spec.permissions:
+            case "auto":
+                return Decision("allow")
+            # The operator chose those servers, and so allowed their tools.
+            case "ask" if event.server in (OWN_SERVER, *self._spec.mcp_servers):
+                return Decision("allow")
+            case "ask" if self._on_permission:
+                return await self._on_permission(event)
+            case "ask":
+                return Decision("deny", NOBODY_TO_ASK)
+        return Decision("deny", NOT_ALLOWED)
+
+    # -- a stop, and time limits ---------------------------------------------------------------
+
+    async def _stop_when_asked(self) -> None:
+        """Interrupt the agent once the turn is to stop, and end it if it does not."""
+        asked = asyncio.create_task(self._abort.wait())
+        late = asyncio.create_task(self._wait_until_overdue())
+        unanswered = asyncio.create_task(self._is_unanswered.wait())
+        reasons = (asked, late, unanswered)
+        try:
+            await asyncio.wait(reasons, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for reason in reasons:
+                reason.cancel()
+        if not self._is_unanswered.is_set():
+            await self._interrupt()
+        self._is_ending = True
+        await self._discard()
+
+    async def _interrupt(self) -> None:
+        """Tell the agent to stop, for as long as it may take; the end of its turn cancels this."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ABORT_S):
+                while True:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(INTERRUPT_EVERY_S):
+                            await self._agent.interrupt()
+                    await asyncio.sleep(INTERRUPT_EVERY_S)
+        log.warning("the agent did not stop within %d s and is ended", ABORT_S)
+
+    async def _wait_until_overdue(self) -> None:
+        """Wait until the turn has passed a limit; tell the person meanwhile what is waited for."""
+        while not (overdue := self._pace.overdue(self._limits)):
+            if notice := self._pace.notice(self._limits):
+                self._show(notice)
+            await asyncio.sleep(self._pace.next_look_s(self._limits))
+        log.warning("turn %s: %s", self._reference, overdue.detail)
+        self.overdue = overdue
