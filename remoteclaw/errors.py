@@ -74,7 +74,7 @@ class StateDirectoryError(RemoteClawError):
 
 
 class NotRunning(RemoteClawError):
-    """Raised when a command needs the embedded server and nobody started it."""
+    """Raised when a command needs the embedded server and it is not running."""
 
 
 class RedisUnavailable(RemoteClawError):
@@ -101,11 +101,11 @@ class MessageRefused(RemoteClawError):
 
 
 class ScheduleRefused(RemoteClawError):
-    """Raised when a cron job's schedule makes no sense, or is never due."""
+    """Raised when a cron job's schedule is invalid, or never due."""
 
 
 class UnknownSession(RemoteClawError):
-    """Raised when no session, or more than one, fits what an operator typed."""
+    """Raised when no session, or more than one, matches what an operator typed."""
 
 
 class UnknownDeadLetter(RemoteClawError):
@@ -121,7 +121,7 @@ class LeaseLost(RemoteClawError):
 
 
 class CallRefused(RemoteClawError):
-    """Raised when a call of the gateway can't be answered; its text is for whoever called."""
+    """Raised when a call of the gateway can't be answered; its text is for the caller."""
 
     def __init__(self, code: CallError, message: str) -> None:
         super().__init__(message)
@@ -129,10 +129,7 @@ class CallRefused(RemoteClawError):
 
 
 class PlatformRefused(RemoteClawError):
-    """Raised when a chat platform won't do something, however often it is asked.
-
-    Its text is for whoever wanted it: people and agents.
-    """
+    """Raised when a chat platform refuses something for good; its text is for people and agents."""
 
 
 class Unsupported(PlatformRefused):
@@ -180,7 +177,7 @@ _BY_STATUS = {
     429: ErrorCategory.RETRYABLE,
 }
 
-# Order matters: the first pattern that fits decides, so the specific ones come first.
+# The first pattern that matches decides, so the specific ones come first.
 # Numbers are matched as whole words only: "429" also occurs inside ids and token counts.
 _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
     (category, re.compile(pattern, re.IGNORECASE))
@@ -200,7 +197,7 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
             r"\bmodel\b.{0,80}(does not exist|not (be )?found|is not supported when|not available)"
             r"|^models/\S+ is not found|issue with the selected model|unknown model|no such model",
         ),
-        # What comes back by itself, before what somebody has to pay for.
+        # A limit that ends by itself, before one that has to be paid for.
         (
             ErrorCategory.USAGE_LIMIT,
             r"(usage|session|weekly|daily|hourly|monthly|opus|sonnet|fable \S+) (usage )?limit"
@@ -285,21 +282,21 @@ _SENTENCES = {
     ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows for now. "
     "Your message was not answered: send it again when the limit is lifted.",
     ErrorCategory.UNKNOWN_MODEL: "{agent} is set to a model that its account can't use. "
-    "Whoever runs it has to correct `model` under [agents.{agent}]; then send your message again.",
+    "Its operator has to correct `model` under [agents.{agent}]; then send your message again.",
     ErrorCategory.CONTEXT_OVERFLOW: "This conversation, or your message, is too long for {agent}'s "
     "model. Send it again, if it was long in parts.",
     ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
     "Send your message again, without the picture or with another one.",
     ErrorCategory.AUTH: "{agent} isn't signed in to its model. "
-    "Whoever runs it has to sign in again on its computer; then send your message again.",
+    "Its operator has to sign in again on its computer; then send your message again.",
     ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "
-    "Whoever pays for it has to top it up; then send your message again.",
+    "Its operator has to top it up; then send your message again.",
     ErrorCategory.PERMISSION: "{agent} wasn't allowed to do that. "
-    "Whoever runs it can change what it may do.",
+    "Its operator can change what it may do.",
     ErrorCategory.SESSION_EXPIRED: "{agent} no longer has this conversation. "
     "Send your message again to start a new one.",
     ErrorCategory.NOT_INSTALLED: "{agent} can't be started on its computer. "
-    "Whoever runs it finds out why with `remoteclaw doctor`.",
+    "Its operator finds the reason with `remoteclaw doctor`.",
     ErrorCategory.TIMEOUT: "{agent} took too long. Ask again, perhaps for a smaller step.",
     ErrorCategory.ABORTED: "Stopped.",
     ErrorCategory.TOO_LONG: "{agent}'s answer became longer than a million characters, so it was "
@@ -312,7 +309,7 @@ _SENTENCES = {
     ErrorCategory.UNREADABLE: "Your message can't be read by the worker that got it, so {agent} "
     "did not see it: send it again. If that fails too, RemoteClaw has to be updated.",
     ErrorCategory.FATAL: "{agent} failed and couldn't finish your message. "
-    "Send it again; if it fails again, whoever runs it can look up the reason.",
+    "Send it again; if it fails again, its operator can look up the reason.",
 }
 
 
@@ -326,7 +323,7 @@ _UNTIL = {
 #: What is said of each limit of an agent's time, by the setting's name.
 _OVERDUE = {
     "start_s": "{agent} did not start within {span}. Send your message again; if it fails again, "
-    "whoever runs it finds out why with `remoteclaw doctor`. (Limit: start_s.)",
+    "its operator finds the reason with `remoteclaw doctor`. (Limit: start_s.)",
     "stall_s": "{agent} gave no sign of life for {span}, so it was stopped. Ask again; part of the "
     "work may be done. (Limit: stall_s.)",
     "turn_s": "{agent} took longer than {span} in all, so it was stopped. Ask again, perhaps for a "

@@ -38,7 +38,7 @@ class AgentUsage:
 
 @dataclass(frozen=True, slots=True)
 class AgentRunResult:
-    """What one turn of an agent came to."""
+    """The result of one turn of an agent."""
 
     text: str = ""
     session_id: str | None = None
@@ -58,7 +58,7 @@ class AgentRunResult:
     """Names of the tools that the agent wanted and was not allowed to use."""
 
     def followed_by(self, after: "AgentRunResult") -> "AgentRunResult":
-        """Return both as one: numbers are added up, else the later one counts."""
+        """Return both as one: numbers are added, else the later one counts."""
         costs = [run.total_cost_usd for run in (self, after) if run.total_cost_usd is not None]
         counts = [run.num_turns for run in (self, after) if run.num_turns is not None]
         return replace(
@@ -137,20 +137,20 @@ class AnswerEndEvent:
 
 @dataclass(frozen=True, slots=True)
 class PermissionEvent:
-    """The agent waits with a tool until somebody allows it, or doesn't."""
+    """The agent waits for the decision whether it may use a tool."""
 
     id: str
-    """Under which name it is answered (`AgentProcess.answer`)."""
+    """The name under which it is answered (`AgentProcess.answer`)."""
     tool_name: str
     input: Mapping[str, Any]
-    """What the tool is to do."""
+    """The arguments of the tool."""
     server: str | None = None
     """The MCP server that has the tool, where the CLI itself tells; never taken from a title."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """What the agent means to do, all of it anew with each change."""
+    """The agent's plan, whole with each change."""
 
     steps: tuple[tuple[str, bool], ...]
     """Each step in words, and whether it is done."""
@@ -170,8 +170,8 @@ class ErrorEvent:
     category: ErrorCategory
     detail: str
     ends_agent: bool = False
-    """Whether the process can't be trusted with another turn: whoever drives it has to end it."""
-    is_mended: bool = False
+    """Whether the process can't be trusted with another turn: its driver has to end it."""
+    is_repaired: bool = False
     """Whether the CLI has taken out of the conversation what the failure came from."""
     retry_at_ms: int | None = None
     """When the provider takes requests again, in milliseconds since 1970, where it says so."""

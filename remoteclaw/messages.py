@@ -102,12 +102,12 @@ class Attachment(BaseModel):
 
     @field_validator("name")
     @classmethod
-    def _mend_name(cls, value: str) -> str:
+    def _repair_name(cls, value: str) -> str:
         return file_name(value)
 
 
 def file_name(wanted: str) -> str:
-    """Return a name for a file that somebody sent, as close to the wanted one as is safe.
+    """Return a safe name for a file that was sent, as close to the wanted one as possible.
 
     What stands before the last slash or backslash goes, and so do control and format characters,
     and what would hide the file or make an option of it. No name becomes "file"; a long one keeps
@@ -205,11 +205,11 @@ class ChannelMessage(BaseModel):
         return channel_name(value)
 
     # What only adorns a message must not cost it: a name, a zone or a time that is nonsense is
-    # mended or dropped.
+    # repaired or dropped.
 
     @field_validator("user_name", mode="before")
     @classmethod
-    def _mend_name(cls, value: Any) -> str | None:
+    def _repair_name(cls, value: Any) -> str | None:
         if not isinstance(value, str):
             return None
         value = value[:MAX_NAME_CHARS].encode("utf-8", "replace").decode("utf-8")
@@ -218,7 +218,7 @@ class ChannelMessage(BaseModel):
 
     @field_validator("timezone", mode="before")
     @classmethod
-    def _mend_zone(cls, value: Any) -> str | None:
+    def _repair_zone(cls, value: Any) -> str | None:
         if not isinstance(value, str) or not 0 < len(value) <= MAX_ZONE_CHARS:
             return None
         zone = named_zone(value)
@@ -226,14 +226,14 @@ class ChannelMessage(BaseModel):
 
     @field_validator("thread_context", mode="before")
     @classmethod
-    def _mend_context(cls, value: Any) -> str | None:
+    def _repair_context(cls, value: Any) -> str | None:
         if not isinstance(value, str):
             return None
         return value[-MAX_CONTEXT_CHARS:].encode("utf-8", "replace").decode("utf-8") or None
 
     @field_validator("timestamp")
     @classmethod
-    def _mend_time(cls, value: int) -> int:
+    def _repair_time(cls, value: int) -> int:
         return min(max(value, 0), MAX_TIMESTAMP_MS)
 
     @field_validator("text", mode="before")
@@ -282,7 +282,7 @@ class SessionKey:
     user: str
     thread: str | None = None
     task: str | None = None
-    """The name of the task that it was started for; its place is that of whoever started it."""
+    """The name of the task that it was started for, in the place of the session that started it."""
 
     @classmethod
     def of(cls, message: ChannelMessage, *, agent: str) -> Self:
@@ -342,10 +342,10 @@ def _encode(part: str) -> str:
     return "%5F" if part == "_" else quote(part, safe="")
 
 
-#: Where a reply goes: on the channel's reply stream, to whoever waits for the outcome, or as a
-#: result to the session that has started this one.
+#: The destination of a reply: the channel's reply stream, the caller that waits for the outcome, or
+#: as a result the session that has started this one.
 Deliver = Literal["channel", "caller", "parent"]
-#: Who wrote an entry: somebody in a chat, another session's agent, the clock, a session that was
+#: Who wrote an entry: a person in a chat, another session's agent, the clock, a session that was
 #: started for a task, as its result; or an operator, who ends the conversation with it, and whose
 #: text says why.
 Origin = Literal["chat", "session", "cron", "result", "operator"]
@@ -414,7 +414,7 @@ def person(channel: str, user: str) -> str:
 def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
     """Return the people on whose behalf a turn of these entries is, each as CHANNEL:ID.
 
-    None, if one of the entries is on nobody's behalf: it could be anybody's.
+    Empty, if one of the entries is on no one's behalf.
     """
     found: dict[str, None] = {}
     for entry in entries:
@@ -492,7 +492,7 @@ class ReplyPayload:
     attachments: tuple[Attachment, ...] = ()
     """The files that go with it. With one, there may be no text."""
     delivered: bool = False
-    """True once a callback took it: whoever reads the result must not send it again."""
+    """True once a callback took it: it must not be sent again."""
 
 
 @dataclass(frozen=True, slots=True)

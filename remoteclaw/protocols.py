@@ -53,7 +53,7 @@ FILES = "files"
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """What an agent process has to be like: fixed at its start, compared at every turn.
+    """The specification of an agent process: fixed at its start, compared at every turn.
 
     But for `note`, which only a process that resumes a conversation looks at. A bridge is given a
     template, and completes it for each turn.
@@ -112,7 +112,7 @@ class AgentSpec:
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What one kind of agent can do beside answering."""
+    """The abilities of one kind of agent beside answering."""
 
     steers: bool
     """Whether it takes up messages while it works."""
@@ -123,7 +123,7 @@ class Capabilities:
     forks: bool = False
     """Whether it can begin a conversation as a copy of another."""
     resumes: str = "by its own id"
-    """How another process goes on with a conversation, in words."""
+    """How another process continues a conversation, in words."""
     tested: str = ""
     """The version that it was tested with."""
 
@@ -141,7 +141,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to execute an agent CLI. Secrets are in `env`, never in `argv`."""
+    """A command line of an agent CLI. Secrets are in `env`, never in `argv`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -178,7 +178,7 @@ class AgentPipes(Protocol):
     def follow_log(self, log: re.Pattern[bytes], wanted: re.Pattern[bytes]) -> None:
         """Read what is `wanted` of standard error among the lines, as a notification `LOG_LINE`.
 
-        It stands before what the CLI says afterwards. What else fits `log` is dropped.
+        It comes before what the CLI says afterwards. Other lines that match `log` are dropped.
         """
 
 
@@ -274,7 +274,7 @@ class Runtime(Protocol):
 
 
 class Agents(Protocol):
-    """Where the bridge gets its agent from: a warm one that fits, or a new one."""
+    """The bridge's source of agents: a warm one that matches the spec, or a new one."""
 
     async def obtain(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool = False
@@ -354,7 +354,7 @@ class AttachmentStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something to do in a chat besides sending a message."""
+    """An action in a chat besides sending a message."""
 
     name: Literal["react", "delete", "pin", "read"]
     channel_id: str
@@ -414,12 +414,12 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What an adapter tells of a message that the platform has."""
+    """An adapter's report about a message that the platform has."""
 
     message_id: str | None = None
     """The platform's name for it; of several, the first one's."""
     kept: Collection[Attachment] = ()
-    """The files that could not be sent: they are kept for whoever asks for them."""
+    """The files that could not be sent: they are kept."""
     has_effect: bool = False
     """Whether it has the effect that was asked for."""
 
@@ -461,9 +461,9 @@ class ChannelAdapter(Protocol):
     async def deliver(self, reply: Reply) -> Receipt | None:
         """Send one message; when this returns, the platform has it.
 
-        Raises `PlatformRefused` if the platform will never take it: it is then given up, and
-        whoever sent it is told. Anything else that it raises ends the relay, and the message is
-        delivered again when that starts anew.
+        Raises `PlatformRefused` if the platform will never take it: it is then given up, and its
+        sender is told. Any other exception ends the relay, and the message is delivered again when
+        the relay starts again.
         """
 
 
@@ -485,13 +485,13 @@ class OperatingAdapter(ChannelAdapter, Protocol):
 Newcomers = Callable[[], AsyncGenerator[Entry, None]]
 #: What the tools of the turn have done so far, in all attempts at it.
 Effects = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
-#: What is known of a conversation that the agent itself knows nothing of.
+#: The record of a conversation that the agent itself knows nothing of.
 History = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeCallbacks:
-    """What to call while a turn runs, in the order of the agent's output. All are optional."""
+    """Calls while a turn runs, in the order of the agent's output. All are optional."""
 
     on_partial_reply: Callable[[ReplyPayload], Awaitable[None]] | None = None
     """A message of the answer is complete and more follows."""
@@ -507,6 +507,6 @@ class BridgeCallbacks:
     """The tools that the agent uses at the moment, each time that they change; not awaited."""
     on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None = None
     """Decides whether a tool may be used, where `permissions = "ask"`; the agent waits for it, and
-    the call is cancelled when the turn ends. Without it, nobody can be asked."""
+    the call is cancelled when the turn ends. Without it, no one can be asked."""
     on_phase: Callable[[str, str], Awaitable[None]] | None = None
     """The attempt reached a phase (spawned, output, tool), with a word about how."""

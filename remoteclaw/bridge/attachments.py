@@ -1,7 +1,7 @@
 """Files of one turn: from people to the agent, and from the agent to people.
 
-A file reaches the agent as a path that it may read; a picture that its runtime takes is shown to it
-as well. What can't be given or sent is said, in the words of this module.
+The agent gets a path that it may read; a picture that its runtime takes is shown to it as well.
+People are told which file did not arrive, and why.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ NOT_LOOKED_AT = "({count} more files were named; {most} are the most for one ans
 
 @dataclass(frozen=True, slots=True)
 class GivenFile:
-    """A file of somebody's, as the agent gets it."""
+    """A file from a person, as the agent gets it."""
 
     attachment: Attachment
     path: Path | None = None
@@ -75,7 +75,7 @@ class TurnFiles:
         outgoing: Outgoing,
         image_types: frozenset[str],
     ) -> None:
-        """Without a `store`, there are no files, and who expects some is told so."""
+        """Without a `store` there are no files."""
         self._store = store
         self._channel = channel
         self._files_dir = files_dir
@@ -226,12 +226,12 @@ def _normal(path: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return a file's name as data: it is somebody's, and stands in a sentence of ours."""
+    """Return a file's name as data, for a sentence of ours."""
     return as_data(name, longest=NAME)
 
 
 async def _in_thread(function: Callable[..., None], *arguments: Any) -> None:
-    """Call a function that touches files; when cancelled, wait until it has let go of them."""
+    """Call a function that touches files; when cancelled, wait until it is done."""
     working = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         await asyncio.shield(working)

@@ -1,10 +1,10 @@
-"""A text, while it is being written, in chunks that a platform takes.
+"""Chunks of a text that is still being written, of a size that the platform takes.
 
 A chunk ends at the best place before the limit: a paragraph, a line, a word, or anywhere that is
 not inside a character as people see it.
 A Markdown fence that is open at the end of a chunk is closed there and opened again, with its
 language, in the next one; a table that doesn't fit has its header repeated.
-Where the stream is cut into deltas makes no difference: a cut depends on what fits alone.
+The deltas of the stream make no difference: a cut depends on the text alone.
 """
 
 import re
@@ -24,8 +24,8 @@ SMALLEST_LIMIT = 80
 LOOKAHEAD = 6
 #: How much is taken from one delta at a time, in characters, so that cutting stays linear.
 BITE = 16 * 1024
-#: What stands before an answer that begins anew although a part of it was delivered.
-ANEW = "(That broke off. Once more, from the beginning:)\n\n"
+#: The words before an answer that is repeated in other words after a part of it was delivered.
+REPEATED = "(That broke off. Once more, from the beginning:)\n\n"
 
 #: How many spaces are tried as places to cut: behind each there may be a mark that belongs to it.
 MOST_SPACES = 50
@@ -116,7 +116,7 @@ class Chunker:
         if withdrawn.strip():
             self._fence = self._table = ""
         # Blank lines before a text are in no chunk.
-        return (ANEW if withdrawn.strip() else "") + withdrawn[:repeated] + text
+        return (REPEATED if withdrawn.strip() else "") + withdrawn[:repeated] + text
 
     @property
     def _reopened(self) -> str:
@@ -222,7 +222,7 @@ class Chunker:
         return match[1] if match else ""
 
     def _open_table(self, piece: str) -> str:
-        """Return the header of the table that a piece ends in and the buffer goes on with."""
+        """Return the header of a table that begins in a piece and continues in the buffer."""
         if self._fence or not _ROW.match(self._buffer):
             return ""
         whole = f"{self._table}\n{piece}" if self._table else piece
@@ -263,7 +263,7 @@ def _fitting(text: str, room: int, unit: Unit) -> int:
 
 
 def _boundary(text: str, position: int) -> int:
-    """Return where the character, as people see it, begins that goes on or begins at a position.
+    """Return the beginning of the character, as people see it, that a position is in.
 
     A character that is built of very many others is cut all the same.
     """

@@ -11,13 +11,13 @@ __all__ = ["as_data", "clean", "clean_name"]
 LONGEST_NAME = 120
 
 
-#: What stands in a name in place of each kind of bracket and quotation mark.
+#: The replacement in a name of each kind of bracket and quotation mark.
 _PLAIN = {"Ps": "(", "Pe": ")", "Pi": "'", "Pf": "'"}
 _PLAIN_SIGNS = {'"': "'", "\\": "/", "<": "(", ">": ")"}
 
 
 def as_data(text: str, *, longest: int = LONGEST_NAME) -> str:
-    """Return a text of somebody's as a JSON string on one line, shortened and cleaned."""
+    """Return an untrusted text as a JSON string on one line, shortened and cleaned."""
     return orjson.dumps(clean(text, longest=longest)).decode()
 
 

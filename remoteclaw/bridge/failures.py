@@ -70,8 +70,8 @@ def is_fatal_to_conversation(error: ErrorEvent, turn: Turn) -> bool:
     match error.category:
         case ErrorCategory.CONTEXT_OVERFLOW:
             length = sum(len(entry.message.text) for entry in turn.entries)
-            return length < LONG_MESSAGE and not error.is_mended
+            return length < LONG_MESSAGE and not error.is_repaired
         case ErrorCategory.UNFIT_IMAGE:
-            return not error.is_mended
+            return not error.is_repaired
         case category:
             return category is ErrorCategory.SESSION_EXPIRED

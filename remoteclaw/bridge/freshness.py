@@ -1,6 +1,6 @@
 """Freshness: when a conversation is too old to be continued, and what kind of chat it is in.
 
-Nothing here knows what time it is: whoever asks says so, in milliseconds since 1970.
+Pure functions: the caller gives the time, in milliseconds since 1970.
 """
 
 from datetime import datetime, time, timedelta
@@ -12,7 +12,7 @@ from remoteclaw.messages import SessionKey
 
 __all__ = ["Staleness", "kind_of", "staleness"]
 
-#: Why a conversation is too old: the time of day has come at which all end, or nobody has spoken.
+#: The reason why a conversation is too old: its time of day has passed, or it was idle.
 Staleness = Literal["daily", "idle"]
 
 
@@ -28,7 +28,7 @@ def kind_of(session: SessionKey) -> ChatKind:
 
 
 def staleness(policy: ResetConfig, *, last_ms: int, now_ms: int) -> Staleness | None:
-    """Return why a message doesn't go on with a conversation; None if it does.
+    """Return why a message begins a new conversation; None if it continues the old one.
 
     `last_ms` is when the last turn about a person's message ended, and `now_ms` when this message
     came: not when it is answered, so that waiting for a worker makes nothing old.

@@ -70,7 +70,7 @@ class MessageSending:
 
 @dataclass(frozen=True, slots=True)
 class SendingOverride:
-    """What a `message_sending` hook may return."""
+    """The result of a `message_sending` hook."""
 
     text: str | None = None
     """What is sent instead."""
@@ -90,7 +90,7 @@ class MessageSent:
 
 @dataclass(frozen=True, slots=True)
 class SessionResumed:
-    """A new agent process goes on with a conversation of an earlier one."""
+    """A new agent process continues the conversation of an earlier one."""
 
     session: SessionKey
     runtime: str
@@ -109,8 +109,10 @@ class BeforeRuntimeSpawn:
 
 @dataclass(frozen=True, slots=True)
 class SpawnOverride:
-    """What a `before_runtime_spawn` hook may return; another result than last time restarts the
-    agent, which goes on with the same conversation."""
+    """The result of a `before_runtime_spawn` hook.
+
+    Another one than for the last turn restarts the agent, which continues the conversation.
+    """
 
     workspace: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -174,7 +176,7 @@ class Hooks:
         self._hooks.setdefault(moment, []).append(function)
 
     def has(self, moment: str) -> bool:
-        """Whether somebody hears of a moment."""
+        """Whether a moment has a hook."""
         return moment in self._hooks
 
     async def run(self, moment: str, event: Any) -> list[Any]:
@@ -219,9 +221,9 @@ async def _call(function: Callable[[Any], Any], event: Any) -> Any:
 
 
 async def _in_daemon(function: Callable[[Any], Any], event: Any) -> Any:
-    """Call a function in a thread that nobody waits for when the process ends.
+    """Call a function in a daemon thread, which does not delay the end of the process.
 
-    `asyncio.to_thread` is waited for: one hook that hangs would hold its worker for good.
+    Python waits for threads of `asyncio.to_thread`, so a hook that hangs would hold its worker.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()

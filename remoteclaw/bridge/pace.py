@@ -21,15 +21,15 @@ from remoteclaw.protocols import Decision
 
 __all__ = ["Limits", "Pace"]
 
-#: After so much silence the person is told until when it is waited, in seconds.
+#: The silence after which the person is told how long the wait may take, in seconds.
 SILENCE_S = 20.0
-#: How often it is looked, at most, in seconds.
+#: The longest pause between two looks, in seconds.
 LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long an agent may take, in seconds."""
+    """The time limits of an agent, in seconds."""
 
     start_s: float = 90.0
     """To start."""
@@ -40,7 +40,7 @@ class Limits:
 
 
 class Pace:
-    """When a turn began, when its agent last gave a sign of life, and what it waits for."""
+    """The times of one turn: its start, the agent's last sign of life, and what it waits for."""
 
     def __init__(
         self,
@@ -63,14 +63,14 @@ class Pace:
         self._was_told = False
 
     async def noting(self, events: AsyncIterator[AgentEvent]) -> AsyncIterator[AgentEvent]:
-        """Yield a turn's events, and take notice of them."""
+        """Yield a turn's events, and note them."""
         self._began = self._heard = self._clock()
         async for event in events:
             self.note(event)
             yield event
 
     def note(self, event: AgentEvent) -> None:
-        """Take notice of an event."""
+        """Note an event."""
         self._heard = self._clock()
         self._was_told = False
         match event:
@@ -85,7 +85,7 @@ class Pace:
                 self._tools.clear()
 
     def decided(self, decision: Decision) -> None:
-        """Take notice of the decision about a permission, whoever made it."""
+        """Note the decision about a permission."""
         self._questions = max(0, self._questions - 1)
         if decision.verdict == "deny":
             # What is denied does not run, and not every CLI tells that it ended.
@@ -94,7 +94,7 @@ class Pace:
 
     @property
     def silence_s(self) -> float:
-        """For how long nothing was heard that should have been."""
+        """The seconds without a sign of life, while no tool runs and no permission is awaited."""
         is_waiting = bool(self._tools) or self._questions > 0
         return 0.0 if is_waiting else self._clock() - max(self._heard, self._printed())
 
@@ -107,7 +107,7 @@ class Pace:
         return None
 
     def notice(self, limits: Limits) -> str:
-        """Return what the person is to know of a silence, once; nothing if it is short."""
+        """Return words about a silence for the person, once; empty while it is short."""
         if self.silence_s < min(SILENCE_S, limits.stall_s / 2):
             self._was_told = False
             return ""
@@ -118,5 +118,5 @@ class Pace:
         return f"(No word from the model yet; it is given until {time.strftime('%H:%M', until)}.)"
 
     def next_look_s(self, limits: Limits) -> float:
-        """Return after how long it is to be looked again, in seconds."""
+        """Return the pause until the next look, in seconds."""
         return min(LOOK_S, limits.stall_s / 4, limits.turn_s / 4)

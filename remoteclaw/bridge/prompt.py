@@ -265,7 +265,7 @@ def _in_lines(text: str) -> str:
 
 
 def _on_one_line(json: str) -> str:
-    """Return JSON with an escape for all that somebody might take for the end of a line.
+    """Return JSON with an escape for every character that could be read as the end of a line.
 
     Such characters can only be in strings, and so can what turns the direction of writing.
     """

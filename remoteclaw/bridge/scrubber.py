@@ -17,7 +17,7 @@ from remoteclaw.messages import McpServerConfig
 
 __all__ = ["SECRET", "Scrubber", "secrets_of", "secrets_of_agent"]
 
-#: What stands in place of a secret.
+#: The replacement of a secret.
 SECRET = "[secret]"  # noqa: S105 - no secret
 
 #: How much of a text is read, in characters: more than is shown of it anywhere, never a whole file.
@@ -37,7 +37,7 @@ _HARMLESS_NAME = re.compile(
     r"|LOCATION|PROJECT|BASE_URL|ENDPOINT|NO_PROXY)$|^(LC|XDG)_",
     re.IGNORECASE,
 )
-#: A word or a number, which also stands in texts that have nothing to do with it.
+#: A word or a number, which also occurs in harmless texts.
 _PLAIN = re.compile(r"[a-z]+|[0-9.:]+")
 
 #: The forms of well-known keys, each as a pattern for what stands at the beginning of a word.

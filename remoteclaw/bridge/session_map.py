@@ -83,7 +83,7 @@ class FileSessionMap:
             entries = self._living(self._read(set_aside=True))
             before = entries.pop(self._key(name), None)
             if only_if is not None and (before is None or before["sessionId"] != only_if):
-                return  # somebody else has changed it meanwhile
+                return  # another process has changed it meanwhile
             if session_id is not None:
                 entries[self._key(name)] = {
                     "sessionId": session_id,

@@ -15,8 +15,8 @@ from remoteclaw.protocols import ChannelAdapter, OperatingAdapter, Operation, Re
 
 __all__ = ["relay"]
 
-#: How long one operation may take, in seconds: messages wait behind it, and whoever asked for it
-#: waits 15 s, of which it may have waited 10 here.
+#: The time limit of one operation, in seconds: messages wait behind it, and its caller waits 15 s,
+#: of which it may have waited 10 here.
 OPERATE_S = 4.0
 
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What came of one entry of the stream."""
+    """The outcome of one entry of the stream."""
 
     is_delivered: bool = True
     kept: Collection[Attachment] = ()
@@ -39,7 +39,7 @@ class _Done:
     sent: MessageSent | None = None
     """What to tell hooks of it."""
     answer: bytes = b""
-    """What to tell whoever called."""
+    """What to tell the caller."""
 
 
 async def relay(reader: ReplyReader, adapter: ChannelAdapter, hooks: Hooks) -> None:
@@ -47,7 +47,7 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter, hooks: Hooks) -> N
 
     The receipt follows the delivery: a crash between the two delivers that one message again.
     A message that a hook cancels, or that the platform refuses for good, has its receipt like any
-    other. What else goes wrong with a message ends this; with an operation, whoever asked is told.
+    other. Any other failure of a message ends the relay; a failed operation is told to its caller.
     """
     async for reply in reader.replies():
         async with reader.held():  # a platform, or a hook, may take longer than a claim lasts
@@ -78,10 +78,10 @@ async def _deliver(reply: Reply, adapter: ChannelAdapter, hooks: Hooks) -> _Done
         changed = {"text": message.text} if message else {"text": "", "attachments": ()}
         receipt = await adapter.deliver(replace(reply, **changed)) or Receipt()
     except PlatformRefused as refusal:
-        # Repeated for ever, it would hold up all that waits behind it.
+        # Repeated, it would hold up all that waits behind it.
         log.warning("a message was refused by the platform and is given up: %s", refusal)
         failed = MessageSent(message, False, type(refusal).__name__) if message else None
-        # For the files of an answer, people can ask at a command line; whoever called is told.
+        # For the files of an answer, people can ask at a command line; a caller is told.
         kept = () if reply.call else reply.attachments
         return _Done(False, kept, failed, _failure(str(refusal)))
     except Exception as error:
@@ -113,7 +113,7 @@ async def _as_hooks_want(reply: Reply, hooks: Hooks) -> MessageSending | None:
 
 
 def _told(reply: Reply, receipt: Receipt) -> bytes:
-    """Return what whoever called is told of a message that was delivered."""
+    """Return what the caller is told of a message that was delivered."""
     problems = [NO_EFFECT] if reply.effect and not receipt.has_effect else []
     problems += [f"The file {file.name} could not be sent." for file in receipt.kept]
     is_sent = bool(reply.text or len(receipt.kept) < len(reply.attachments))
@@ -147,5 +147,5 @@ def _failure(why: str) -> bytes:
 
 
 def _plain(text: str) -> str:
-    """Return a platform's words without what JSON can't hold: half a UTF-16 pair."""
+    """Return a platform's words without lone surrogates, which JSON can't hold."""
     return text.encode(errors="replace").decode()

@@ -71,7 +71,7 @@ class Failures:
             category,
             detail or "claude failed",
             ends_agent=ends_agent,
-            is_mended="was removed" in detail,
+            is_repaired="was removed" in detail,
             retry_at_ms=retry_at if may_wait else None,
         )
 

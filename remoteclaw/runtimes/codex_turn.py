@@ -265,9 +265,9 @@ class CodexTurn(RpcTurn):
         elif category is ErrorCategory.RETRYABLE:
             retry_at = retry_at_ms(detail)
         # Of a thread that is too long it makes a shorter one before the next turn.
-        is_mended = category is ErrorCategory.CONTEXT_OVERFLOW
+        is_repaired = category is ErrorCategory.CONTEXT_OVERFLOW
         return ErrorEvent(
-            category, detail, ends_agent=ends_agent, is_mended=is_mended, retry_at_ms=retry_at
+            category, detail, ends_agent=ends_agent, is_repaired=is_repaired, retry_at_ms=retry_at
         )
 
     def result(self, *, aborted: bool = False) -> AgentRunResult:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from wcwidth import iter_graphemes
 
-from remoteclaw.bridge.chunks import ANEW, SMALLEST_LIMIT, Chunker, Unit
+from remoteclaw.bridge.chunks import REPEATED, SMALLEST_LIMIT, Chunker, Unit
 from tests.support.growth import is_linear
 
 WORDS = st.text(st.sampled_from("ab c\n"), max_size=30)
@@ -318,7 +318,7 @@ def test_another_answer_than_the_one_that_was_delivered_says_so() -> None:
     chunks = chunker.feed("Paragraph 0, in other words.")
 
     assert delivered
-    assert [*chunks, chunker.finish()] == [f"{ANEW}Paragraph 0, in other words."]
+    assert [*chunks, chunker.finish()] == [f"{REPEATED}Paragraph 0, in other words."]
 
 
 def test_another_answer_than_the_one_that_was_only_shown_says_nothing() -> None:

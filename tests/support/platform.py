@@ -1,6 +1,6 @@
 """A small chat platform, and the adapter of an account there, in this process or its own one.
 
-All that happens there is in a directory, so that a test sees the same whoever runs the adapter:
+All that happens there is in a directory, so that a test sees the same from each process:
 
     platform = Platform(directory)
     platform.tell(refuses="There is no such chat.")       # from now on; `tell()` for all well

@@ -103,7 +103,7 @@ class Console:
                 self._print()
 
     async def _chat(self) -> None:
-        # Whoever runs this holds the state directory's lock, so no other console has this account.
+        # Our process holds the state directory's lock, so no other console has this account.
         reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
         is_changed = self._hooks.has("message_sending")
         async with asyncio.TaskGroup() as tasks:

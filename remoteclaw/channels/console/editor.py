@@ -34,7 +34,7 @@ class Editor(Protocol):
         """Call a function that prints complete lines."""
 
     def redraw(self) -> None:
-        """Show anew what stands above the line."""
+        """Draw again what is above the line."""
 
     def leave(self) -> None:
         """Let `read()` raise EOFError, now and from now on."""
@@ -83,7 +83,7 @@ class PromptEditor:
         await run_in_terminal(print_lines)
 
     def redraw(self) -> None:
-        """Show anew what stands above the line."""
+        """Draw again what is above the line."""
         self._session.app.invalidate()
 
     def leave(self) -> None:

@@ -20,5 +20,5 @@ PROFILE = ChannelProfile(
             "message_read",
         )
     ),
-    is_owners=True,  # whoever can write there has Redis itself
+    is_owners=True,  # who can write there can also write to Redis
 )
