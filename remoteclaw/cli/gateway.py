@@ -14,6 +14,7 @@ from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
 
     from remoteclaw.fleet import Fleet
 
@@ -45,7 +46,7 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
     def said(url: str) -> None:
         echo(f"The gateway is at {url}, its token in {TokenFile(home.path).path}.")
 
-    async def run() -> "list[socket.socket] | None":
+    async def run() -> "Sequence[socket.socket] | None":
         sockets = [inherited(descriptor) for descriptor in descriptors]
         return await serve(
             home, config, stop=leave_event(), sockets=sockets, is_alone=is_alone, said=said

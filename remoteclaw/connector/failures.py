@@ -17,7 +17,7 @@ MOST_WORDS = 300
 
 def is_passing(failure: Exception) -> bool:
     """Whether the same message with the same token may work later."""
-    return not isinstance(failure, Refused) or failure.status == 429 or failure.status >= 500
+    return not isinstance(failure, Refused) or failure.status >= 500
 
 
 def error_in(refused: Refused) -> "dict[str, Any] | None":
@@ -57,8 +57,6 @@ def _refusal(refused: Refused, where: str, token_source: str, what: str, may_be:
             return f"{where} has no MCP endpoint where REMOTECLAW_GATEWAY_URL says{why}."
         case 413:
             return f"What {what} carries is too large for {where}{why}."
-        case 429:
-            return f"{where} has too much to do for {what} now: try again later{why}."
         case status if status >= 500:
             return f"{where} failed at {what}, with HTTP status {status}{why}.{may_be}"
         case status:

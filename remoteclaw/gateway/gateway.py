@@ -1,36 +1,37 @@
-"""The gateway: the parts that its doors share.
+"""The gateway: what its doors share.
 
-It keeps no state but its clients' connections, so any number of them serve the same fleet.
+It keeps no state but its clients' connections, so any number of gateways serve the same fleet.
 """
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
-from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth import Authenticator
-from remoteclaw.gateway.call import Handler, Restart
+from remoteclaw.gateway.call import Handler, Restart, Subscriber
+from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import Audience, Feeds
-from remoteclaw.gateway.limits import LimitedDispatcher
+from remoteclaw.gateway.limits import Calls
 from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.principals import Principal
 from remoteclaw.gateway.token_file import token_files
 from remoteclaw.host.logs import frames_of
-from remoteclaw.tools.catalog import METHODS, Method
+from remoteclaw.tools.catalog import METHODS, Method, Result
 
-__all__ = ["TICK_S", "Client", "Gateway"]
+__all__ = ["FINISH_S", "TICK_S", "Client", "Gateway"]
 
-#: How often clients hear that the connection lives, in seconds.
+#: Interval of the events that show clients that the connection lives, in seconds.
 TICK_S = 30.0
-#: How often it is looked whether clients' tokens are still valid, in seconds.
+#: Interval of the check that clients' tokens are still valid, in seconds.
 WATCH_S = 1.0
-#: How long running calls are given when the gateway ends, and then its clients to hear of it, in
-#: seconds: two in all, and nobody should wait longer for a process that was asked to end.
+#: How long running calls are given when the gateway ends, and then its clients to be told, in
+#: seconds: a process that was asked to end should do so within two.
 FINISH_S, FAREWELL_S = 0.8, 0.3
 
 log = logging.getLogger(__name__)
@@ -44,11 +45,11 @@ class Client(Audience, Protocol):
         """Whose it is; None while that is not known."""
 
     def end(self, code: int, reason: str) -> None:
-        """Close it, without waiting."""
+        """Begin to close it."""
 
 
 class Gateway:
-    """Answers calls and tells of sessions, whichever door they come through."""
+    """Answers calls and sends events of sessions, whichever door they come through."""
 
     def __init__(
         self,
@@ -59,29 +60,54 @@ class Gateway:
         *,
         methods: Mapping[str, Method] = METHODS,
     ) -> None:
-        """`config` returns the configuration of now."""
+        """`config` returns the current configuration."""
         self.fleet = fleet
         self.home = home
         self.config = config
         self.meters = Meters()
         self.restart = Restart()
-        self.dispatcher = LimitedDispatcher(
-            fleet,
-            home,
-            config,
-            handlers,
-            methods=methods,
-            meters=self.meters,
-            restart=self.restart,
+        self.calls = Calls()
+        self.dispatcher = Dispatcher(
+            fleet, home, config, handlers, methods=methods, restart=self.restart
         )
         self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path))
         self.feeds = Feeds(fleet)
         self.clients: set[Client] = set()
-        self._nobody = asyncio.Event()
-        self._nobody.set()
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    async def call(
+        self,
+        principal: Principal,
+        name: str,
+        params: Mapping[str, Any],
+        *,
+        call_id: str | None = None,
+        session_key: str | None = None,
+        subscriber: Subscriber | None = None,
+    ) -> tuple[Result, list[dict[str, Any]]]:
+        """Answer one call within the limits, as `Dispatcher.call()` does, and count it."""
+        outcome = "CANCELLED"
+        try:
+            async with self.calls.one(principal):
+                answer = await self.dispatcher.call(
+                    principal,
+                    name,
+                    params,
+                    call_id=call_id,
+                    session_key=session_key,
+                    subscriber=subscriber,
+                )
+            outcome = "ok"
+            return answer
+        except CallRefused as refusal:
+            outcome = refusal.code
+            raise
+        finally:
+            self.meters.called(name, outcome)
 
     async def run(self) -> None:
-        """Do what has to be done beside answering, until cancelled."""
+        """Send events and end connections whose token is not valid any more, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run())
             tasks.create_task(self._watch())
@@ -89,34 +115,29 @@ class Gateway:
 
     @contextlib.contextmanager
     def connected(self, client: Client) -> Iterator[None]:
-        """Have a client told what all are told."""
+        """Send a client the events that all clients get."""
         self.clients.add(client)
-        self._nobody.clear()
+        self._is_empty.clear()
         try:
             yield
         finally:
             self.clients.discard(client)
             if not self.clients:
-                self._nobody.set()
+                self._is_empty.set()
 
-    @property
-    def is_ending(self) -> bool:
-        """Whether nothing new is taken on."""
-        return self.dispatcher.is_closed
-
-    async def end(self, reason: Literal["stopped", "restarting"]) -> None:
-        """Take no more calls, let those that run finish for a moment, and part from clients."""
+    async def end(self, reason: Literal["stopped", "restarting"], *, within_s: float) -> None:
+        """Tell the clients, let running calls finish, cut off the others, and end connections."""
         for client in list(self.clients):
             client.tell("shutdown", {"reason": reason})
-        await self.dispatcher.close(within_s=FINISH_S)
+        await self.calls.finish(within_s=within_s)
         for client in list(self.clients):
             client.end(1012, "The gateway ends.")
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_S):
-                await self._nobody.wait()
+                await self._is_empty.wait()
 
     async def _watch(self) -> None:
-        """Close the connections whose token is worth nothing, or something else, by now."""
+        """End the connections whose token is not valid any more, or gives other rights."""
         while True:
             await asyncio.sleep(WATCH_S)
             valid: dict[Principal, bool] = {}
@@ -133,9 +154,9 @@ class Gateway:
         try:
             return await self.authenticator.is_valid(principal)
         except (RedisUnavailable, RedisRefused):
-            return True  # without Redis nothing can be done with it either; it is looked again
+            return True  # without Redis nothing can be done with it either; the next look tells
         except Exception as error:  # noqa: BLE001 - one odd record must not end the process
-            log.error("it can't be seen whether a token is valid: %s", frames_of(error))
+            log.error("a token can't be checked: %s", frames_of(error))
             return False
 
     async def _tick(self) -> None:

@@ -1,8 +1,8 @@
 """The guard: checks a request's Host and Origin before anything else.
 
 A web page in the owner's browser can reach loopback. It can't hide its origin, and a name that
-was made to lead here (DNS rebinding) stands in the header Host. So both are compared with lists.
-Nothing is taken from X-Forwarded-* or other headers that anybody can write.
+was made to lead here (DNS rebinding) is in the header Host. So both are compared with lists.
+X-Forwarded-* and other headers that any client can write are ignored.
 """
 
 import re
@@ -17,10 +17,9 @@ from remoteclaw.config.model import GatewayConfig
 from remoteclaw.errors import CallError, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.principals import Principal
-from remoteclaw.gateway.sockets import Http
 from remoteclaw.host.tokens import AGENT_PREFIX, OPERATOR_PREFIX
 
-__all__ = ["Bearer", "Guard", "authenticate", "is_own_name", "names_of", "peer_of", "refusal"]
+__all__ = ["Bearer", "Guard", "authenticate", "is_own_name", "refusal"]
 
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
 #: The names of this computer, for itself.
@@ -49,13 +48,10 @@ def refusal(
     message: str,
     *,
     status: int | None = None,
-    retry_after_s: float = 0.0,
     is_last: bool = False,
 ) -> Response:
     """Return a refusal; `is_last` also closes the connection, on which more may be coming."""
     headers = {"connection": "close"} if is_last else {}
-    if retry_after_s:
-        headers["retry-after"] = str(int(retry_after_s) + 1)
     if code == "UNAUTHORIZED":
         headers["www-authenticate"] = "Bearer"
     error = {"code": code, "message": message}
@@ -72,8 +68,11 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
-        problem = self._problem(scope) if scope["type"] in ("http", "websocket") else None
-        await (problem or self._app)(scope, receive, send)
+        problem = self._problem(scope)
+        if problem is not None and scope["type"] == "websocket":
+            await send({"type": "websocket.close"})  # answers the upgrade with 403
+        else:
+            await (problem or self._app)(scope, receive, send)
 
     def _problem(self, scope: Scope) -> Response | None:
         headers, config = Headers(scope=scope), self._config()
@@ -96,8 +95,8 @@ class Guard:
         if _has_secret(scope["query_string"]):
             return refusal(
                 "INVALID_REQUEST",
-                "A token doesn't belong into an address, where logs keep it: send it as "
-                "`Authorization: Bearer …`, over WebSocket in connect. Replace this one.",
+                "A token in an address is kept by logs: send it as `Authorization: Bearer …`, over "
+                "WebSocket in connect. Replace this one.",
                 is_last=True,
             )
         return None
@@ -108,12 +107,8 @@ def is_own_name(host: str, config: GatewayConfig) -> bool:
     if host in config.hosts:
         return True
     match = _HOST.fullmatch(host)
-    return match is not None and (match[1] in names_of(config) or match[1] in config.hosts)
-
-
-def names_of(config: GatewayConfig) -> frozenset[str]:
-    """Return the names that a gateway has anyway."""
-    return _LOOPBACK | {f"[{config.host}]" if ":" in config.host else config.host}
+    own = f"[{config.host}]" if ":" in config.host else config.host
+    return match is not None and (match[1] in {*_LOOPBACK, own, *config.hosts})
 
 
 def _has_secret(query: bytes) -> bool:
@@ -124,17 +119,8 @@ def _has_secret(query: bytes) -> bool:
     )
 
 
-def peer_of(scope: Scope) -> str:
-    """Return the address that a request comes from, as the system tells it."""
-    client = scope.get("client")  # none where it came through the socket in the state directory
-    return str(client[0]) if client else "localhost"
-
-
 async def authenticate(gateway: Gateway, scope: Scope) -> Principal | Response:
-    """Return who sends a request, or the answer if that is nobody."""
-    peer, attempts = peer_of(scope), gateway.authenticator.attempts
-    if waits := attempts.must_wait(peer):
-        return _too_many(waits)
+    """Return who sends a request, or the refusal if its token is not valid."""
     given = Headers(scope=scope).getlist("authorization")
     scheme, _, token = (given[0] if len(given) == 1 else "").partition(" ")
     if scheme.lower() != "bearer" or not token:
@@ -146,29 +132,12 @@ async def authenticate(gateway: Gateway, scope: Scope) -> Principal | Response:
         return refusal("UNAVAILABLE", str(error))
     if principal is None:
         gateway.meters.auth_failures += 1
-        waits = attempts.failed(peer)
-        return _too_many(waits) if waits else refusal("UNAUTHORIZED", "This token is not valid.")
-    connection = scope.get("state", {}).get("http")
-    if isinstance(connection, Http):
-        connection.be_known()
+        return refusal("UNAUTHORIZED", "This token is not valid.")
     return principal
 
 
-def _too_many(waits_s: float) -> Response:
-    return refusal(
-        "UNAVAILABLE",
-        "There were too many wrong tokens from this address: try again later.",
-        status=429,
-        retry_after_s=waits_s,
-        is_last=True,
-    )
-
-
 class Bearer:
-    """Has a request answered once it is known who sends it: `scope["state"]["principal"]`.
-
-    It touches neither body nor answer, so both may be streams.
-    """
+    """Authenticates a request for another application: `scope["state"]["principal"]`."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway) -> None:
         self._app = app
@@ -176,9 +145,6 @@ class Bearer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or have it answered."""
-        if self._gateway.is_ending:
-            await refusal("UNAVAILABLE", "This gateway ends.", is_last=True)(scope, receive, send)
-            return
         principal = await authenticate(self._gateway, scope)
         if isinstance(principal, Response):
             await principal(scope, receive, send)

@@ -1,124 +1,99 @@
-"""Limits on calls, whichever door they come through."""
+"""Limits on size, number and duration of calls, whichever door they come through."""
 
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.gateway.dispatch import Dispatcher
-from remoteclaw.gateway.meters import Meters
 from remoteclaw.gateway.principals import Agent, Principal
-from remoteclaw.tools.catalog import Result
 
-__all__ = ["LimitedDispatcher"]
+__all__ = ["MOST_BYTES", "Calls"]
 
-#: How many calls are answered at once: each may hold a connection to Redis.
-MOST_CALLS = 512
-#: How many of those agents don't get: whoever looks why a gateway is full has to get in.
-FOR_OPERATORS = 64
-#: How many of one agent's or one token's calls are answered at once: the others want some too.
+#: How large a request may be, in bytes: a frame, a body.
+MOST_BYTES = 2 * 1024 * 1024
+#: How many calls run at once, each of which may hold a connection to Redis: agents' and operators',
+#: so that operators get in when agents have taken all of theirs.
+MOST_OF_AGENTS, MOST_OF_OPERATORS = 448, 64
+#: How many calls of one agent or of one token run at once: the others want some too.
 MOST_OF_ONE = 32
 #: How long one call may take, in seconds: methods that wait end a little earlier by themselves.
 CALL_S = 120.0
-#: How long a call may take to let go once it is cut off, in seconds.
+#: How long a call may take to end once it is cut off, in seconds.
 CUT_S = 0.2
-BUSY = "This gateway has too much to do: ask again later."
-#: How all agents' calls are counted together.
-AGENTS = "agents"
-ENDS = "This gateway ends: ask again in a moment."
-CUT = "This gateway ended during it. Whether it was done is unknown: look before you repeat it."
 
 
-class LimitedDispatcher(Dispatcher):
-    """Answers calls as long as there aren't too many, and none once it is closed."""
+class Calls:
+    """The calls that run."""
 
-    def __init__(self, *args: Any, meters: Meters, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self.is_closed = False
-        self._meters = meters
-        self._limits: set[asyncio.Timeout] = set()
+    def __init__(self) -> None:
         self._running: Counter[str] = Counter()
+        self._timeouts: set[asyncio.Timeout] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._is_cut = False
 
-    async def call(
-        self, principal: Principal, name: str, params: Mapping[str, Any], **more: Any
-    ) -> tuple[Result, list[dict[str, Any]]]:
-        """Answer one call, as `Dispatcher.call()` does."""
-        outcome = "CANCELLED"
-        try:
-            with self._counted(principal):
-                answer = await self._bounded(principal, name, params, **more)
-            outcome = "ok"
-        except CallRefused as refusal:
-            outcome = refusal.code
-            raise
-        finally:
-            self._meters.called(name, outcome)
-        return answer
+    @contextlib.asynccontextmanager
+    async def one(self, principal: Principal) -> AsyncIterator[None]:
+        """Count one call, and bound its duration.
+
+        Raises `CallRefused` if too many run, it takes too long, or the gateway ends.
+        """
+        timeout = asyncio.timeout(CALL_S)
+        with self._counted(principal):
+            self._timeouts.add(timeout)
+            self._idle.clear()
+            try:
+                async with timeout:
+                    yield
+            except TimeoutError:
+                raise self._ended() from None
+            finally:
+                self._timeouts.discard(timeout)
+                if not self._timeouts:
+                    self._idle.set()
 
     @contextlib.contextmanager
     def _counted(self, principal: Principal) -> Iterator[None]:
-        """Count a call as its principal's; raises `CallRefused` if there are too many."""
-        is_agent = isinstance(principal, Agent)
-        one = principal.sid if isinstance(principal, Agent) else principal.credential
-        if self._running[one] >= MOST_OF_ONE:
+        if isinstance(principal, Agent):
+            who, pool, most = principal.sid, "agents", MOST_OF_AGENTS
+        else:
+            who, pool, most = principal.credential, "operators", MOST_OF_OPERATORS
+        if self._running[who] >= MOST_OF_ONE:
             raise CallRefused("UNAVAILABLE", f"{MOST_OF_ONE} calls of yours run: wait for one.")
-        if is_agent and self._running[AGENTS] >= MOST_CALLS - FOR_OPERATORS:
-            raise CallRefused("UNAVAILABLE", BUSY)
-        counted = (one, AGENTS) if is_agent else (one,)
-        self._running.update(counted)
+        if self._running[pool] >= most:
+            raise CallRefused("UNAVAILABLE", "The gateway has too much to do: ask again later.")
+        self._running.update((who, pool))
         try:
             yield
         finally:
-            self._running.subtract(counted)
-            if not self._running[one]:
-                del self._running[one]
+            self._running.subtract((who, pool))
+            if not self._running[who]:
+                del self._running[who]
 
-    async def _bounded(self, *args: Any, **more: Any) -> tuple[Result, list[dict[str, Any]]]:
-        if self.is_closed:
-            raise CallRefused("UNAVAILABLE", ENDS)
-        if len(self._limits) >= MOST_CALLS:
-            raise CallRefused("UNAVAILABLE", BUSY)
-        limit = asyncio.timeout(CALL_S)
-        self._limits.add(limit)
-        self._idle.clear()
-        try:
-            async with limit:
-                return await super().call(*args, **more)
-        except TimeoutError:
-            if self.is_closed:
-                raise CallRefused("UNAVAILABLE", CUT) from None
-            raise CallRefused(
-                "TIMEOUT",
-                f"It took longer than {CALL_S:.0f} s. Whether it was done is unknown: look before "
-                "you repeat it.",
-            ) from None
-        finally:
-            self._limits.discard(limit)
-            if not self._limits:
-                self._idle.set()
+    def _ended(self) -> CallRefused:
+        unknown = "Whether it was done is unknown: look before you repeat it."
+        if self._is_cut:
+            return CallRefused("UNAVAILABLE", f"The gateway ended during the call. {unknown}")
+        return CallRefused("TIMEOUT", f"The call took longer than {CALL_S:.0f} s. {unknown}")
 
-    async def idle(self, *, within_s: float) -> None:
-        """Wait until no call runs, as long as that may take."""
+    async def finish(self, *, within_s: float) -> None:
+        """Wait until no call runs; cut off those that take too long.
+
+        What such a call has begun may be done nevertheless: it can be repeated by its id.
+        """
+        if not await self._is_idle(within_s):
+            self.cut()
+            await self._is_idle(CUT_S)
+
+    def cut(self) -> None:
+        """End the calls that run; each is answered with an error."""
+        self._is_cut = True
+        for timeout in self._timeouts:
+            timeout.reschedule(0)
+
+    async def _is_idle(self, within_s: float) -> bool:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._idle.wait()
-
-    async def close(self, *, within_s: float) -> None:
-        """Take no more calls, and let those that run finish; after that they are cut off.
-
-        What such a call has begun may be done nevertheless: it can be asked for again by its name.
-        """
-        self.is_closed = True
-        try:
-            async with asyncio.timeout(within_s):
-                await self._idle.wait()
-        except TimeoutError:
-            for limit in self._limits:
-                limit.reschedule(asyncio.get_running_loop().time())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(CUT_S):
-                    await self._idle.wait()
+        return self._idle.is_set()

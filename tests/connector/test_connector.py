@@ -23,7 +23,7 @@ from remoteclaw.connector.connector import MOST_MESSAGE_BYTES
 from remoteclaw.connector.environment import Unusable, endpoint
 from remoteclaw.connector.exchange import Call, Endpoint, TooSlow
 from remoteclaw.connector.wire import load
-from remoteclaw.gateway import mcp_host
+from remoteclaw.gateway import limits
 from tests.support.connector import Exchange, Pipes, ScriptedGateway, answer, free_port, request
 from tests.support.mcp_gateway import TOKEN, TOOLS, McpGateway, call_id
 from tests.support.waiting import eventually
@@ -369,7 +369,6 @@ async def test_a_token_that_is_not_accepted_is_said_at_the_handshake(
         (403, "doesn't allow echo with this token (No turn runs.)"),
         (404, "has no MCP endpoint"),
         (413, "is too large"),
-        (429, "has too much to do for echo now"),
         (500, "failed at echo, with HTTP status 500 (No turn runs.). Whether it was done"),
         (503, "failed at echo, with HTTP status 503"),
     ],
@@ -398,7 +397,7 @@ async def test_a_message_that_is_too_large_for_the_gateway_is_refused_unsent(
     assert "What echo carries is too large" in failure_of(large)
     assert len(text_of(less)) == MOST_MESSAGE_BYTES - 1000
     assert len(json_gateway.connections) == 1
-    assert MOST_MESSAGE_BYTES == mcp_host.MOST_BYTES
+    assert MOST_MESSAGE_BYTES == limits.MOST_BYTES
 
 
 # -- connections that break ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Whose token it is: three kinds, each compared as a whole; and what becomes of wrong ones."""
+"""Whose token it is: three kinds, each compared as a whole."""
 
 import asyncio
 import os
@@ -9,12 +9,11 @@ import pytest
 
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.auth import MOST_ADDRESSES, MOST_FAILURES, WAIT_S, WITHIN_S, Attempts
 from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.gateway.token_file import TokenFile, token_files
 from remoteclaw.host.tokens import digest
 from tests.support.cli import run
-from tests.support.doors import Refused, calling, opened
+from tests.support.doors import calling, opened
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -173,97 +172,6 @@ async def test_without_redis_it_is_not_known_whose_a_token_is(stack: Stack) -> N
         with pytest.raises(RedisUnavailable):
             await door.gateway.authenticator.principal(token)
         assert await door.gateway.authenticator.principal("0" * 64) is None
-
-
-# -- wrong tokens, again and again ----------------------------------------------------------------
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-async def test_who_is_wrong_too_often_has_to_wait_but_not_who_is_right(stack: Stack) -> None:
-    """All share one address here, and nobody may lock the owner's agents out."""
-    async with opened(stack) as door:
-        right = TokenFile(stack.home.path).read()
-
-        wrong = [await door.invoke("0" * 64, "sessions_list") for _ in range(MOST_FAILURES + 2)]
-
-        assert [answer.status for answer in wrong] == [401] * MOST_FAILURES + [429] * 2
-        assert 0 < int(wrong[-1].headers["Retry-After"]) <= WAIT_S + 1
-        assert (await door.invoke(right, "sessions_list")).status == 200
-        with pytest.raises(Refused, match="too many wrong tokens") as refused:
-            async with door.connected("0" * 64):
-                pass
-        assert refused.value.error["retryable"]
-        async with door.connected(right) as client:
-            assert (await client.call("health"))["status"] == "ok"
-
-
-async def test_another_address_can_not_be_pretended(stack: Stack) -> None:
-    async with opened(stack) as door:
-        for number in range(MOST_FAILURES + 1):
-            pretended = f"192.0.2.{number}"
-            headers = {"X-Forwarded-For": pretended, "Forwarded": f"for={pretended}"}
-            answer = await door.invoke("0" * 64, "sessions_list", headers=headers)
-
-    assert answer.status == 429
-
-
-def test_who_searches_from_afar_is_not_listened_to() -> None:
-    clock = Clock()
-    attempts = Attempts(clock)
-
-    told = [attempts.failed("192.0.2.1") for _ in range(MOST_FAILURES + 1)]
-
-    assert told == [0.0] * MOST_FAILURES + [WAIT_S]
-    assert attempts.must_wait("192.0.2.1") == WAIT_S
-    assert attempts.must_wait("192.0.2.2") == 0
-    clock.now += WAIT_S
-    assert attempts.must_wait("192.0.2.1") == 0
-    assert attempts.failed("192.0.2.1") == 0
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
-def test_who_is_here_is_always_listened_to(address: str) -> None:
-    attempts = Attempts(Clock())
-
-    for _ in range(MOST_FAILURES):
-        attempts.failed(address)
-
-    assert attempts.must_wait(address) == 0
-    assert attempts.failed(address) > 0
-
-
-def test_a_few_mistakes_are_no_search() -> None:
-    clock = Clock()
-    attempts = Attempts(clock)
-
-    for _ in range(10 * MOST_FAILURES):
-        clock.now += WITHIN_S / (MOST_FAILURES - 1) + 0.1
-        assert attempts.failed("192.0.2.1") == 0
-
-
-def test_addresses_of_one_network_count_as_one() -> None:
-    attempts = Attempts(Clock())
-
-    for number in range(MOST_FAILURES):
-        attempts.failed(f"2001:db8::{number:x}")
-
-    assert attempts.must_wait("2001:db8::ffff") > 0
-    assert attempts.must_wait("2001:db8:0:1::1") == 0
-
-
-def test_the_memory_of_wrong_tokens_is_bounded() -> None:
-    attempts = Attempts(Clock())
-
-    for number in range(3 * MOST_ADDRESSES):
-        attempts.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-
-    assert len(attempts._failures) == MOST_ADDRESSES
 
 
 # -- the command line -----------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.tools.catalog import METHODS, TOOLS, Method
-from tests.support.doors import Door, Refused, calling, opened
+from tests.support.doors import Refused, calling, opened
 from tests.support.promised import PROMISED, good_params
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -118,7 +118,6 @@ async def test_over_http(stack: Stack, principal: str) -> None:
         beside = {"sessionKey": session} if session else {}
         found = {}
         for method in METHODS.values():
-            await _forget_failures(door)
             name = method.tool or method.name
             answer = await door.invoke(token, name, good_params(method), **beside)
             found[method.name] = CODES[answer.code]
@@ -128,9 +127,3 @@ async def test_over_http(stack: Stack, principal: str) -> None:
         return code if method.tool or code == "U" else "N"
 
     assert found == {method.name: wanted(method) for method in METHODS.values()}
-
-
-async def _forget_failures(door: Door) -> None:
-    """Let as many wrong tokens be tried as there are methods."""
-    assert door.gateway is not None
-    door.gateway.authenticator.attempts._failures.clear()

@@ -103,7 +103,7 @@ def test_the_list_is_the_same_in_every_process() -> None:
     """A provider's cache of the prompt ends at the first byte that differs."""
     program = (
         "from remoteclaw.tools.catalog import TOOLS;"
-        "from remoteclaw.gateway.mcp_host import listing;"
+        "from remoteclaw.gateway.doors.mcp import listing;"
         "print([listing(name, has_session=True).model_dump_json() for name in TOOLS])"
     )
 

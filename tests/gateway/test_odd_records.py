@@ -94,5 +94,5 @@ async def test_a_session_that_makes_no_sense_ends_only_its_own_agents_connection
 
         assert (await mine.closed())[0] == 1008
         assert await lasting.call("health")
-    assert "it can't be seen whether a token is valid: JSONDecodeError" in caplog.text
+    assert "a token can't be checked: JSONDecodeError" in caplog.text
     assert "secret" not in caplog.text

@@ -18,14 +18,12 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import GatewayConfig
 from remoteclaw.connector import connector_launch
-from remoteclaw.gateway.address import DEAD_S, listen
-from remoteclaw.gateway.auth import MOST_FAILURES
+from remoteclaw.gateway.address import DEAD_S
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.connector import Pipes, free_port
 from tests.support.doors import gateway_process, own_token
 from tests.support.restarts import restart, starts
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW
 from tests.support.up import gateway_of, running
 from tests.support.waiting import HANG_S, eventually
 
@@ -195,31 +193,12 @@ async def test_under_up_it_stays_when_a_gateway_is_killed_and_goes_with_up(home:
     assert os.listdir(home.gateways) == []
 
 
-async def test_an_older_up_passes_one_socket_on(stack: Stack) -> None:
-    with listen(GatewayConfig(port=0)) as listening:
-        argv = [REMOTECLAW, "gateway", "--socket", str(listening.fileno())]
-        process = subprocess.Popen(argv, env=stack.env(), pass_fds=[listening.fileno()])
-    try:
-        await eventually(lambda: works(stack.home))
-    finally:
-        process.kill()
-        process.wait()
-
-
 async def test_the_path_of_the_state_directory_may_be_long(stack: Stack, directory: Path) -> None:
     long = directory / ("long" * 30)
     Home(long).create()
     (long / "remoteclaw.toml").write_text(stack.home.config_file.read_text())
     async with gateway_process(stack, REMOTECLAW_HOME=str(long)):
         assert await works(Home(long))
-
-
-async def test_wrong_tokens_lock_nobody_out(stack: Stack) -> None:
-    async with gateway_process(stack):
-        for _ in range(MOST_FAILURES + 1):
-            async with connected(stack.home, REMOTECLAW_GATEWAY_TOKEN="x" * 64) as agent:
-                await agent.ask("tools/list")
-        assert await works(stack.home)
 
 
 async def test_a_token_of_the_file_that_is_not_accepted_is_named(stack: Stack) -> None:

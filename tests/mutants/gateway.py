@@ -146,8 +146,8 @@ MUTANTS = (
     ),
     Mutant(
         "a gateway that takes its private socket with it when it is restarted",
-        before="if is_alone and (stop.is_set() or not kept):",
-        after="if is_alone:",
+        before="if not restarts:",
+        after="if True:",
         test="test_who_asks_while_it_is_restarted_waits",
     ),
     Mutant(
@@ -244,15 +244,9 @@ MUTANTS = (
     ),
     Mutant(
         "a gateway that turns callers away while it starts anew",
-        before="server.accept_no_more()",
-        after="",
+        before="server.serve([listening.dup() for listening in sockets])",
+        after="server.serve(list(sockets))",
         test="test_who_asks_meanwhile_waits_and_is_answered",
-    ),
-    Mutant(
-        "a gateway that turns idle connections away while it starts anew",
-        before="server.close_idle()",
-        after="",
-        test="test_an_idle_connection_is_closed_rather_than_turned_away",
     ),
     Mutant(
         "a gateway that ends and can't come back",
@@ -262,8 +256,8 @@ MUTANTS = (
     ),
     Mutant(
         "a gateway that starts anew although it is asked to end",
-        before="return None if stop.is_set() else kept",
-        after="return kept",
+        before="return gateway.restart.wanted.is_set() and not stop.is_set()",
+        after="return gateway.restart.wanted.is_set()",
         test="test_asked_to_end_while_it_starts_anew_it_ends",
     ),
 )

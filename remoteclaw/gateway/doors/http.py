@@ -1,6 +1,5 @@
-"""The gateway's HTTP routes; WebSocket is in `rpc`."""
+"""The gateway over HTTP: calls of tools, health and metrics; and the routes of all doors."""
 
-import asyncio
 from typing import Any
 
 import orjson
@@ -15,34 +14,34 @@ from starlette.types import ASGIApp
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
+from remoteclaw.gateway.doors.frames import encoded, explained
+from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import Bearer, Guard, authenticate, refusal
+from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.meters import exposition
 from remoteclaw.gateway.principals import Operator
-from remoteclaw.gateway.rpc import Rpc, encoded, explained
 from remoteclaw.tools.base import Id
 from remoteclaw.tools.catalog import TOOLS, Params
 
 __all__ = ["create_app"]
 
-#: How large the body of a call may be, in bytes, and how long it may take to come, in seconds.
-MOST_BYTES, BODY_S = 1024 * 1024, 10.0
 #: How long Redis may take to answer before this gateway counts as not ready, in seconds.
 READY_S = 1.0
 
 
 def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
-    """Return what answers a gateway's requests.
+    """Return the application that answers a gateway's requests.
 
-    `mcp` answers what comes to /mcp, with its principal in `scope["state"]`.
+    `mcp` answers those to /mcp, with their principal in `scope["state"]`.
     """
-    doors = _Doors(gateway)
+    door = _HttpDoor(gateway)
     routes: list[BaseRoute] = [
-        Route("/tools/invoke", doors.invoke, methods=["POST"]),
-        Route("/healthz", doors.health),
-        Route("/readyz", doors.ready),
-        Route("/metrics", doors.metrics),
-        *(WebSocketRoute(path, Rpc(gateway)) for path in ("/ws", "/")),
+        Route("/tools/invoke", door.invoke, methods=["POST"]),
+        Route("/healthz", door.health),
+        Route("/readyz", door.ready),
+        Route("/metrics", door.metrics),
+        *(WebSocketRoute(path, WebSocketDoor(gateway)) for path in ("/ws", "/")),
     ]
     if mcp is not None:
         routes.append(Route("/mcp", Bearer(mcp, gateway)))
@@ -63,8 +62,8 @@ class _Call(Params):
     session_key: Id | None = None
 
 
-class _Doors:
-    """The routes of one gateway."""
+class _HttpDoor:
+    """Answers the HTTP requests of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -86,7 +85,7 @@ class _Doors:
         if call.tool not in TOOLS:
             return refusal("NOT_FOUND", f"There is no tool {call.tool[:100]!r}.")
         try:
-            result, _ = await self._gateway.dispatcher.call(
+            result, _ = await self._gateway.call(
                 principal,
                 call.tool,
                 call.args,
@@ -99,11 +98,11 @@ class _Doors:
         return Response(answer, media_type="application/json")
 
     async def health(self, _request: Request) -> Response:
-        """Say that the process answers, and nothing else: anybody may ask."""
+        """Return that the process answers; no token is needed."""
         return PlainTextResponse("ok")
 
     async def ready(self, _request: Request) -> Response:
-        """Say whether calls can be answered."""
+        """Return whether calls can be answered."""
         scripts = self._gateway.fleet.scripts
         try:
             await scripts.call(scripts.client.ping, deadline=boottime() + READY_S)
@@ -112,7 +111,7 @@ class _Doors:
         return PlainTextResponse("ok")
 
     async def metrics(self, request: Request) -> Response:
-        """Return what is counted and measured."""
+        """Return the counters and measurements, to operators."""
         principal = await authenticate(self._gateway, request.scope)
         if isinstance(principal, Response):
             return principal
@@ -127,27 +126,24 @@ class _Doors:
 
 
 async def _body(request: Request) -> bytes | Response:
-    """Return the body of a request, or the answer if there is too much of it, or too slowly."""
+    """Return the body of a request, or the refusal if it is too large."""
     size = f"The body is larger than {MOST_BYTES} bytes."
     announced = request.headers.get("content-length", "0")
     if not announced.isdigit() or int(announced) > MOST_BYTES:
         return refusal("INVALID_REQUEST", size, status=413, is_last=True)
     body = bytearray()
     try:
-        async with asyncio.timeout(BODY_S):
-            async for part in request.stream():
-                body += part
-                if len(body) > MOST_BYTES:
-                    return refusal("INVALID_REQUEST", size, status=413, is_last=True)
-    except TimeoutError:
-        return refusal("TIMEOUT", "The body takes too long to come.", status=400, is_last=True)
+        async for part in request.stream():
+            body += part
+            if len(body) > MOST_BYTES:
+                return refusal("INVALID_REQUEST", size, status=413, is_last=True)
     except ClientDisconnect:
         return Response(status_code=400)
     return bytes(body)
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
-    """Answer what no route has."""
+    """Answer a path that has no route, or a method that its route has not."""
     assert isinstance(error, HTTPException), "it is registered for those"
     if request.url.path != "/tools/invoke":
         return PlainTextResponse(error.detail, error.status_code, error.headers)

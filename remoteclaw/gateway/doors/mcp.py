@@ -1,13 +1,13 @@
-"""The MCP server: the tools over streamable HTTP, for agents and for people's own CLIs.
+"""The gateway over MCP: the tools over streamable HTTP, for agents and for people's own CLIs.
 
-It is stateless: whoever is in front has authenticated each request and left the principal in its
-scope, and the protocol's own session ids are bound to nothing.
+It is stateless: the guard and `Bearer` are in front, each request has its principal in its scope,
+and the protocol's own session ids are bound to nothing.
 """
 
 import contextlib
 import functools
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import mcp_types as types
@@ -20,12 +20,13 @@ from starlette.types import Receive, Scope, Send
 
 from remoteclaw import __version__
 from remoteclaw.errors import CallRefused
-from remoteclaw.gateway.dispatch import Dispatcher
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.tools.catalog import TOOLS
 from remoteclaw.tools.schema import params_schema
 
-__all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpHost", "listing"]
+__all__ = ["CALL_ID", "SESSION_KEY", "SIDE_EFFECTS", "McpDoor", "listing"]
 
 #: In a call's `_meta`: its name, so that a repeated one is not done again.
 CALL_ID = "remoteclaw/callId"
@@ -35,8 +36,6 @@ SIDE_EFFECTS = "remoteclaw/sideEffects"
 SESSION_KEY = "remoteclaw/sessionKey"
 #: Claude's own name for a call: it stays the same when a request is sent again.
 _CLAUDE_CALL_ID = "claudecode/toolUseId"
-#: How large a request may be, in bytes.
-MOST_BYTES = 2 * 1024 * 1024
 
 _INSTRUCTIONS = (
     "RemoteClaw's own tools: chats, sessions and jobs beyond this conversation. "
@@ -46,14 +45,11 @@ _INSTRUCTIONS = (
 _Context = ServerRequestContext[Any, Any]
 
 
-class McpHost:
+class McpDoor:
     """An ASGI application that answers MCP requests."""
 
-    def __init__(
-        self, dispatcher: Dispatcher, *, hosts: Sequence[str], origins: Sequence[str]
-    ) -> None:
-        """Other `Host` and `Origin` headers are refused; a missing `Origin` is none."""
-        self._dispatcher = dispatcher
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
         server: Server[Any] = Server(
             "remoteclaw",
             version=__version__,
@@ -66,11 +62,8 @@ class McpHost:
             json_response=True,
             stateless=True,
             max_request_body_size=MOST_BYTES,
-            security_settings=TransportSecuritySettings(
-                enable_dns_rebinding_protection=True,
-                allowed_hosts=list(hosts),
-                allowed_origins=list(origins),
-            ),
+            # The guard has checked Host and Origin.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
 
     @contextlib.asynccontextmanager
@@ -81,7 +74,7 @@ class McpHost:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request whose scope has a principal."""
-        assert "principal" in scope["state"], "whoever is in front authenticates"
+        assert "principal" in scope["state"], "Bearer is in front"
         if scope["method"] != "POST":
             # There is nothing to say but answers: no stream is kept open for it.
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
@@ -92,7 +85,7 @@ class McpHost:
         self, context: _Context, params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         try:
-            methods = await self._dispatcher.tools(_principal(context))
+            methods = await self._gateway.dispatcher.tools(_principal(context))
         except CallRefused as refusal:
             raise MCPError(types.INTERNAL_ERROR, str(refusal)) from None
         has_own = not isinstance(_principal(context), Operator)
@@ -108,7 +101,7 @@ class McpHost:
         known = params.name if params.name in TOOLS else ""
         arguments = dict(params.arguments or {})
         try:
-            result, effects = await self._dispatcher.call(
+            result, effects = await self._gateway.call(
                 _principal(context),
                 known or f"tool {params.name}",
                 arguments,

@@ -1,0 +1,1 @@
+"""The gateway's doors: HTTP, WebSocket and MCP. All lead to `Gateway.call()`."""
