@@ -298,6 +298,8 @@ def test_due_times_only_ever_increase_and_none_comes_twice(
 ) -> None:
     """Whoever asks between two due times is told the second; put off, all are by as much."""
     zone, start = change
+    # As above.
+    assume(zone != "Australia/Lord_Howe" or (not isinstance(minutes, str) and hours != "*"))
     cron = f"{written(minutes)} {written(hours)} {days} *"
     offset = offset_ms(name, most_s)
     exact = Schedule(cron=cron, tz=zone)
