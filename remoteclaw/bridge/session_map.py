@@ -2,10 +2,8 @@
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.messages import SessionKey
 
 __all__ = ["FILE_NAME", "FileSessionMap"]
@@ -120,20 +119,10 @@ class FileSessionMap:
             return {}
 
     def _write(self, entries: _Entries) -> None:
-        descriptor, draft = tempfile.mkstemp(dir=self._file.parent, prefix=f".{FILE_NAME}-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(orjson.dumps(entries, option=orjson.OPT_INDENT_2))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, self._file)
-        except BaseException:
-            os.unlink(draft)
-            raise
+        replace_file(self._file, orjson.dumps(entries, option=orjson.OPT_INDENT_2))
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._file.with_suffix(".lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self._file.with_suffix(".lock")):
             yield

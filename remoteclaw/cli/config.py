@@ -54,7 +54,7 @@ def get(key: str | None) -> None:
 
     KEY is a part of it, such as agents.main.model.
     """
-    from remoteclaw.config.redact import part, redacted
+    from remoteclaw.config.secrets import part, redacted
 
     shown: Any = redacted(load()[1])
     if key is not None:
@@ -87,24 +87,6 @@ def unset(key: str) -> None:
     path = _path(key)
     plan = _changed(lambda file: file.patched(file.read(), _nested(path, None)))
     echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
-    _tell(plan)
-
-
-@config.command()
-def restore() -> None:
-    """Put back what the file had before its last change.
-
-    Also where it can't be used at all any more. What it has now is kept: a second `restore` brings
-    it back, and a broken one is beside it with the ending `.broken`.
-    """
-
-    async def run() -> "Plan":
-        file = _file()
-        async with file.locked():
-            return await file.restore()
-
-    plan = asyncio.run(run())
-    echo(f"{_file().file} is as it was before its last change.")
     _tell(plan)
 
 

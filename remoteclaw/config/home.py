@@ -7,7 +7,6 @@ import secrets
 import shlex
 import socket
 import stat
-import tempfile
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from remoteclaw.config.model import AgentConfig, Config, state_directory
 from remoteclaw.errors import StateDirectoryError
+from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.messages import OWN_SERVER
 
 __all__ = ["Home", "private_directory"]
@@ -170,21 +170,14 @@ def _new_secret() -> str:
 
 @functools.cache
 def _kept(file: Path, new: Callable[[], str]) -> str:
-    """Return what a file has, which is made once and kept."""
+    """Return the content of a file that is made once and kept."""
     try:
         return file.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
-        # Two processes may start at once: only one of them can create the file.
-        with tempfile.NamedTemporaryFile(
-            "w", dir=file.parent, delete=False, encoding="utf-8"
-        ) as draft:
-            draft.write(f"{new()}\n")
-        try:
-            os.link(draft.name, file)
-        except FileExistsError:
-            pass
-        finally:
-            os.unlink(draft.name)
+        # Two processes may start at once: only one of them makes the file.
+        with locked(file.with_name(f".{file.name}.lock")):
+            if not file.exists():
+                replace_file(file, f"{new()}\n".encode())
         return file.read_text(encoding="utf-8").strip()
 
 

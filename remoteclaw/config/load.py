@@ -19,20 +19,40 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError, did_you_mean
 
-__all__ = ["load_config", "overrides", "parse_config", "parse_toml", "parse_tree"]
+__all__ = ["backup_of", "load_config", "overrides", "parse_config", "parse_toml", "read_file"]
 
 
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
-    """Read the file and the overrides; raises `ConfigError` in one line on the first mistake."""
+    """Return the configuration of a file and the overrides.
+
+    Raises `ConfigError` with one line about the first mistake, and where the last valid version is.
+    """
+    content = read_file(file, environment)
     try:
-        content = file.read_bytes()
+        return parse_config(content, file, environment)
+    except ConfigError as error:
+        backup = backup_of(file)
+        if not backup.exists():
+            raise
+        raise ConfigError(f"{error} The last valid version is {backup}.") from None
+
+
+def backup_of(file: Path) -> Path:
+    """Return where the last valid version of a configuration file is kept."""
+    target = Path(os.path.realpath(file))
+    return target.with_name(f"{target.name}.bak")
+
+
+def read_file(file: Path, environment: Mapping[str, str] = os.environ) -> bytes:
+    """Return a file's content, empty if it is absent; raises `ConfigError` if it can't be read."""
+    try:
+        return file.read_bytes()
     except FileNotFoundError:
         if environment.get("REMOTECLAW_CONFIG"):
             raise ConfigError(f"REMOTECLAW_CONFIG names {file}, which does not exist.") from None
-        content = b""
+        return b""
     except OSError as error:
         raise ConfigError(f"{file} can't be read: {error.strerror}.") from None
-    return parse_config(content, file, environment)
 
 
 def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> Config:
@@ -45,13 +65,6 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
         raise ConfigError(_explain(error, str(file), sources)) from None
     check_tools(config)
     return config
-
-
-def parse_tree(content: bytes, file: Path, environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return a file's content with the overrides as a tree, which may not be valid."""
-    tree = parse_toml(content, file)
-    _override(tree, environment)
-    return tree
 
 
 def parse_toml(content: bytes, file: Path) -> dict[str, Any]:
@@ -104,7 +117,7 @@ def _value(text: str) -> Any:
 def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> str:
     """Say in one line where the first mistake is, what it is, and what would be right."""
     first = error.errors()[0]
-    path = [str(part) for part in first["loc"]]
+    path = [str(part)[:100] for part in first["loc"]]
     *sections, key = path or [""]
     where = _source(path, sources) or file
     section = f"[{'.'.join(sections)}] " if sections else ""

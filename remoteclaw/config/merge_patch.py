@@ -1,79 +1,34 @@
 """JSON merge patches (RFC 7396) of the configuration, applied to its TOML file.
 
-A patch is made of what the file says, not of what holds: what only a default says stays unwritten.
+A patch is about what the file says, not about what holds: defaults stay unwritten.
 """
 
 import contextlib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+import orjson
 import tomlkit
 from tomlkit.container import Container
 from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import AoT, InlineTable, Table
 
-from remoteclaw.config.redact import HIDDEN
+from remoteclaw.config.rights import is_same
 from remoteclaw.errors import ConfigError
 
-__all__ = ["check_depth", "check_patch", "edited", "merged", "replacing", "without_hidden"]
-
-#: How deep tables may lie in each other: no setting lies deeper than six.
-MOST_DEPTH = 16
-#: How many values a change has, or a list in it. To add so many to a file takes a second, and to
-#: add more takes longer for each.
-MOST_VALUES = 2000
-#: How long a key may be: the longest are ids of people, 255 characters on Matrix.
-MOST_KEY_CHARS = 255
+__all__ = ["edited", "json_size", "merged", "replacing"]
 
 
-def check_depth(tree: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for a tree in which tables lie too deep in each other to be looked at."""
-    for path, _ in _values(tree, ()):
-        if len(path) > MOST_DEPTH:
-            raise ConfigError(f"The configuration lies too deep in {path[0][:50]!a}.")
+def json_size(tree: Mapping[str, Any]) -> int:
+    """Return the size of a tree as JSON, in bytes; raises `ConfigError` for what no file can hold.
 
-
-def check_patch(patch: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` for a patch that no TOML file could hold."""
-    if sum(1 for _ in _values(patch, ())) > MOST_VALUES:
-        raise ConfigError(f"A change names {MOST_VALUES} values at most: make several of it.")
-    for path, value in _values(patch, ()):
-        where = ".".join(path)[:100].encode("ascii", "backslashreplace").decode()
-        if any(len(part) > MOST_KEY_CHARS for part in path):
-            raise ConfigError(f"A key is longer than {MOST_KEY_CHARS} characters: {where[:50]!r}…")
-        if len(path) > MOST_DEPTH:
-            raise ConfigError(f"The change lies too deep: {where!r}.")
-        if isinstance(value, list) and len(value) > MOST_VALUES:
-            raise ConfigError(f"{where} is a list of more than {MOST_VALUES} values.")
-        if isinstance(value, list) and not _is_writable(value, MOST_DEPTH):
-            raise ConfigError(f"{where} has a null in its list, or lists too deep in each other.")
-        try:
-            str([*path, value]).encode()
-            "".join((*path, value if isinstance(value, str) else "")).encode()
-        except UnicodeEncodeError:
-            raise ConfigError(f"{where} has half a character in it.") from None
-
-
-def _values(
-    tree: Mapping[str, Any], path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, value in tree.items():
-        here = (*path, name)
-        if isinstance(value, Mapping) and len(here) <= MOST_DEPTH:
-            yield from _values(value, here)
-        else:
-            yield here, value
-
-
-def _is_writable(value: Any, depth: int) -> bool:
-    if value is None or depth == 0:
-        return False
-    if isinstance(value, list):
-        return all(_is_writable(one, depth - 1) for one in value)
-    if isinstance(value, dict):
-        return all(_is_writable(one, depth - 1) for one in value.values())
-    return True
+    That is what is nested too deep, a lone surrogate, and a number beyond 64 bits.
+    """
+    try:
+        return len(orjson.dumps(tree))
+    except TypeError as error:
+        raise ConfigError(f"This can't be written to a file: {error}.") from None
 
 
 def merged(tree: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,6 +123,8 @@ def _fill(table: Table | InlineTable, tree: Mapping[str, Any]) -> None:
 
 
 def _item(value: Any) -> Any:
+    if value is None:
+        raise ConfigError("A list in the change has a null in it: leave it out.")
     if isinstance(value, list):
         array = tomlkit.array()
         for one in value:
@@ -196,57 +153,8 @@ def replacing(
             below = replacing(value, old, inner if isinstance(inner, Mapping) else {})
             if below:
                 patch[name] = below
-        elif name in shown and _is_equal(value, old):
+        elif name in shown and is_same(value, old):
             continue
         elif value is not None or name in tree:
             patch[name] = value
     return patch | {name: None for name in tree if name not in wanted}
-
-
-def without_hidden(
-    patch: Mapping[str, Any], shown: Mapping[str, Any], real: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return a patch without what only repeats how a secret was shown: that stays as it is.
-
-    Raises `ConfigError`, naming the place, for other values that have such a sign in them.
-    """
-    return dict(_without_hidden(patch, shown, real, ()))
-
-
-def _without_hidden(
-    patch: Mapping[str, Any], shown: Any, real: Any, path: tuple[str, ...]
-) -> Iterator[tuple[str, Any]]:
-    for name, value in patch.items():
-        old = shown.get(name) if isinstance(shown, Mapping) else None
-        is_secret = isinstance(real, Mapping) and not _is_equal(real.get(name), old)
-        here = (*path, name)
-        if isinstance(value, Mapping):
-            inner = real.get(name) if isinstance(real, Mapping) else None
-            below = dict(_without_hidden(value, old, inner, here))
-            if below or not value:
-                yield name, below
-        elif is_secret and _is_equal(value, old):
-            continue
-        elif _has_hidden(value):
-            where = ".".join(here)[:100]
-            raise ConfigError(
-                f"{where!a} has {HIDDEN} in it, which stands for what is not shown: leave it as it "
-                "was shown, or write all of it."
-            )
-        else:
-            yield name, value
-
-
-def _has_hidden(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_hidden, value))
-    return isinstance(value, str) and (value == HIDDEN or value.endswith(f"/{HIDDEN}"))
-
-
-def _is_equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same in JSON, where true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_is_equal, one, other))
-    return bool(one == other)

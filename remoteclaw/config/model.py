@@ -20,7 +20,7 @@ from pydantic import (
 
 from remoteclaw.clock import named_zone
 from remoteclaw.config.redis_url import redis_address
-from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, by_people
+from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET, by_people
 from remoteclaw.described import DescribedModel
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
@@ -52,7 +52,8 @@ __all__ = [
 _T = TypeVar("_T")
 
 # What a process reads once, at its start; all else is read anew before the next call or turn.
-AT_START = by_people(restart="everything: `remoteclaw up`, or each worker, gateway and sweeper")
+EVERYTHING = "everything: `remoteclaw up`, or each worker, gateway and sweeper"
+AT_START = by_people(restart=EVERYTHING)
 WITH_UP = by_people(restart="`remoteclaw up`")
 WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
 WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors take it at once")
@@ -118,7 +119,7 @@ class _Section(DescribedModel):
 class RedisConfig(_Section):
     """Where Redis is."""
 
-    url: Annotated[str | None, AT_START] = None
+    url: Annotated[str | None, by_people(restart=EVERYTHING, secret=True)] = None
     """Address of your own Redis or Valkey (redis://, rediss:// or unix://).
     Without it, RemoteClaw runs one itself in its state directory."""
     appendfsync: Annotated[Literal["everysec", "always"], AT_START] = "everysec"
@@ -265,13 +266,13 @@ class McpServerSettings(_Section):
 
     command: Annotated[str | None, BY_PEOPLE] = None
     """The program to start."""
-    args: Annotated[tuple[str, ...], BY_PEOPLE] = ()
+    args: Annotated[tuple[str, ...], SECRET] = ()
     """Its arguments. Everybody on the machine can read them: no secrets here."""
-    env: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     """Variables added to its environment."""
-    url: Annotated[str | None, BY_PEOPLE] = None
+    url: Annotated[str | None, SECRET] = None
     """The address of a server that runs already."""
-    headers: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
+    headers: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     """Headers sent with every request, such as a token."""
 
     @field_validator("url")
@@ -305,14 +306,14 @@ class AgentConfig(_Section):
     ] = None
     """The CLI that runs it. Without it, the first one that is installed; the demo if none is.
     `acp` is any other agent that speaks the Agent Client Protocol: name its `command`."""
-    command: Annotated[tuple[str, ...] | None, BY_PEOPLE] = Field(default=None, min_length=1)
+    command: Annotated[tuple[str, ...] | None, SECRET] = Field(default=None, min_length=1)
     """The program to run and its first arguments, if it isn't found on PATH by its usual name."""
     workspace: Annotated[Path | None, BY_PEOPLE] = None
     """The directory in which the agent works: absolute, or beginning with ~. It must not contain
     the state directory. Without it, one of its own in the state directory."""
     model: Annotated[str | None, BY_AGENTS] = None
     """The model to ask for; without it, the CLI's own choice."""
-    env: Annotated[dict[str, str], BY_PEOPLE] = Field(default_factory=dict)
+    env: Annotated[dict[str, str], SECRET] = Field(default_factory=dict)
     """Variables added to the agent's environment, which otherwise gets little of RemoteClaw's."""
     timezone: Annotated[str | None, BY_AGENTS] = None
     """The IANA time zone of the times that the agent is told, such as Europe/Berlin, where a
@@ -711,14 +712,6 @@ class Config(_Section):
                 f"{', '.join(map(repr, self.agents))}."
             )
         return wanted, self.agents[wanted]
-
-
-# ---------------------------------------------------------------------------------------------
-# Redis' address
-
-
-# ---------------------------------------------------------------------------------------------
-# Reading it
 
 
 def state_directory() -> Path:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import load_config, parse_config
+from remoteclaw.config.load import parse_config, read_file
 from remoteclaw.config.model import Config
 from remoteclaw.errors import ConfigError
 
@@ -15,33 +15,32 @@ log = logging.getLogger(__name__)
 
 
 class CurrentConfig:
-    """Reads the file again when it has changed; a file that can't be used changes nothing.
+    """Reads the file again when it has changed; one that is not valid changes nothing.
 
-    Neither does one that is gone, or empty: editors leave it like that for a moment, in which
-    nothing that it forbids must be allowed. Without a file, RemoteClaw has to be started anew.
+    Neither does one that is gone or empty: editors leave it like that for a moment, in which
+    nothing that it forbids must be allowed. To run without a file, RemoteClaw has to be restarted.
     """
 
     def __init__(
         self, home: Home, config: Config, *, keep: Callable[[bytes], None] | None = None
     ) -> None:
-        """`config` is what the file had a moment ago; the first call looks whether it still is.
+        """`config` is what the file had a moment ago; the first call checks whether it still is.
 
-        `keep` is given what the file had while it was good, once it has something else, or nothing
-        if it has the same again; it may raise OSError.
+        `keep` gets the last valid content when a mistake has replaced it; it may raise OSError.
         """
         self._home = home
         self._config = self.at_start = config
         self._keep = keep
         # What starts reads the file, and then takes seconds: a change meanwhile must be seen.
         self._seen: tuple[int, ...] | None = None
+        self._content = b""
         self.had_content = _has_content(self._look()) or config != self._without_file()
         """Whether there was a file with something in it."""
-        self._content = self._good_content() if keep else b""
         self.problem: str | None = None
-        """What is wrong with the file, if it is not what holds."""
+        """The mistake in the file, if that is not what holds."""
 
     def __call__(self) -> Config:
-        """Return the configuration; asking costs a look at the file."""
+        """Return the configuration; each call costs a stat of the file."""
         seen = self._look()
         if seen != self._seen:
             self._seen = seen
@@ -50,43 +49,32 @@ class CurrentConfig:
                 log.warning("the configuration stays as it was: its file is gone, or empty")
             else:
                 self._read(seen)
-            if self._keep and self._seen is not None:
-                self._keep_before(self._keep)
         return self._config
 
     def _read(self, seen: tuple[int, ...]) -> None:
+        file = self._home.config_file
         try:
-            config = load_config(self._home.config_file)
+            content = read_file(file)
+            config = parse_config(content, file, os.environ)
         except ConfigError as error:
             self.problem = str(error)
             log.error("the configuration stays as it was: %s", error)
+            self._keep_last()
             return
         if self._look() != seen:
-            self._seen = None  # it changed meanwhile: what was read may be neither
+            self._seen = None  # it has changed meanwhile: the next call reads it again
             return
-        self._config = config
+        self._config, self._content = config, content
         self.had_content = _has_content(seen)
         self.problem = None
 
-    def _keep_before(self, keep: Callable[[bytes], None]) -> None:
-        """Keep what the file had, if that was good, now that it has something else."""
-        before = self._content
-        if self.problem is None:
-            self._content = self._good_content()
-        is_other = before != self._content or self.problem is not None
+    def _keep_last(self) -> None:
+        if self._keep is None or not self._content:
+            return
         try:
-            keep(before if is_other else b"")
+            self._keep(self._content)
         except OSError as error:
-            log.warning("the configuration before is not kept: %s", error.strerror)
-
-    def _good_content(self) -> bytes:
-        """Return what the file has, if that can be used."""
-        try:
-            content = self._home.config_file.read_bytes()
-            parse_config(content, self._home.config_file, os.environ)
-        except (OSError, ConfigError):
-            return b""
-        return content
+            log.warning("the last valid configuration is not kept: %s", error.strerror)
 
     def _without_file(self) -> Config | None:
         try:

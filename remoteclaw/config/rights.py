@@ -1,7 +1,7 @@
-"""Declarations on settings: whether agents may change one, and what must restart then.
+"""Declarations on settings: who may change one, what must restart then, and whether it is secret.
 
-It stands at the field itself, `Annotated[type, BY_PEOPLE]`, so that nobody can add a field and
-forget it: one without a declaration is nobody's to change but a person's, and fails a test.
+A declaration is on the field itself, `Annotated[type, BY_PEOPLE]`. A field without one can be
+changed by people alone, is hidden, and fails a test.
 """
 
 import json
@@ -17,46 +17,53 @@ from pydantic_core import CoreSchema
 __all__ = [
     "BY_AGENTS",
     "BY_PEOPLE",
+    "SECRET",
     "Difference",
     "Setting",
     "by_people",
     "declared",
     "differences",
     "fields",
+    "is_same",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is declared of a field.
+    """The declaration of a field.
 
-    Of a table of named sections, such as the agents, it is said whether names may come and go; what
-    stands in them is declared there.
+    For a table of named sections, such as the agents, it is about their names: whether one may be
+    added or removed. The settings in them have declarations of their own.
     """
 
     agents_may: bool
-    """Whether an agent may change it, for an owner. Nothing may be so that starts a program, is
-    secret, says who may do what, or tells an agent what to do."""
+    """Whether an agent may change it, for an owner. False for everything that starts a program, is
+    secret, gives rights, or tells an agent what to do."""
     restart: str | None = None
-    """What has to be started anew before a change holds; None if it holds with the next call or
+    """What has to be restarted before a change holds; None if it holds with the next call or
     turn."""
+    secret: bool = False
+    """Whether its value is hidden wherever the configuration is shown."""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Say the same in the JSON schema."""
-        return {**handler(schema), "agentsMayChange": self.agents_may, "needsRestart": self.restart}
+        """Return the same in the JSON schema."""
+        told = {"agentsMayChange": self.agents_may, "needsRestart": self.restart}
+        return {**handler(schema), **told, **({"isSecret": True} if self.secret else {})}
 
 
 #: Agents may change it; it holds with the next call or turn.
 BY_AGENTS = Setting(agents_may=True)
 #: People alone may; it holds with the next call or turn.
 BY_PEOPLE = Setting(agents_may=False)
+#: The same, for a value that is hidden.
+SECRET = Setting(agents_may=False, secret=True)
 
 
-def by_people(*, restart: str) -> Setting:
-    """Return what is declared of a field that people alone may change, and what to start anew."""
-    return Setting(agents_may=False, restart=restart)
+def by_people(*, restart: str, secret: bool = False) -> Setting:
+    """Return the declaration of a field that people alone may change, and that needs a restart."""
+    return Setting(agents_may=False, restart=restart, secret=secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,7 @@ class Difference:
 
     path: tuple[str, ...]
     setting: Setting | None
-    """What is declared there; None where there is no such field."""
+    """The declaration; None where there is no such field."""
 
     @property
     def name(self) -> str:
@@ -94,7 +101,7 @@ def fields(
 
 
 def declared(field: FieldInfo) -> Setting | None:
-    """Return what is declared of a field."""
+    """Return the declaration of a field."""
     return next((one for one in field.metadata if isinstance(one, Setting)), None)
 
 
@@ -104,11 +111,11 @@ def differences(
     after: Mapping[str, Any],
     path: tuple[str, ...] = (),
 ) -> Iterator[Difference]:
-    """Yield each place at which two trees of a model's file differ, as what it is declared."""
+    """Yield each place at which two trees of a model's file differ, with its declaration."""
     for name in dict.fromkeys((*before, *after)):
         field = model.model_fields.get(name)
         one, other, here = before.get(name), after.get(name), (*path, name)
-        if _is_same(one, other):
+        if is_same(one, other):
             continue
         section, is_table = _section(field.annotation) if field else (None, False)
         if field is None:
@@ -132,7 +139,7 @@ def _names(
         yield Difference(path, names)
     for name in dict.fromkeys((*before, *after)):
         one, other, here = before.get(name), after.get(name), (*path, name)
-        if _is_same(one, other):
+        if is_same(one, other):
             continue
         if one is None or other is None:
             yield Difference(here, names)
@@ -153,7 +160,7 @@ def _leaves(path: tuple[str, ...], one: Any, other: Any, setting: Setting) -> It
     """Yield a field's difference; of a table of values, one for each name."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for name in dict.fromkeys((*one, *other)):
-            if not _is_same(one.get(name), other.get(name)):
+            if not is_same(one.get(name), other.get(name)):
                 yield Difference((*path, name), setting)
     else:
         yield Difference(path, setting)
@@ -163,12 +170,12 @@ def _are_tables(*values: Any) -> bool:
     return all(value is None or isinstance(value, Mapping) for value in values)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def is_same(one: Any, other: Any) -> bool:
     """Whether two values are the same; true is not 1, and a table that is there is not none."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(is_same(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(_is_same, one, other))
+        return len(one) == len(other) and all(map(is_same, one, other))
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     return bool(one == other)

@@ -146,12 +146,6 @@ class Effects:
         lines = await self._scripts.call(read, deadline=boottime() + CALL_S)
         return [orjson.loads(line) for line in lines]
 
-    async def written(self, caller: Caller | None, call: str, made: str) -> None:
-        """Remember that what a call changes is done, not only noted, and what came of it."""
-        name = keys.call(call_name(caller, call))
-        write = functools.partial(self._scripts.client.set, name, made, xx=True, keepttl=True)
-        await self._scripts.call(write, deadline=boottime() + CALL_S)
-
     async def messages(
         self,
         caller: Caller | None,

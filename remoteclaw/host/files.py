@@ -1,7 +1,6 @@
 """Files that people and agents send: types, names, and safe reading."""
 
 import errno
-import fcntl
 import json
 import mimetypes
 import os
@@ -10,6 +9,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+from remoteclaw.host.locks import locked
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment
 
 __all__ = [
@@ -155,8 +155,7 @@ def share_text(path: Path, text: bytes, link: Path) -> None:
     link is left are removed.
     """
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    with (path.parent / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(path.parent / "lock"):
         if path.exists() and path.read_bytes() == text:
             os.link(path, link)
         else:

@@ -92,7 +92,7 @@ def goes_on(home: Home) -> str:
     """Return what is to be said behind a mistake in the file; nothing if nothing runs."""
     if running_pid(home) is None:
         return ""
-    return " What runs goes on with what it had; `remoteclaw config restore` puts that back."
+    return " Running processes keep the configuration that they had."
 
 
 def hooks_problem(hooks: HooksConfig) -> str | None:

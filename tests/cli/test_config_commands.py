@@ -76,7 +76,6 @@ def test_a_value_goes_again(home: Home) -> None:
         (("set", "a b", "x"), "write it as in the file"),
         (("set", "a = 1\nb", "x"), "write it as in the file"),
         (("set", "", "x"), "write it as in the file"),
-        (("restore",), "There is no earlier version of"),
     ],
 )
 def test_what_can_t_be_is_said_and_changes_nothing(
@@ -102,16 +101,13 @@ def test_what_a_variable_hides_is_said() -> None:
     assert told == "remoteclaw: The variable REMOTECLAW__QUEUE__MODE hides it here.\n"
 
 
-def test_what_was_before_comes_back_also_behind_a_broken_file(home: Home) -> None:
+def test_behind_a_mistake_the_last_valid_version_is_named(home: Home) -> None:
     config("set", "queue.mode", "collect")
-    assert config("restore").returncode == 0
-    assert home.config_file.read_text() == TEXT
     home.config_file.write_text("[queue\n")
-    assert config("set", "queue.mode", "steer").returncode == 1
-    assert config("restore").returncode == 0
+    told = config("validate").stderr
 
-    assert 'mode = "collect"' in home.config_file.read_text()
-    assert home.config_file.with_name("remoteclaw.toml.broken").read_text() == "[queue\n"
+    assert told.endswith(f"The last valid version is {home.config_file}.bak.\n")
+    assert home.config_file.with_name("remoteclaw.toml.bak").read_text() == TEXT
 
 
 def test_a_wrong_value_can_be_set_right(home: Home) -> None:

@@ -162,5 +162,5 @@ def test_what_runs_goes_on_and_the_mistake_is_said(home: Home) -> None:
 
     for text in (status.stderr, doctor.stdout):
         assert "is not valid TOML" in text
-        assert "What runs goes on with what it had" in text
+        assert "Running processes keep the configuration that they had" in text
     assert "RemoteClaw's demo agent" in told.stdout

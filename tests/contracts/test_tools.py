@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.config.load import load_config
-from remoteclaw.config.redact import redacted
+from remoteclaw.config.secrets import redacted
 from remoteclaw.fleet import keys
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import OWN_SERVER

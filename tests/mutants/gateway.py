@@ -212,9 +212,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change that was noted and is never made",
-        before=(
-            "return None  # it was noted, and then this gateway was killed before it was written"
-        ),
+        before="return answer if is_done else None",
         after="return answer",
         test="test_what_was_noted_and_not_written_is_done_when_it_is_asked_again",
     ),

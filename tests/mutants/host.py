@@ -63,4 +63,23 @@ MUTANTS = (
         after="if other != path:",
         test="test_a_text_is_shared_as_long_as_somebody_reads_it",
     ),
+    Mutant(
+        "a configuration file that is there before its content",
+        before="os.fsync(descriptor)",
+        after="pass",
+        test="test_the_disk_has_the_content_before_the_name",
+        within="replace_file",
+    ),
+    Mutant(
+        "a configuration file that is written in place",
+        before="os.rename(draft, path)",
+        after="with open(path, 'wb') as place:\n    place.write(b'')\nos.rename(draft, path)",
+        test="test_killed_at_any_step_there_is_the_old_file_or_the_new_one",
+    ),
+    Mutant(
+        "two who change the configuration at once",
+        before="_lock(path, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+        after="_lock(path, fcntl.LOCK_SH | fcntl.LOCK_NB)",
+        test="test_two_who_change_it_at_once_lose_nothing",
+    ),
 )

@@ -5,7 +5,6 @@ admin change everything. The file belongs to the host, so what is asked here is 
 """
 
 import asyncio
-import contextlib
 import hashlib
 import os
 import secrets
@@ -19,9 +18,9 @@ from remoteclaw.config import tool_policy
 from remoteclaw.config.edit import ConfigFile, Plan, Version
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
-from remoteclaw.config.redact import part, redacted
 from remoteclaw.config.reload import CurrentConfig
-from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
+from remoteclaw.config.secrets import part, redacted
+from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.gateway.approvals import confirm, reject
 from remoteclaw.gateway.call import Call, Handler
@@ -79,7 +78,7 @@ async def _read(call: Call) -> tuple[Version, Config | None]:
         return Version(b""), None
     if _has_lost(call, version.content):
         return version, None
-    return version, (await asyncio.to_thread(file.usable, version))[0]
+    return version, await asyncio.to_thread(file.usable, version)
 
 
 def _current(call: Call) -> CurrentConfig | None:
@@ -152,7 +151,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         await call.fleet.effects.change(
             call.caller,
             call.id,
-            _remembered(plan.before, answer),
+            answer.model_dump_json(by_alias=False),
             who=_who(call),
             most=MOST_CHANGES,
             within_ms=WITHIN_MS,
@@ -161,15 +160,12 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         )
         if not waits:
             await file.write(plan)
-            # It is done; if Redis doesn't hear of it now, asking again finds the file as it is.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await call.fleet.effects.written(call.caller, call.id, _remembered(None, answer))
         return answer
 
 
 def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
     """Return what a version means, for an agent that would change it; raises `CallRefused`."""
-    config, _ = file.usable(version)
+    config = file.usable(version)
     if config is None:
         raise CallRefused(
             "UNAVAILABLE",
@@ -319,34 +315,14 @@ async def _reject(call: Call, params: contract.ChangeParams) -> contract.Rejecte
     return contract.Rejected(status="rejected")
 
 
-# -- asked again ----------------------------------------------------------------------------------
-
-
-def _remembered(before: Version | None, answer: contract.Changed) -> str:
-    """Return what is kept of a change, so that asking for it again does nothing again.
-
-    Before it is written, that is also what it is made `before`, and nothing of it behind that.
-    """
-    told = orjson.dumps(answer.model_dump(by_alias=False)).decode()
-    return f"{before.hash if before else ''}\n{told}"
-
-
 async def _repeated(call: Call, version: Version) -> contract.Changed | None:
-    """Return the answer to a call that was answered before; None if it has to be done (still)."""
+    """Return the answer to a call that was answered before; None if it has to be done (again)."""
     made = await call.fleet.effects.made(call.caller, call.id)
     if made is None:
         return None
-    base, told = made
-    answer = contract.Changed(**orjson.loads(told))
-    if answer.status == "needs_confirmation" or version.hash == answer.hash:
-        return answer
-    if version.hash == base:
-        return None  # it was noted, and then this gateway was killed before it was written
-    raise CallRefused(
-        "UNAVAILABLE",
-        "This was asked for before, and the configuration file has changed since: look at it "
-        "before you repeat it.",
-    )
+    answer = contract.Changed(**orjson.loads(made[0]))
+    is_done = answer.status == "needs_confirmation" or answer.hash == version.hash
+    return answer if is_done else None  # killed before it was written, or undone since
 
 
 def _who(call: Call) -> str:

@@ -1,0 +1,119 @@
+"""The configuration as models and chats are shown it: without secrets.
+
+A setting that is declared as secret is hidden as a whole, and so is one without a declaration.
+Names of tables (agents, channels, variables) are shown.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from remoteclaw.config.rights import declared
+from remoteclaw.errors import ConfigError, did_you_mean
+
+__all__ = ["HIDDEN", "part", "redacted", "without_hidden"]
+
+#: What is shown in place of a secret.
+HIDDEN = "***"
+
+#: How many keys an error names.
+MOST_NAMED = 12
+
+
+def redacted(config: BaseModel) -> dict[str, Any]:
+    """Return a configuration as JSON has it, with `***` for each secret."""
+    shown = {}
+    for name, field in type(config).model_fields.items():
+        value, setting = getattr(config, name), declared(field)
+        is_shown = isinstance(value, BaseModel) if setting is None else not setting.secret
+        shown[name] = _shown(value) if is_shown else _hidden(value)
+    return shown
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case BaseModel():
+            return redacted(value)
+        case dict():
+            return {str(name): _shown(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_shown(one) for one in value]
+        case None | bool() | int() | float() | str():
+            return value
+        case Path():
+            return str(value)
+        case _:
+            return HIDDEN
+
+
+def _hidden(value: Any) -> Any:
+    match value:
+        case dict():
+            return {str(name): _hidden(one) for name, one in value.items()}
+        case list() | tuple():
+            return [_hidden(one) for one in value]
+        case None:
+            return None
+        case _:
+            return HIDDEN
+
+
+def part(tree: Any, key: str) -> Any:
+    """Return the part that a dotted key names; names of tables may have dots in them.
+
+    Raises `ConfigError` if there is none, with the nearest that there is.
+    """
+    rest = key
+    while rest:
+        names = list(tree) if isinstance(tree, dict) else []
+        fitting = [name for name in names if f"{rest}.".startswith(f"{name}.")]
+        if not fitting:
+            before = key.removesuffix(rest).rstrip(".")
+            raise ConfigError(_no_such_key(rest, names, before))
+        name = max(fitting, key=len)
+        tree, rest = tree[name], rest[len(name) + 1 :]
+    return tree
+
+
+def _no_such_key(wanted: str, names: list[str], where: str) -> str:
+    place = f"{where!r} in the configuration" if where else "The configuration"
+    if not names:
+        return f"{place} has no keys: it is a value."
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    has = f"it has {', '.join(map(repr, names[:MOST_NAMED]))}{more}."
+    hint = did_you_mean(wanted.partition(".")[0], names, otherwise=has)
+    return f"{place} has no key {wanted!r}; {hint}"
+
+
+def without_hidden(patch: Mapping[str, Any], shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a patch without the secrets that it repeats as they were shown: those stay.
+
+    Raises `ConfigError`, naming the place, for other values that have `***` in them.
+    """
+    return dict(_without_hidden(patch, shown, ()))
+
+
+def _without_hidden(
+    patch: Mapping[str, Any], shown: Any, path: tuple[str, ...]
+) -> Iterator[tuple[str, Any]]:
+    for name, value in patch.items():
+        old = shown.get(name) if isinstance(shown, Mapping) else None
+        here = (*path, name)
+        if isinstance(value, Mapping):
+            below = dict(_without_hidden(value, old, here))
+            if below or not value:
+                yield name, below
+        elif not _has_hidden(value):
+            yield name, value
+        elif value != old:
+            where = ".".join(here)[:100]
+            raise ConfigError(
+                f"{where!a} has {HIDDEN} in it, which stands for a secret: leave it as it was "
+                "shown, or write all of it."
+            )
+
+
+def _has_hidden(value: Any) -> bool:
+    return HIDDEN in value if isinstance(value, list) else bool(value == HIDDEN)
