@@ -1,15 +1,13 @@
-"""A session's agent: attaches to a warm one, starts a new one, parks it, ends it.
+"""The agent of a session: attached if one is warm, else started; later parked or ended.
 
-The rules are the holder's: only a parked agent can be attached, the record of a parked agent is
-written with the turn that it finished, and an agent that remembers another turn is not used.
+Only a parked agent can be attached. Its record is written with the turn that it finished, and an
+agent that remembers another turn is not used.
 """
 
 import asyncio
 import contextlib
 import logging
 import os
-import secrets
-import shutil
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import replace
 from pathlib import Path
@@ -17,24 +15,18 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.config.home import Home, private_directory
+from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
-from remoteclaw.holder.budget import make_room
-from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, run_name
-from remoteclaw.host.files import share_text
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.holder.client import Holder
 from remoteclaw.host.process import end_orphans
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import FILES, AgentProcess, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
+from remoteclaw.session.launch import launch_agent
 
-__all__ = ["LIFELINE", "UP_PREFIX", "AgentKeeper"]
-
-#: Where `up` tells its workers' agents that they belong to it.
-LIFELINE = "REMOTECLAW_LIFELINE"
-#: How the run directories of those agents begin: `up` waits for them when it ends.
-UP_PREFIX = "up"
+__all__ = ["AgentKeeper"]
 
 #: Returns the MCP server that has these tools; None if it can't be reached.
 ToolServer = Callable[[Collection[str]], Awaitable[McpServerConfig | None]]
@@ -60,8 +52,8 @@ class AgentKeeper:
         """`kill_at` tells until when the lease lets an agent live, on `boottime()`.
 
         `parked` is the record of the session's warm agent and `finished_turn` the turn that the
-        session finished last; the agent is used only if it knows of the same. `tool_server` returns
-        the MCP server for a new agent that may use RemoteClaw's own tools.
+        session finished last; the agent is used only if it remembers the same. `tool_server`
+        returns the MCP server for a new agent that may use RemoteClaw's own tools.
         """
         self._tool_server = tool_server
         self._home = home
@@ -102,7 +94,7 @@ class AgentKeeper:
             self._parked = None
         holder, self._holder, self._agent = self._holder, None, None
         if holder:
-            await self._let_go()
+            await self._disconnect()
             if not await holder.end():
                 _end_orphans(holder.path, holder.pid)
 
@@ -151,15 +143,15 @@ class AgentKeeper:
     def record(self) -> dict[str, Any] | None:
         """Return what the session's state has to say about its agent."""
         if self._holder is None:
-            return self._parked  # it waits still: nobody has attached it in this turn
+            return self._parked  # it still waits: this turn has not attached it
         return {"path": str(self._holder.path), "key": self._key}
 
     def finished(self, turn: str) -> None:
-        """Note the turn that the session has finished: an agent that is parked knows of it."""
+        """Note the turn that the session has finished: a parked agent remembers it."""
         self.finished_turn = turn
 
     async def forget(self) -> None:
-        """End the agent, and be as for a session that has finished no turn yet."""
+        """End the agent, and forget the turn that the session finished last."""
         await self.discard()
         self.finished_turn = None
 
@@ -175,7 +167,7 @@ class AgentKeeper:
             return
         record = self.record()
         state = {"turn": self.finished_turn, "fingerprint": self._fingerprint, "agent": state}
-        await self._let_go()
+        await self._disconnect()
         try:
             parked = await self._holder.park(
                 epoch=self._epoch, warm_s=self._warm_s, state=orjson.dumps(state)
@@ -187,13 +179,13 @@ class AgentKeeper:
         self._holder = self._agent = None
 
     async def abandon(self) -> None:
-        """Let go without a word, because the lease is lost: the holder ends the agent's tree."""
+        """Drop the connection without parking: the holder ends the agent's tree."""
         if self._holder:
-            await self._let_go()
+            await self._disconnect()
             self._holder.drop()
         self._holder = self._agent = self._parked = None
 
-    # -- coming --------------------------------------------------------------------------------
+    # -- attach and start ------------------------------------------------------------------------
 
     def _is_fit(self, spec: AgentSpec, session_id: str | None) -> bool:
         """Whether the attached agent is alive, was started like this, and has this conversation."""
@@ -232,7 +224,7 @@ class AgentKeeper:
         try:
             await self._connect(spec, None, fork=False, parked_state=state["agent"])
         except Exception:
-            # Whatever another version left there: a new agent goes on with the conversation.
+            # Another version may have left the state. A new agent continues the conversation.
             log.exception("a warm agent can't be taken over and is ended")
             await self.discard()
 
@@ -245,68 +237,29 @@ class AgentKeeper:
                 "configuration.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
-        runtime, fingerprint = create_cli_runtime(spec.runtime), spec.fingerprint
-        full = await asyncio.to_thread(runtime.fitted, spec)
-        if full.tools and self._tool_server:
-            if server := await self._tool_server(full.tools):
-                full = replace(full, mcp_servers={OWN_SERVER: server, **full.mcp_servers})
+        fingerprint = spec.fingerprint
+        spec = await asyncio.to_thread(create_cli_runtime(spec.runtime).fitted, spec)
+        if spec.tools and self._tool_server:
+            if server := await self._tool_server(spec.tools):
+                spec = replace(spec, mcp_servers={OWN_SERVER: server, **spec.mcp_servers})
             else:
-                full = full.without_tools()
+                spec = spec.without_tools()
                 fingerprint = ""  # another one follows it once the gateway is there
-        lifeline = os.environ.get(LIFELINE, "")
-        name = run_name(UP_PREFIX if lifeline else "")
-        try:
-            run_dir = await asyncio.to_thread(self._make_run_dir, name)
-        except (StateDirectoryError, OSError) as error:
-            raise AgentUnavailable(str(error), category=ErrorCategory.NOT_INSTALLED) from None
-        try:
-            launch = runtime.launch(full, session_id=session_id, fork=fork, run_dir=run_dir)
-            if launch.prompt_file:
-                text = full.system_prompt.encode("utf-8", "replace")
-                own = run_dir / launch.prompt_file.name
-                await asyncio.to_thread(share_text, launch.prompt_file, text, own)
-        except BaseException as error:
-            shutil.rmtree(run_dir, ignore_errors=True)
-            if isinstance(error, OSError):
-                why = str(error)
-                raise AgentUnavailable(why, category=ErrorCategory.NOT_INSTALLED) from None
-            raise
-        self._key = secrets.token_hex(16)
-        holder_launch = HolderLaunch(
-            argv=launch.argv,
-            env=launch.env,
-            cwd=launch.cwd,
-            run_dir=run_dir,
-            key=self._key,
-            lifeline=lifeline,
+        launched = await launch_agent(
+            self._home,
+            self._budget,
+            spec,
+            session_id=session_id,
+            fork=fork,
+            epoch=self._epoch,
+            deadline=self._kill_at,
         )
+        self._holder, self._key, self._fingerprint = launched.holder, launched.key, fingerprint
         try:
-            self._holder = await Holder.start(
-                holder_launch, epoch=self._epoch, deadline=self._kill_at()
-            )
-        except (LaunchFailed, OSError, EOFError) as error:
-            # TimeoutError is an OSError; EOFError means that the holder itself did not start.
-            if isinstance(error, EOFError):
-                log.error("a holder failed: %s", _tail(run_dir / "holder.log"))
-            shutil.rmtree(run_dir, ignore_errors=True)
-            raise AgentUnavailable(
-                f"{launch.argv[0]} could not be started: {str(error) or type(error).__name__}.",
-                category=ErrorCategory.NOT_INSTALLED,
-            ) from None
-        self._fingerprint = fingerprint
-        try:
-            return await self._connect(full, launch.session_id, fork=fork, parked_state=None)
+            return await self._connect(spec, launched.session_id, fork=fork, parked_state=None)
         except AgentUnavailable:
             await self.discard()
             raise
-
-    def _make_run_dir(self, name: str) -> Path:
-        fleet = self._budget
-        reserve = fleet.reserve_mb * 1024 * 1024
-        with make_room(self._home.runs, most=fleet.max_agents, reserve_bytes=reserve):
-            run_dir = private_directory(self._home.runs / name)
-            (run_dir / FILES).mkdir(mode=0o700)
-            return run_dir
 
     async def _connect(
         self,
@@ -341,7 +294,7 @@ class AgentKeeper:
                 await pipes.closed()
         pipes.end()
 
-    async def _let_go(self) -> None:
+    async def _disconnect(self) -> None:
         """Stop reading; the pipes that the holder keeps are not touched."""
         if self._watch:
             self._watch.cancel()
@@ -355,13 +308,6 @@ class AgentKeeper:
 
 def _end_orphans(path: Path, agent: int | None = None) -> None:
     """End the holder that listens at a path, which is frozen or was killed, and what it held."""
-    # Nothing is awaited here: who lets go of the agent meanwhile would cancel it.
+    # Nothing is awaited here: a caller that disconnects meanwhile would cancel it.
     if count := end_orphans(path.parent, agent):
         log.warning("an agent's holder was killed or frozen: %d processes were ended", count)
-
-
-def _tail(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")[-500:].strip()
-    except OSError:
-        return "it left no log"

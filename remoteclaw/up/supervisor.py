@@ -35,7 +35,7 @@ from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.client import holders_ended, remove_dead_runs
 from remoteclaw.host.logs import rotate_logs
 from remoteclaw.host.process import end_orphans, end_strays, is_alive, spawn, stop
-from remoteclaw.session.agent import LIFELINE, UP_PREFIX
+from remoteclaw.session.launch import LIFELINE, UP_PREFIX
 from remoteclaw.up.embedded import EmbeddedRedis
 
 __all__ = ["Supervisor", "gateway_command", "running_pid", "sweep_host", "worker_command"]

@@ -1,0 +1,118 @@
+"""The launch of an agent: its run directory, its command line and its holder."""
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from remoteclaw.config.home import Home, private_directory
+from remoteclaw.config.model import FleetConfig
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
+from remoteclaw.holder.budget import make_room
+from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, run_name
+from remoteclaw.host.files import share_text
+from remoteclaw.protocols import FILES, AgentSpec, Launch
+from remoteclaw.runtimes import create_cli_runtime
+
+__all__ = ["LIFELINE", "UP_PREFIX", "Launched", "launch_agent"]
+
+#: Where `up` tells its workers' agents that they belong to it.
+LIFELINE = "REMOTECLAW_LIFELINE"
+#: How the run directories of those agents begin: `up` waits for them when it ends.
+UP_PREFIX = "up"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """An agent that runs in a holder."""
+
+    holder: Holder
+    key: str
+    """What the holder wants to hear from whoever attaches to it."""
+    session_id: str | None
+    """The id of its conversation, where it is known."""
+
+
+async def launch_agent(
+    home: Home,
+    budget: FleetConfig,
+    spec: AgentSpec,
+    *,
+    session_id: str | None,
+    fork: bool,
+    epoch: int,
+    deadline: Callable[[], float],
+) -> Launched:
+    """Start an agent that continues a conversation, or with `fork` begins as a copy of it.
+
+    `deadline` tells until when the holder keeps it without a beat, on `boottime()`.
+    Raises `AgentUnavailable`.
+    """
+    lifeline = os.environ.get(LIFELINE, "")
+    name = run_name(UP_PREFIX if lifeline else "")
+    try:
+        run_dir = await asyncio.to_thread(_make_run_dir, home.runs, name, budget)
+    except (StateDirectoryError, OSError) as error:
+        raise _unavailable(str(error)) from None
+    try:
+        runtime = create_cli_runtime(spec.runtime)
+        launch = runtime.launch(spec, session_id=session_id, fork=fork, run_dir=run_dir)
+        if launch.prompt_file:
+            text = spec.system_prompt.encode("utf-8", "replace")
+            own = run_dir / launch.prompt_file.name
+            await asyncio.to_thread(share_text, launch.prompt_file, text, own)
+    except BaseException as error:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise _unavailable(str(error)) from None
+        raise
+    key = secrets.token_hex(16)
+    holder = await _hold(launch, run_dir, key, lifeline, epoch=epoch, deadline=deadline())
+    return Launched(holder, key, launch.session_id)
+
+
+async def _hold(
+    launch: Launch, run_dir: Path, key: str, lifeline: str, *, epoch: int, deadline: float
+) -> Holder:
+    holder_launch = HolderLaunch(
+        argv=launch.argv,
+        env=launch.env,
+        cwd=launch.cwd,
+        run_dir=run_dir,
+        key=key,
+        lifeline=lifeline,
+    )
+    try:
+        return await Holder.start(holder_launch, epoch=epoch, deadline=deadline)
+    except (LaunchFailed, OSError, EOFError) as error:
+        # TimeoutError is an OSError; EOFError means that the holder itself did not start.
+        if isinstance(error, EOFError):
+            log.error("a holder failed: %s", _tail(run_dir / "holder.log"))
+        shutil.rmtree(run_dir, ignore_errors=True)
+        why = str(error) or type(error).__name__
+        raise _unavailable(f"{launch.argv[0]} could not be started: {why}.") from None
+
+
+def _make_run_dir(runs: Path, name: str, budget: FleetConfig) -> Path:
+    reserve = budget.reserve_mb * 1024 * 1024
+    with make_room(runs, most=budget.max_agents, reserve_bytes=reserve):
+        run_dir = private_directory(runs / name)
+        (run_dir / FILES).mkdir(mode=0o700)
+        return run_dir
+
+
+def _unavailable(why: str) -> AgentUnavailable:
+    return AgentUnavailable(why, category=ErrorCategory.NOT_INSTALLED)
+
+
+def _tail(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")[-500:].strip()
+    except OSError:
+        return "it left no log"
