@@ -79,7 +79,7 @@ MUTANTS = (
         "a command that is dropped",
         before="and not command_of(entry)\nand busy_since_ms",
         after="and busy_since_ms",
-        test="test_no_command_is_dropped[new]",
+        test="test_only_messages_of_people_are_dropped_and_only_beyond_the_cap",
     ),
     Mutant(
         "a thread's past that outlives its conversation",
@@ -219,7 +219,7 @@ MUTANTS = (
         "a result that is dropped",
         before='if entry.origin == "chat"\nand not command_of(entry)',
         after="if not command_of(entry)",
-        test="test_a_result_is_never_dropped[old]",
+        test="test_only_messages_of_people_are_dropped_and_only_beyond_the_cap",
     ),
     Mutant(
         "a drain that keeps a configuration that has changed",

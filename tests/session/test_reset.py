@@ -314,56 +314,6 @@ async def test_a_message_joins_the_turn_of_a_new_conversation(agent: Stack) -> N
     assert (await answers(agent, command))[0].startswith("heard wait, knew -")
 
 
-async def test_nobody_waits_for_somebody_who_has_given_a_command_to_stop_typing(
-    agent: Stack,
-) -> None:
-    configure(agent, queue={"mode": "collect", "debounce_ms": 60_000})
-    _, task = await busy(agent)
-    two, command, three = await append(agent, "two", "/new", "/new three")
-    go(agent)
-    await task
-
-    assert await answers(agent, two, command, three) == [
-        "heard two, knew wait",
-        RESET,
-        "heard three, knew -",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("drop", "expected"),
-    [
-        # What goes beyond two: the oldest of what stands before the command, then the new ones.
-        ("old", ["dropped", "dropped", "done", "done", "done", "done"]),
-        ("summarize", ["dropped", "dropped", "done", "done", "done", "done"]),
-        ("new", ["done", "done", "done", "dropped", "dropped", "done"]),
-    ],
-)
-async def test_no_command_is_dropped(agent: Stack, drop: str, expected: list[str]) -> None:
-    configure(agent, queue={"mode": "followup", "cap": 2, "drop": drop})
-    _, task = await busy(agent)
-    waiting = await append(agent, "two", "three", "/new", "four", "five", "/new")
-    go(agent)
-    await task
-
-    assert [(await agent.outcome(each)).status for each in waiting] == expected
-    replies = await answers(agent, *waiting)
-    assert [replies[2], replies[5]] == [RESET, RESET]
-    told = [reply for reply, status in zip(replies, expected, strict=True) if status == "dropped"]
-    assert all("I left out 2" in reply for reply in told)
-
-
-@pytest.mark.parametrize("drop", ["old", "new", "summarize"])
-async def test_no_message_behind_a_command_is_dropped(agent: Stack, drop: str) -> None:
-    configure(agent, queue={"mode": "collect", "cap": 1, "drop": drop})
-    _, task = await busy(agent)
-    waiting = await append(agent, "/new two", "/new three")
-    go(agent)
-    await task
-
-    assert await answers(agent, *waiting) == ["heard two, knew -", "heard three, knew -"]
-
-
 # -- crashes --------------------------------------------------------------------------------------
 
 

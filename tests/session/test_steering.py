@@ -175,22 +175,6 @@ async def test_an_agent_that_never_says_what_became_of_a_message_is_ended(
     assert (await agent.reached(second, "spawned")).startswith("new")
 
 
-async def test_what_waits_for_its_own_reply_does_not_join_and_is_not_overtaken(
-    agent: Stack,
-) -> None:
-    first, task = await busy(agent)
-    caller = await agent.fleet.inbound.append(message("mine"), agent="main", deliver="caller")
-    third = await agent.append("three")
-    go(agent)
-    await task
-
-    assert await results(agent, first, caller, third) == [
-        ("done", "heard wait"),
-        ("done", "heard mine"),
-        ("done", "heard three"),
-    ]
-
-
 async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agent: Stack) -> None:
     first, task = await busy(agent)
     client = agent.fleet.scripts.client
