@@ -31,8 +31,8 @@ STOPPED = "Stopped."
 NOTHING_TO_STOP = "There is nothing to stop."
 NOTHING_SAID = "(The agent finished without saying anything.)"
 TOO_MANY = (
-    "(While I was busy, more came than the {cap} messages that I keep waiting, so I left out "
-    "{count}. Send again what still matters.)"
+    "(I was busy, and I keep {cap} waiting messages at most. I left out {count}: send again what "
+    "still matters.)"
 )
 RESET = "This is a new conversation: what we said before is put away."
 #: What a person is told of a conversation that was too old, by why it was.

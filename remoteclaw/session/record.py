@@ -1,7 +1,7 @@
 """The record of a conversation: who said what and when, the same for every CLI.
 
-CLIs lose theirs: with a host, with a directory, when they tidy up. From this one a new process
-learns what was said before.
+A CLI's own transcript may be lost with its host or directory. A new process then learns from the
+record what was said before.
 It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and `role`:
 
 - `user`: `from` (a name), of a person `from_id`, `id` (the platform's), `text`, and the names of

@@ -1,7 +1,6 @@
 """The end of a session's conversation, on request or by age.
 
-It belongs to a turn: whatever happens to that turn, its conversation is ended once, before its
-agent is asked.
+It belongs to a turn: in all attempts at the turn, it happens once, before the agent is asked.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,8 +38,8 @@ class Resets:
     async def why(self, turn: str, entries: Sequence[Entry], *, was_asked: bool) -> str | None:
         """Return why a turn of these entries begins a new conversation; None if it doesn't.
 
-        It is the same in each attempt at the turn: of one that `was_asked` before, messages may
-        have joined it that say nothing about how it began.
+        It is the same in each attempt at the turn. If the agent `was_asked` before, the messages
+        that joined the turn since then don't count.
         """
         command = self.command_of(entries[0])
         if command and command.name == "reset":
@@ -54,15 +53,14 @@ class Resets:
             return None
         last_ms = self._lease.state.last_heard_ms
         why = staleness(self._policy, last_ms=last_ms, now_ms=person.at_ms)
-        # A session that begins has nothing to end, and one that began anew has not either.
+        # A session without a past has nothing to end.
         has_past = why and (self._lease.has_conversation or await self._lease.recorded())
         return why if has_past else None
 
     async def end_conversation(self, turn: str, why: str) -> None:
         """Have the turn begin a new conversation, once in all its attempts.
 
-        Whatever belongs to a conversation and must not outlive it is ended here. What it has set
-        going is stopped if somebody asked for its end; when it ends by itself, that goes on.
+        What it has set going is stopped if the end was requested, and goes on if it comes by age.
         """
         if self._lease.state.reset_turn == turn:
             return  # what there is by now is of the new conversation
@@ -79,8 +77,8 @@ class Resets:
     def in_new_conversation(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:
         """Return a turn's entries as its agent is to see them.
 
-        Without the command that began the conversation, and without what was said in the thread
-        before, once a conversation of the session was ended: an agent would go on from that.
+        Without the command that began the conversation, and, once a conversation of the session
+        was ended, without what was said in the thread before.
         """
         first, *rest = entries
         command = self.command_of(first)

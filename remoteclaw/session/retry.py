@@ -33,18 +33,18 @@ AGAIN = frozenset((ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE, ErrorCate
 #: Pauses between two tries where nothing is known, in milliseconds. Every CLI has asked several
 #: times by itself before it reports this, so there are few, and they cover what lasts for minutes.
 PAUSES_MS = (2_000, 6_000, 30_000, 120_000, 300_000)
-#: Of how much a pause may differ, as a part of it, so that sessions don't all come back at once.
+#: Part of a pause by which it may differ, so that sessions don't all come back at once.
 JITTER = 0.2
 #: The longest pause, in milliseconds, for which a worker waits with the agent at hand.
 SHORT_MS = 10_000
-#: After so many milliseconds it is looked whether a plan's limit has ended that should have, and
-#: whether one has whose end is not known.
+#: Pauses before the next try at a plan's limit, in milliseconds: one that should have ended, and
+#: one whose end is not known.
 LIMIT_AGAIN_MS, LIMIT_LOOK_MS = 60_000, 1_800_000
-#: How often one message meets a plan's limit until it is given up: a day without a known end.
+#: Tries of one message at a plan's limit before it is given up: a day without a known end.
 MOST_LIMITS = 48
-#: A time that is further away is not believed, in milliseconds: the longest plans count by month.
+#: The furthest end of a limit that is believed, in milliseconds: the longest plans count by month.
 LONGEST_MS = 31 * 24 * 3600 * 1000
-#: Times of one limit that differ by less are the same, in milliseconds: some CLIs tell how long.
+#: Ends of a limit that differ by less are the same, in milliseconds: some CLIs tell a duration.
 SAME_MS = 120_000
 #: A pause that is longer is told with its end, in milliseconds.
 TOLD_MS = 600_000
@@ -54,7 +54,7 @@ _LIMIT = (
     "/stop drops it."
 )
 _LIMIT_WITHOUT_END = (
-    "I can't work now: the plan's limit is used up, and nobody says until when. Your message is "
+    "I can't work now: the plan's limit is used up, and its end is not known. Your message is "
     "kept, and I try again at {at}; /stop drops it."
 )
 _WHY = {
@@ -63,7 +63,7 @@ _WHY = {
 }
 _SOON = "{why} Your message is kept, and I try again over the next minutes; /stop drops it."
 _AT = "{why} Your message is kept, and I try again at {at}; /stop drops it."
-_LATER = "I still wait until {at}. This message is kept as well, and comes behind the others."
+_LATER = "I still wait until {at}. This message is kept as well, and comes after the others."
 #: Said before a failure that stayed although the agent was asked several times.
 _ASKED = "I asked {tries} times. "
 

@@ -13,14 +13,14 @@ from remoteclaw.messages import McpServerConfig
 
 __all__ = ["ToolAccess"]
 
-#: How long the gateway is tried to reach, in seconds: it is on this machine.
+#: Timeout of a connection to the gateway, in seconds: it is on this machine.
 REACH_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class ToolAccess:
-    """What a session's agents need to call tools, while its lease is held."""
+    """Grants a session's agents access to the gateway's tools, while the lease is held."""
 
     def __init__(self, lease: Lease, *, transport: str) -> None:
         self._lease = lease
@@ -34,7 +34,7 @@ class ToolAccess:
     async def server(self, tools: Collection[str]) -> McpServerConfig | None:
         """Return the MCP server for a new agent process; None if the gateway can't be reached.
 
-        From now on the token of an agent before it is worth nothing.
+        The tokens of earlier agent processes are refused from now on.
         """
         address = self._lease.gateway
         if address is None or not await _answers(address):
