@@ -1,5 +1,6 @@
 """A running worker takes a changed configuration with its next turn, and a broken one never."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -80,17 +81,19 @@ async def test_a_session_is_left_once_the_configuration_is_stale(stack: Stack) -
 
 async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stack) -> None:
     """Whoever typed meanwhile is answered by a drain that knows it, not by the one that waited."""
-    accepted = [await stack.append(text) for text in ("one", "two")]
+    stack.configure(queue={"mode": "followup", "debounce_ms": 60_000, "cap": 2})
+    first, second = [await stack.append(text) for text in ("one", "two")]
     config = load_config(stack.home.config_file, {})
-    looks = iter((False, True))
-    drain = Drain(stack.fleet, config, stack.home, Hooks(), is_stale=lambda: next(looks))
+    changed = asyncio.Event()
+    drain = Drain(stack.fleet, config, stack.home, Hooks(), is_stale=changed.is_set)
+    draining = asyncio.create_task(drain.run(first.session.sid))
+    await stack.outcome(first)
+    changed.set()
+    await stack.append("three")  # as many wait now as may, so the pause ends
+    await draining
 
-    await drain.run(accepted[0].session.sid)
-
-    second = accepted[1]
     outcome = await stack.fleet.outcomes.read(second.session.sid, second.entry_id)
     assert outcome is None or not outcome.is_final
-    assert list(looks) == []
     view = await stack.fleet.sessions.view(second.session.sid)
     assert view is not None
     assert view.status == "scheduled"
