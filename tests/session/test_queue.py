@@ -5,17 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.bridge import Hooks
-from remoteclaw.config.load import load_config
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import UnknownDeadLetter
-from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
-from remoteclaw.session.drain import Drain
 from tests.support.bridges import script
+from tests.support.conversations import answers, append, busy, drain, go, renewed
 from tests.support.stack import Stack, message, said
-from tests.support.waiting import HANG_S, eventually
+from tests.support.waiting import HANG_S
 
 #: An agent that says which texts it was asked, and waits first where the text asks for it.
 ECHO = """
@@ -44,34 +41,8 @@ def configure(stack: Stack, **queue: object) -> None:
     stack.configure(stack.agent, queue={"debounce_ms": 0, **queue})
 
 
-def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
-    """Run the session here, as a work-horse would."""
-    worker = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
-    return asyncio.create_task(worker.run(accepted.session.sid))
-
-
-async def busy(stack: Stack) -> tuple[Accepted, "asyncio.Task[None]"]:
-    """Have a turn running that ends when it is told to go on."""
-    first = await stack.append("wait")
-    task = drain(stack, first)
-    await stack.reached(first, "output")
-    return first, task
-
-
-def go(stack: Stack) -> None:
-    (stack.home.path / "workspaces" / "main" / "go").touch()
-
-
-async def replies(stack: Stack, *accepted: Accepted) -> list[str]:
-    return [said(await stack.outcome(each)) for each in accepted]
-
-
 async def statuses(stack: Stack, *accepted: Accepted) -> list[str]:
     return [(await stack.outcome(each)).status for each in accepted]
-
-
-async def append(stack: Stack, *texts: str) -> list[Accepted]:
-    return [await stack.append(text) for text in texts]
 
 
 # -- followup and collect -------------------------------------------------------------------------
@@ -84,7 +55,7 @@ async def test_followup_answers_each_message_in_its_own_turn(echo: Stack) -> Non
     go(echo)
     await task
 
-    assert await replies(echo, first, *waiting) == ["heard wait", "heard two", "heard three"]
+    assert await answers(echo, first, *waiting) == ["heard wait", "heard two", "heard three"]
 
 
 async def test_collect_answers_what_waits_in_one_turn(echo: Stack) -> None:
@@ -94,7 +65,7 @@ async def test_collect_answers_what_waits_in_one_turn(echo: Stack) -> None:
     go(echo)
     await task
 
-    assert await replies(echo, two, three) == ["heard two + three"] * 2
+    assert await answers(echo, two, three) == ["heard two + three"] * 2
     outcome = await echo.outcome(three)
     assert outcome.turn == two.entry_id  # each names the turn that answered it
     assert outcome.status == "done"
@@ -109,7 +80,7 @@ async def test_a_message_is_collected_when_the_person_has_stopped_typing(echo: S
     three = await echo.append("three")  # within the pause
     await task
 
-    assert await replies(echo, two, three) == ["heard two + three"] * 2
+    assert await answers(echo, two, three) == ["heard two + three"] * 2
 
 
 # -- too many -------------------------------------------------------------------------------------
@@ -160,7 +131,7 @@ async def test_interrupt_stops_the_turn_for_the_new_message(echo: Stack) -> None
     outcome = await echo.outcome(first)
     assert outcome.status == "interrupted"
     assert said(outcome) == "heard wait\n\n(I left this for your next message.)"
-    assert await replies(echo, second) == ["heard two"]
+    assert await answers(echo, second) == ["heard two"]
 
 
 async def test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal(
@@ -201,17 +172,6 @@ async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
     return Accepted(key, str(view.last_entry), False)
 
 
-async def renewals(stack: Stack, accepted: Accepted) -> None:
-    """Wait until a session's lease was renewed twice."""
-    client, seen = stack.fleet.scripts.client, set()
-
-    async def count() -> bool:
-        seen.add(await client.hget(keys.state(accepted.session.sid), "expires"))
-        return len(seen) > 2
-
-    await eventually(count)
-
-
 @pytest.mark.parametrize("mode", ["interrupt", "steer"])
 async def test_a_result_waits_for_the_running_turn(
     echo: Stack, mode: str, monkeypatch: pytest.MonkeyPatch
@@ -220,12 +180,12 @@ async def test_a_result_waits_for_the_running_turn(
     configure(echo, mode=mode)
     first, task = await busy(echo)
     came = await result(echo, first, "hi")
-    await renewals(echo, first)
+    await renewed(echo, first, times=2)
     go(echo)
     await task
 
     assert await statuses(echo, first, came) == ["done", "done"]
-    assert await replies(echo, first, came) == ["heard wait", "heard heard hi"]
+    assert await answers(echo, first, came) == ["heard wait", "heard heard hi"]
 
 
 async def test_a_turn_about_what_no_person_has_sent_is_not_interrupted(
@@ -242,13 +202,13 @@ async def test_a_turn_about_what_no_person_has_sent_is_not_interrupted(
     task = drain(echo, first)
     await echo.reached(cron, "output")
     later = await echo.append("three")
-    await renewals(echo, first)
+    await renewed(echo, first, times=2)
     go(echo)
     await task
 
     assert await statuses(echo, cron, together, later) == ["done"] * 3
-    assert await replies(echo, cron) == ["heard wait"]
-    assert await replies(echo, together, later) == ["heard two + three"] * 2
+    assert await answers(echo, cron) == ["heard wait"]
+    assert await answers(echo, together, later) == ["heard two + three"] * 2
 
 
 # -- overrides ------------------------------------------------------------------------------------
@@ -261,7 +221,7 @@ async def test_a_channel_may_have_a_mode_of_its_own(echo: Stack) -> None:
     go(echo)
     await task
 
-    assert await replies(echo, *waiting) == ["heard two", "heard three"]
+    assert await answers(echo, *waiting) == ["heard two", "heard three"]
 
 
 async def test_a_session_may_have_a_mode_of_its_own(echo: Stack) -> None:
@@ -274,7 +234,7 @@ async def test_a_session_may_have_a_mode_of_its_own(echo: Stack) -> None:
     go(echo)
     await task
 
-    assert await replies(echo, *waiting) == ["heard two", "heard three"]
+    assert await answers(echo, *waiting) == ["heard two", "heard three"]
 
 
 # -- crashes --------------------------------------------------------------------------------------
@@ -297,7 +257,7 @@ async def test_a_collected_batch_is_repeated_exactly(echo: Stack) -> None:
 
     await drain(echo, one)
 
-    assert await replies(echo, one, two, three) == ["heard one + two"] * 2 + ["heard three"]
+    assert await answers(echo, one, two, three) == ["heard one + two"] * 2 + ["heard three"]
 
 
 async def test_what_kills_its_worker_takes_no_other_message_along(echo: Stack) -> None:
@@ -340,7 +300,7 @@ async def test_followup_without_a_cap_waits_for_quiet_and_goes_on(echo: Stack) -
 
     await asyncio.wait_for(task, HANG_S)
 
-    assert await replies(echo, two, three) == ["heard two", "heard three"]
+    assert await answers(echo, two, three) == ["heard two", "heard three"]
 
 
 async def test_what_was_stopped_is_not_run_with_what_came_after_the_stop(echo: Stack) -> None:
@@ -352,7 +312,7 @@ async def test_what_was_stopped_is_not_run_with_what_came_after_the_stop(echo: S
     await task
 
     assert await statuses(echo, first, two, three) == ["stopped", "stopped", "done"]
-    assert await replies(echo, three) == ["heard three"]
+    assert await answers(echo, three) == ["heard three"]
 
 
 async def test_the_cap_is_not_forgotten_when_the_session_changes_hands(
@@ -446,7 +406,7 @@ async def test_a_sessions_own_mode_holds_from_its_next_turn_on(echo: Stack) -> N
     go(echo)
     await task
 
-    assert await replies(echo, *waiting) == ["heard two + three"] * 2
+    assert await answers(echo, *waiting) == ["heard two + three"] * 2
 
 
 # -- dead letters ---------------------------------------------------------------------------------
@@ -472,7 +432,7 @@ async def test_a_dead_letter_is_kept_and_can_be_tried_again(echo: Stack) -> None
     again = await echo.fleet.dead_letters.retry(letter.id)
     await drain(echo, again)
 
-    assert await replies(echo, again) == ["heard poison"]
+    assert await answers(echo, again) == ["heard poison"]
     assert await echo.fleet.dead_letters.list() == []
     assert again.entry_id in await echo.reached(accepted, "retried")
     with pytest.raises(UnknownDeadLetter):

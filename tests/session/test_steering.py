@@ -17,7 +17,7 @@ from remoteclaw.fleet.lease import Lease
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.steering import MOST_STEERED, Steering
 from tests.support.bridges import script
-from tests.support.conversations import renewed
+from tests.support.conversations import append, drain, go, renewed
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, message, said
 from tests.support.waiting import HANG_S, eventually
@@ -69,12 +69,6 @@ async def agent(stack: Stack, directory: Path) -> Stack:
     return stack
 
 
-def drain(stack: Stack, accepted: Accepted) -> "asyncio.Task[None]":
-    """Run the session here, as a work-horse would."""
-    worker = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
-    return asyncio.create_task(worker.run(accepted.session.sid))
-
-
 async def busy(stack: Stack, text: str = "wait") -> tuple[Accepted, "asyncio.Task[None]"]:
     """Have a turn running that ends when it is told to go on."""
     first = await stack.append(text)
@@ -96,10 +90,6 @@ async def heard(stack: Stack, text: str) -> None:
         )
 
     await eventually(is_live)
-
-
-def go(stack: Stack) -> None:
-    (stack.home.path / "workspaces" / "main" / "go").touch()
 
 
 async def results(stack: Stack, *accepted: Accepted) -> list[tuple[str, str]]:
@@ -263,10 +253,6 @@ async def owner(stack: Stack, accepted: Accepted) -> Lease:
 
 async def expire(stack: Stack, accepted: Accepted) -> None:
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
-
-
-async def append(stack: Stack, *texts: str) -> list[Accepted]:
-    return [await stack.append(text) for text in texts]
 
 
 async def test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it(
