@@ -7,6 +7,7 @@ import pytest
 
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
 from tests.support.bridges import script
