@@ -8,7 +8,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import quote, unquote
 
@@ -312,12 +312,6 @@ class SessionKey:
             thread=None if thread == "_" else unquote(thread),
             task=unquote(task[0]) if task else None,
         )
-
-    @classmethod
-    def kept(cls, text: str, task: str | None) -> Self:
-        """Return a key of which the task is kept apart."""
-        key = cls.parse(text)
-        return key if task is None else replace(key, task=unquote(task))
 
     def __str__(self) -> str:
         """Return the key as text; `parse()` reads it."""

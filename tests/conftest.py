@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.connection import PRELUDE, Scripts, open_redis
+from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.servers import Server, installed_servers, running_server
@@ -26,12 +26,12 @@ REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
 
 PROGRAMS = installed_servers()
 
-# Between a script and Redis' clock, so that a test can let a lease's time pass at once.
-SHIFTED_PRELUDE = PRELUDE.replace(
-    "return time[1] * 1000",
-    "return (redis.call('GET', 'test:shift') or 0) + time[1] * 1000",
-)
-assert SHIFTED_PRELUDE != PRELUDE
+
+def shifted(source: str) -> str:
+    """Return a script that sees Redis' clock and what `let_pass` has added to it."""
+    now = "return time[1] * 1000"
+    assert now in source
+    return source.replace(now, f"return (redis.call('GET', 'test:shift') or 0) + {now[7:]}")
 
 
 # In the background of a shell SIGINT is ignored, and so it is by all that is started there.
@@ -115,7 +115,7 @@ async def fleet(any_client: Callable[[], Redis]) -> AsyncIterator[Fleet]:
     """A fleet on an empty server, whose clock the test can shift with `let_pass`."""
     client = any_client()
     await client.flushall()
-    scripts = Scripts(client, prelude=SHIFTED_PRELUDE)
+    scripts = Scripts(client, edit=shifted)
     fleet = Fleet.open("unix:///nobody", lease_s=30, scripts=scripts)
     yield fleet
     await fleet.aclose()

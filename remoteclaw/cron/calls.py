@@ -8,7 +8,7 @@ from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.effects import Caller, Effects
-from remoteclaw.fleet.inbound import GRACE_MS, encode_entry
+from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
 
 __all__ = ["CronCalls"]
 
@@ -41,15 +41,15 @@ class CronCalls:
             caller,
             call,
             note,
-            [keys.CRON_JOBS, keys.CRON_DUE],
-            [
-                "job",
-                job_id,
-                before or b"",
-                after or b"",
-                "" if due_ms is None else due_ms,
-                MOST_JOBS,
-            ],
+            "call_job",
+            {"jobs": keys.CRON_JOBS, "due": keys.CRON_DUE},
+            {
+                "job_id": job_id,
+                "before": before,
+                "job": after,
+                "due_ms": due_ms,
+                "most": MOST_JOBS,
+            },
         )
         if status == "full":
             raise CallRefused("UNAVAILABLE", f"There are {MOST_JOBS} cron jobs: remove some first.")
@@ -72,7 +72,7 @@ class CronCalls:
         None means that the job is not any more what it was when it was read. Asked again, the entry
         is the first one's. Raises `MessageRefused` for a job whose message can be none.
         """
-        session, sid = job.session, job.session.sid
+        session = job.session
         run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
         message = job.entry(now_ms, name=name.partition(":")[2])
         entry = encode_entry(message, "channel", "cron", people=job.maker.people)
@@ -80,17 +80,25 @@ class CronCalls:
             caller,
             call,
             note,
-            [
-                *(keys.CRON_JOBS, keys.CRON_OPEN, keys.CRON_LOOKS),
-                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
-            ],
-            [
-                *("run", job.id, job.stored, job.begun(name).encode(), name, run.encode(sid=sid)),
-                *(sid, entry, GRACE_MS, keys.outcome_prefix(sid), str(session), "background"),
-            ],
+            "call_run",
+            {
+                **entry_keys(session),
+                "jobs": keys.CRON_JOBS,
+                "open": keys.CRON_OPEN,
+                "looks": keys.CRON_LOOKS,
+            },
+            {
+                **entry_args(session, entry),
+                "lane": "background",
+                "job_id": job.id,
+                "before": job.stored,
+                "job": job.begun(name).encode(),
+                "run_name": name,
+                "run": run.encode(sid=session.sid),
+            },
         )
         if status == "changed":
             return None
         entry_id, queue = made
-        await self._effects.hint(session, queue)
+        await self._effects.waker.try_hint(session, queue)
         return entry_id

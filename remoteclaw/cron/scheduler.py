@@ -6,9 +6,10 @@ each is fired once, and none is lost with a scheduler that dies.
 """
 
 import asyncio
-import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal
 
 from remoteclaw.clock import boottime
@@ -19,7 +20,8 @@ from remoteclaw.cron.store import BOUNDS, READ_S, Cron, Run
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, GRACE_MS, encode_entry
+from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import ChannelMessage, SessionKey
@@ -64,8 +66,12 @@ class Scheduler:
         while True:
             now, *found = await self._scripts.run(
                 "due",
-                [keys.CRON_DUE, keys.CRON_JOBS, keys.CRON_SCHEDULER],
-                [AT_MOST, THERE_MS, left],
+                keys={
+                    "due": keys.CRON_DUE,
+                    "jobs": keys.CRON_JOBS,
+                    "scheduler": keys.CRON_SCHEDULER,
+                },
+                args={"most": AT_MOST, "there_ms": THERE_MS, "skipped": left},
                 deadline=boottime() + READ_S,
             )
             parts = iter(found)
@@ -127,10 +133,7 @@ class Scheduler:
             return "taken"
         if status == "changed":  # by another scheduler, or a call
             return "taken"
-        if queue:
-            # It is safe by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(job.session.sid, str(job.session), queue=queue)
+        await self._waker.try_hint(job.session, queue)
         log.info("cron job %s: fired", job.id)
         return "fired"
 
@@ -168,19 +171,27 @@ class Scheduler:
         run: tuple[str, Run] | None = None,
         target: tuple[SessionKey, ChannelMessage] | None = None,
     ) -> tuple[str, str]:
-        names: list[str] = []
-        arguments: list[str | bytes | int | float] = []
+        names: dict[str, str] = {}
+        more: dict[str, Argument] = {}
         if run and target:
             (run_name, begun), (session, message) = run, target
-            sid = session.sid
-            names = [keys.CRON_OPEN, keys.CRON_LOOKS, keys.inbound(sid), keys.state(sid)]
-            names += [keys.ACTIVE, keys.SESSIONS, keys.dedupe(session, message.id)]
+            names = {
+                **entry_keys(session),
+                "open": keys.CRON_OPEN,
+                "looks": keys.CRON_LOOKS,
+                "seen": keys.dedupe(session, message.id),
+            }
             entry = encode_entry(message, "channel", "cron", people=job.maker.people)
-            arguments = [run_name, begun.encode(sid=sid), entry, sid, GRACE_MS, DEDUPE_MS]
-            arguments += [keys.outcome_prefix(sid), str(session), "background", ""]
+            more = {
+                **entry_args(session, entry),
+                "run_name": run_name,
+                "run": begun.encode(sid=session.sid),
+                "dedupe_ms": DEDUPE_MS,
+                "lane": "background",
+            }
         after_ms = after.next_ms
         return await self._write(
-            job.id, due_ms, job.stored, after.encode(), after_ms, line, names, arguments
+            job.id, due_ms, job.stored, after.encode(), after_ms, line, names, more
         )
 
     async def _write(
@@ -191,20 +202,28 @@ class Scheduler:
         after: bytes,
         next_ms: int | None,
         line: Run | None,
-        names: list[str] | None = None,
-        more: list[str | bytes | int | float] | None = None,
+        names: Mapping[str, str] = MappingProxyType({}),
+        more: Mapping[str, Argument] = MappingProxyType({}),
     ) -> tuple[str, str]:
         status, _, queue = await self._scripts.run(
             "fire",
-            [
-                *(keys.CRON_JOBS, keys.CRON_DUE, keys.cron_runs(job_id), keys.CRON_RUNS),
-                *(names or ()),
-            ],
-            [
-                *(job_id, before, due_ms, after, "" if next_ms is None else next_ms),
-                *(*BOUNDS, line.encode() if line else b""),
-                *(more or ()),
-            ],
+            keys={
+                "jobs": keys.CRON_JOBS,
+                "due": keys.CRON_DUE,
+                "runs": keys.cron_runs(job_id),
+                "all_runs": keys.CRON_RUNS,
+                **names,
+            },
+            args={
+                "job_id": job_id,
+                "before": before,
+                "due_ms": due_ms,
+                "after": after,
+                "next_ms": next_ms,
+                **BOUNDS,
+                "missed": line.encode() if line else None,
+                **more,
+            },
             deadline=boottime() + READ_S,
         )
         return status.decode(), queue.decode()

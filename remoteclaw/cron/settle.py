@@ -226,8 +226,13 @@ class Settler:
         """Settle the runs that are over among some of those that are open, the longest unseen."""
         _, *found = await self._scripts.run(
             "unsettled",
-            [keys.CRON_OPEN, keys.CRON_LOOKS],
-            [AT_MOST, SHORTEST_MS, LONGEST_MS, keys.INBOUND_PREFIX],
+            keys={"open": keys.CRON_OPEN, "looks": keys.CRON_LOOKS},
+            args={
+                "most": AT_MOST,
+                "shortest_ms": SHORTEST_MS,
+                "longest_ms": LONGEST_MS,
+                "inbound": keys.INBOUND_PREFIX,
+            },
             deadline=boottime() + READ_S,
         )
         parts = iter(found)
@@ -289,16 +294,27 @@ class Settler:
             reply = _reply(session, told.alert, call=f"{{{session.sid}}}:{run.name}")
         status: bytes = await self._scripts.run(
             "settle",
-            [
-                *(keys.CRON_JOBS, keys.CRON_DUE, keys.CRON_OPEN, keys.CRON_LOOKS),
-                *(keys.cron_runs(job_id), keys.CRON_RUNS, stream),
-            ],
-            [
-                *(run.name, run.stored, job_id, before, after),
-                *("" if next_ms is None else next_ms, *BOUNDS),
-                *(told.missed.encode() if told.missed else b"",),
-                *(told.run.line(run.entry_id, run.sid), reply),
-            ],
+            keys={
+                "jobs": keys.CRON_JOBS,
+                "due": keys.CRON_DUE,
+                "open": keys.CRON_OPEN,
+                "looks": keys.CRON_LOOKS,
+                "runs": keys.cron_runs(job_id),
+                "all_runs": keys.CRON_RUNS,
+                "replies": stream,
+            },
+            args={
+                "run_name": run.name,
+                "run": run.stored,
+                "job_id": job_id,
+                "before": before,
+                "after": after,
+                "next_ms": next_ms,
+                **BOUNDS,
+                "missed": told.missed.encode() if told.missed else None,
+                "line": told.run.line(run.entry_id, run.sid),
+                "reply": reply,
+            },
             deadline=boottime() + READ_S,
         )
         return status.decode()

@@ -22,7 +22,7 @@ __all__ = ["BOUNDS", "Cron", "OpenRun", "Run"]
 #: How many runs are remembered, of one job and of all, and for how long, in milliseconds.
 MOST_RUNS_OF_JOB, MOST_RUNS = 100, 1000
 RUNS_MS = 30 * 24 * 3600 * 1000
-BOUNDS = (MOST_RUNS_OF_JOB, MOST_RUNS, RUNS_MS)
+BOUNDS = {"most_runs": MOST_RUNS_OF_JOB, "most_all_runs": MOST_RUNS, "runs_ms": RUNS_MS}
 #: How long reading is tried while Redis is away, in seconds.
 READ_S = 5.0
 
@@ -91,7 +91,7 @@ class Cron:
 
     async def now_ms(self) -> int:
         """Return the time that due times are compared with: Redis' own, the same for all hosts."""
-        return int(await self._scripts.run("clock", [], [], deadline=boottime() + READ_S))
+        return int(await self._scripts.run("clock", deadline=boottime() + READ_S))
 
     async def jobs(self) -> list[Job]:
         """Return every job that can be read, oldest first."""

@@ -81,21 +81,26 @@ class Blobs:
             blob=uuid.uuid4().hex,
         )
         counted = replace(chat, thread=None, task=None).sid if chat else sid
-        names, fence = [keys.blob(sid, attachment.blob), keys.stored(counted)], []
-        if lease:
-            names, fence = [*names, keys.state(sid)], [lease.epoch]
         deadline = lease.fence if lease else boottime() + APPEND_S
         for offset in range(0, len(content) or 1, PIECE_BYTES):
             piece = content[offset : offset + PIECE_BYTES]
-            arguments: list[bytes | int | str] = [
-                piece,
-                offset,
-                keep_ms,
-                len(content),
-                0 if sid == keys.OPERATOR else MOST_OF_HOUR,
-                *fence,
-            ]
-            status = await self._scripts.run("store", names, arguments, deadline=deadline)
+            status = await self._scripts.run(
+                "store",
+                keys={
+                    "blob": keys.blob(sid, attachment.blob),
+                    "stored": keys.stored(counted),
+                    "state": keys.state(sid) if lease else None,
+                },
+                args={
+                    "piece": piece,
+                    "offset": offset,
+                    "keep_ms": keep_ms,
+                    "size": len(content),
+                    "most_bytes": 0 if sid == keys.OPERATOR else MOST_OF_HOUR,
+                    "epoch": lease.epoch if lease else None,
+                },
+                deadline=deadline,
+            )
             if status != STORED:
                 await self.drop(sid, [attachment])
                 raise RedisRefused(FULL if status == NO_ROOM else TOO_MUCH)

@@ -65,7 +65,7 @@ class Confirmations:
 
     async def now_ms(self) -> int:
         """Return the time on Redis' clock, which all hosts share."""
-        return int(await self._scripts.run("clock", [], [], deadline=boottime() + TRY_S))
+        return int(await self._scripts.run("clock", deadline=boottime() + TRY_S))
 
     async def list(self) -> list[PendingChange]:
         """Return what waits, oldest first."""
@@ -94,8 +94,8 @@ class Confirmations:
         settled = replace(change, status=status, by=by)
         told = await self._scripts.run(
             "confirm",
-            [keys.CONFIG_PENDING],
-            [change.id, change.stored, settled.encode()],
+            keys={"approvals": keys.CONFIG_PENDING},
+            args={"id": change.id, "before": change.stored, "after": settled.encode()},
             deadline=boottime() + TRY_S,
         )
         return bool(told == b"done")

@@ -12,9 +12,9 @@ import os
 import re
 import resource
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import redis.asyncio
@@ -33,10 +33,10 @@ from remoteclaw.errors import (
     RedisUnfit,
     RemoteClawError,
 )
+from remoteclaw.fleet.lua import Arguments, Keys, Script
 from remoteclaw.host.files import size_in_words
 
 __all__ = [
-    "PRELUDE",
     "Memory",
     "Scripts",
     "announcements",
@@ -64,13 +64,16 @@ PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
 #: The scripts that store what somebody wants: a full server refuses them. The others go on, because
 #: they are what makes room again.
-ACCEPTING = frozenset(("append", "effect", "fire", "retry", "store"))
+ACCEPTING = frozenset(
+    (
+        *("append", "fire", "retry", "store"),
+        *("call_change", "call_entry", "call_job", "call_note", "call_run", "call_send"),
+        "call_spawn",
+    )
+)
 ALLOW_OOM = "#!lua flags=allow-oom\n"
 #: The same for a server before 7.0, which looks at its memory until a script has written something.
 ALLOW_OOM_BEFORE_7 = "redis.call('UNLINK', 'rc:nothing')\n"
-
-_DIRECTORY = Path(__file__).parent / "scripts"
-PRELUDE = (_DIRECTORY / "_prelude.lua").read_text(encoding="utf-8")
 
 _TRANSIENT = (
     exceptions.ConnectionError,
@@ -177,19 +180,25 @@ class Scripts:
     """Runs the Lua scripts of `scripts/` on one client."""
 
     def __init__(
-        self, client: "redis.asyncio.Redis", *, prelude: str = PRELUDE, memory_limit: int = 0
+        self,
+        client: "redis.asyncio.Redis",
+        *,
+        memory_limit: int = 0,
+        edit: Callable[[str], str] = str,
     ) -> None:
+        """Run them with another limit of memory (bytes); tests `edit` their sources."""
         self.client = client
-        self._prelude = prelude.replace("MAX_MEMORY = 0", f"MAX_MEMORY = {memory_limit}")
+        self._memory_limit = memory_limit
+        self._edit = edit
         self._known: dict[str, AsyncScript] = {}
         self._header = ALLOW_OOM
 
     async def run(
         self,
         name: str,
-        keys: Sequence[str],
-        arguments: Sequence[str | bytes | int | float],
         *,
+        keys: Keys = MappingProxyType({}),
+        args: Arguments = MappingProxyType({}),
         deadline: float,
     ) -> Any:
         """Run a script and return its reply; `deadline` is on `boottime()`.
@@ -199,15 +208,17 @@ class Scripts:
         server that can't write; the others are repeated.
         """
 
+        names, values = Script.named(name).pack(keys, args)
+
         async def send() -> Any:
             header = self._header
             try:
-                return await self._script(name)(keys=keys, args=arguments)
+                return await self._script(name)(keys=names, args=values)
             except exceptions.ResponseError as error:
                 if header != ALLOW_OOM or not _NO_FLAGS.search(str(error)):
                     raise
                 self._known, self._header = {}, ALLOW_OOM_BEFORE_7  # it knows no flags
-                return await self._script(name)(keys=keys, args=arguments)
+                return await self._script(name)(keys=names, args=values)
 
         return await self.call(send, deadline=deadline, is_new=name in ACCEPTING)
 
@@ -224,15 +235,16 @@ class Scripts:
 
     async def memory(self) -> Memory:
         """Return how full the server is."""
-        told = await self.run("memory", [], [], deadline=boottime() + COMMAND_S)
+        told = await self.run("memory", deadline=boottime() + COMMAND_S)
         used, limit, own, is_full = map(int, told)
         return Memory(used, limit, own, bool(is_full))
 
     def _script(self, name: str) -> AsyncScript:
         script = self._known.get(name)
         if script is None:
-            source = self._prelude + (_DIRECTORY / f"{name}.lua").read_text(encoding="utf-8")
             header = "" if name in ACCEPTING else self._header
+            limit = f"MAX_MEMORY = {self._memory_limit}"
+            source = self._edit(Script.named(name).source.replace("MAX_MEMORY = 0", limit))
             script = self._known[name] = self.client.register_script(header + source)
         return script
 

@@ -1,6 +1,5 @@
 """Dead letters: messages that were given up, kept until an operator retries or drops them."""
 
-import contextlib
 import functools
 import re
 from dataclasses import dataclass
@@ -9,10 +8,10 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownDeadLetter
+from remoteclaw.errors import RedisRefused, UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import FULL, GRACE_MS, Accepted
+from remoteclaw.fleet.inbound import FULL, GRACE_MS, Accepted, entry_keys
 from remoteclaw.fleet.lease import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Attachment, SessionKey
@@ -91,14 +90,20 @@ class DeadLetters:
         sid = letter.session.sid
         reply = await self._scripts.run(
             "retry",
-            [
-                *(keys.DEAD_LETTERS, keys.inbound(sid), keys.state(sid)),
-                *(keys.ACTIVE, keys.SESSIONS, keys.retried(letter_id)),
-            ],
-            [
-                *(letter_id, sid, GRACE_MS, keys.outcome_prefix(sid)),
-                *(str(letter.session), keys.bell(sid) if letter.is_said else "", OUTCOME_MS),
-            ],
+            keys={
+                **entry_keys(letter.session),
+                "dead_letters": keys.DEAD_LETTERS,
+                "retried": keys.retried(letter_id),
+            },
+            args={
+                "letter": letter_id,
+                "sid": sid,
+                "grace_ms": GRACE_MS,
+                "outcomes": keys.outcome_prefix(sid),
+                "session_key": str(letter.session),
+                "bell": keys.bell(sid) if letter.is_said else None,
+                "keep_ms": OUTCOME_MS,
+            },
             deadline=boottime() + LOOK_S,
         )
         if not reply:
@@ -106,9 +111,7 @@ class DeadLetters:
         if reply == [b"full"]:
             raise RedisRefused(FULL)
         entry_id, queue = (part.decode() for part in reply)
-        if queue:
-            with contextlib.suppress(RedisUnavailable, RedisRefused):  # the sweeper's hint comes
-                await self._waker.hint(sid, str(letter.session), queue=queue)
+        await self._waker.try_hint(letter.session, queue)
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
     async def count(self) -> int:
@@ -122,7 +125,10 @@ class DeadLetters:
         letter = await self.read(letter_id)
         blobs = [keys.blob(letter.session.sid, name) for name in letter.blobs]
         dropped = await self._scripts.run(
-            "drop", [keys.DEAD_LETTERS, *blobs], [letter_id], deadline=boottime() + LOOK_S
+            "drop",
+            keys={"dead_letters": keys.DEAD_LETTERS, "blobs": blobs},
+            args={"letter": letter_id},
+            deadline=boottime() + LOOK_S,
         )
         if not dropped:
             raise UnknownDeadLetter(_unknown(letter_id))

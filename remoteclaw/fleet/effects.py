@@ -14,13 +14,20 @@ from typing import Any, Self
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import CallRefused, LeaseLost, RedisRefused, RedisUnavailable
+from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import FULL, GRACE_MS, NewerEntry, decode_entry, encode_entry
-from remoteclaw.fleet.keys import Lane
+from remoteclaw.fleet.inbound import (
+    FULL,
+    NewerEntry,
+    decode_entry,
+    encode_entry,
+    entry_args,
+    entry_keys,
+)
 from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry
+from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.state import SessionState, pairs
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey, hops_of, via_of
@@ -93,29 +100,19 @@ class Caller:
     """How many sessions are above it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """Who asks for an effect, and under which name."""
-
-    state: str
-    epoch: str
-    turn: str
-    call: str
-    effects: str
-    hour: str
-
-
 class Effects:
     """Does what calls ask for."""
 
     def __init__(self, scripts: Scripts, waker: Waker) -> None:
         self._scripts = scripts
-        self._waker = waker
+        self.waker = waker
 
     async def caller(self, sid: str) -> Caller | None:
         """Return who a session's agent speaks for at this moment; None if there is no session."""
         fields, entries = await self._scripts.run(
-            "caller", [keys.state(sid), keys.inbound(sid)], [], deadline=boottime() + CALL_S
+            "caller",
+            keys={"state": keys.state(sid), "inbound": keys.inbound(sid)},
+            deadline=boottime() + CALL_S,
         )
         if not fields:
             return None
@@ -166,8 +163,12 @@ class Effects:
             caller,
             call,
             note,
-            [*streams, *(keys.blob(sid, blob) for blob in blobs)],
-            ["messages", len(messages), REPLY_MS, *(orjson.dumps(data) for *_, data in messages)],
+            "call_send",
+            {"replies": streams, "blobs": [keys.blob(sid, blob) for blob in blobs]},
+            {
+                "blob_ms": REPLY_MS,
+                "payloads": [orjson.dumps(payload) for *_, payload in messages],
+            },
         )
         if status == "incomplete":
             raise CallRefused("UNAVAILABLE", "The file is not stored any more: send it again.")
@@ -176,7 +177,7 @@ class Effects:
     async def failed(self, caller: Caller, call: str) -> None:
         """Note with the turn that what a call sent did not arrive."""
         note = {"type": "message_failed", "failedCallId": call}
-        await self.perform(caller, f"{call}\0failed", note, [], ["note"])
+        await self.perform(caller, f"{call}\0failed", note, "call_note", {}, {})
 
     async def entry(
         self,
@@ -194,9 +195,14 @@ class Effects:
         """
         entry = encode_entry(message, "caller", "session", provenance)
         _, (entry_id, queue) = await self.perform(
-            caller, call, note, *_entry("entry", target, entry, "agents")
+            caller,
+            call,
+            note,
+            "call_entry",
+            entry_keys(target),
+            {**entry_args(target, entry), "lane": "agents"},
         )
-        await self.hint(target, queue)
+        await self.waker.try_hint(target, queue)
         return entry_id
 
     async def spawn(
@@ -227,23 +233,29 @@ class Effects:
         asker = caller.grant.digest[:16] if caller and caller.grant else ""
         task = call_name(caller, f"{asker}\0{call}").rpartition(":")[2][:TASK_DIGITS]
         child = replace(place, task=task)
-        names, arguments = _entry(
-            "spawn",
-            child,
-            encode_entry(message, "parent", "session", provenance, people),
-            "background",
-        )
+        entry = encode_entry(message, "parent", "session", provenance, people)
         status, made = await self.perform(
             caller,
             call,
             note,
-            [
-                *names,
-                keys.children(parent.sid),
-                keys.labels(child.agent),
-                keys.spawned(caller.session.sid) if caller else keys.NOBODY,
-            ],
-            [*arguments, str(parent), most, depth, label or "", STATE_MS, digest, asker],
+            "call_spawn",
+            {
+                **entry_keys(child),
+                "children": keys.children(parent.sid),
+                "labels": keys.labels(child.agent),
+                "spawned": keys.spawned(caller.session.sid) if caller else keys.NOBODY,
+            },
+            {
+                **entry_args(child, entry),
+                "lane": "background",
+                "parent": str(parent),
+                "most": most,
+                "depth": depth,
+                "label": label,
+                "known_ms": STATE_MS,
+                "digest": digest,
+                "asker": asker,
+            },
             asker=asker,
         )
         if status == "full":
@@ -258,15 +270,8 @@ class Effects:
             )
         key, entry_id, queue = made
         started = SessionKey.parse(key)
-        await self.hint(started, queue)
+        await self.waker.try_hint(started, queue)
         return started, entry_id
-
-    async def hint(self, session: SessionKey, queue: str) -> None:
-        """Hint that a session has an entry, where the script says that one is due."""
-        if queue:
-            # Its entry is safe by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(session.sid, str(session), queue=queue)
 
     async def change(
         self,
@@ -290,8 +295,17 @@ class Effects:
             caller,
             call,
             note,
-            [keys.config_changes(who), keys.CONFIG_PENDING],
-            ["change", most, within_ms, made, waiting_id, waiting, valid_ms, MOST_PENDING],
+            "call_change",
+            {"changes": keys.config_changes(who), "approvals": keys.CONFIG_PENDING},
+            {
+                "most": most,
+                "within_ms": within_ms,
+                "made": made,
+                "approval_id": waiting_id,
+                "approval": waiting,
+                "approval_ms": valid_ms,
+                "most_waiting": MOST_PENDING,
+            },
         )
         if status == "limited":
             wait_s = -(-int(told) // 1000)
@@ -314,19 +328,27 @@ class Effects:
         caller: Caller | None,
         call: str,
         note: Mapping[str, Any] | None,
-        names: Sequence[str],
-        arguments: Sequence[str | bytes | int],
+        script: str,
+        names: Keys,
+        args: Arguments,
         *,
         asker: str = "",
     ) -> tuple[str, list[str]]:
-        """Run the script; `call` is unique for its caller, or for the `asker` in its session."""
-        asked = _asked(caller, f"{asker}\0{call}" if asker else call)
-        line = orjson.dumps({**note, "callId": call}) if note and caller else b""
+        """Run a script; `call` is unique for its caller, or for the `asker` in its session."""
+        key = keys.call(call_name(caller, f"{asker}\0{call}" if asker else call))
+        by_keys, by_args = _caller(caller)
+        line = orjson.dumps({**note, "callId": call}) if note and caller else None
         try:
             status, made = await self._scripts.run(
-                "effect",
-                [asked.state, asked.call, asked.effects, *names, asked.hour],
-                [asked.epoch, asked.turn, CALL_MS, line, OUTCOME_MS, *arguments],
+                script,
+                keys={**by_keys, "call": key, **names},
+                args={
+                    **by_args,
+                    "call_ms": CALL_MS,
+                    "note": line,
+                    "note_ms": OUTCOME_MS,
+                    **args,
+                },
                 deadline=boottime() + CALL_S,
             )
         except LeaseLost:
@@ -352,15 +374,6 @@ def _too_much(scope: str, what: str, number: str, most: str) -> str:
     )
 
 
-def _entry(
-    kind: str, target: SessionKey, entry: bytes, lane: Lane
-) -> tuple[list[str], list[str | bytes | int]]:
-    """Return what the script needs to put an entry on a session's stream: keys and arguments."""
-    sid = target.sid
-    names = [keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS]
-    return names, [kind, sid, entry, GRACE_MS, keys.outcome_prefix(sid), str(target), lane]
-
-
 def call_name(caller: Caller | None, call: str) -> str:
     """Return a call's name among all: in each turn of a session, agents have names of their own."""
     scope = f"{caller.turn.id}\0" if caller and caller.turn else ""
@@ -368,15 +381,19 @@ def call_name(caller: Caller | None, call: str) -> str:
     return f"{{{caller.session.sid if caller else keys.OPERATOR}}}:{digest}"
 
 
-def _asked(caller: Caller | None, call: str) -> _Asked:
-    name = keys.call(call_name(caller, call))
+def _caller(caller: Caller | None) -> tuple[Keys, Arguments]:
+    """Return keys and arguments that say whose turn asks; none of an operator."""
     if caller is None:
-        return _Asked(keys.NOBODY, "", "", name, keys.NOBODY, keys.NOBODY)
+        return {}, {}
     if caller.turn is None:
         raise CallRefused("NO_TURN", "No turn is running for this agent: tools work in a turn.")
     sid = caller.session.sid
-    hour = keys.sent(caller.session)
-    return _Asked(keys.state(sid), caller.turn.epoch, caller.turn.id, name, keys.effects(sid), hour)
+    names = {
+        "caller": keys.state(sid),
+        "effects": keys.effects(sid),
+        "sent": keys.sent(caller.session),
+    }
+    return names, {"epoch": caller.turn.epoch, "turn": caller.turn.id}
 
 
 def _decoded(entries: Sequence[RawEntry]) -> tuple[Entry, ...]:

@@ -68,7 +68,7 @@ class Gateways:
     ) -> None:
         await self._scripts.run(
             "gateway",
-            [keys.gateway(host_id)],
-            [what, address, HOLDS_MS],
+            keys={"gateway": keys.gateway(host_id)},
+            args={"step": what, "address": address, "holds_ms": HOLDS_MS},
             deadline=boottime() + within_s,
         )

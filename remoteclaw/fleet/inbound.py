@@ -1,6 +1,5 @@
 """Inbound messages: the one way in, for every adapter and every door."""
 
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,16 @@ from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Deliver, Entry, Origin, Provenance, SessionKey
 
-__all__ = ["RESET_S", "Accepted", "Inbound", "NewerEntry", "decode_entry", "encode_entry"]
+__all__ = [
+    "RESET_S",
+    "Accepted",
+    "Inbound",
+    "NewerEntry",
+    "decode_entry",
+    "encode_entry",
+    "entry_args",
+    "entry_keys",
+]
 
 #: How long a message's id is remembered, in milliseconds: platforms repeat themselves for days.
 DEDUPE_MS = 7 * 24 * 3600 * 1000
@@ -42,7 +50,7 @@ INCOMPLETE = (
     "The message was refused: one of its attachments is not stored any more; store them again "
     "and send it within an hour."
 )
-#: The newest form in which entries are written. Readers refuse a higher number than they know.
+#: The form in which entries are written. Readers leave a higher number to newer workers.
 ENTRY_VERSION = 3
 PERHAPS_SENT = (
     "Perhaps not sent: Redis stopped answering while the message was on its way, and may still "
@@ -102,10 +110,7 @@ class Inbound:
             raise MessageRefused(CROWDED)
         if status == b"incomplete":
             raise MessageRefused(INCOMPLETE)
-        if queue:
-            # The message is safe by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, str(session), queue=queue.decode())
+        await self._waker.try_hint(session, queue.decode())
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
     async def _append(
@@ -115,25 +120,18 @@ class Inbound:
         sid = session.sid
         status, entry_id, queue = await self._scripts.run(
             "append",
-            [
-                keys.inbound(sid),
-                keys.state(sid),
-                keys.dedupe(session, message.id),
-                keys.ACTIVE,
-                keys.SESSIONS,
-                *(keys.blob(sid, attachment.blob) for attachment in message.attachments),
-            ],
-            [
-                sid,
-                encode_entry(message, deliver),
-                GRACE_MS,
-                DEDUPE_MS,
-                keys.outcome_prefix(sid),
-                str(session),
-                lane,
-                keys.bell(sid),
-                at_once(message),
-            ],
+            keys={
+                **entry_keys(session),
+                "seen": keys.dedupe(session, message.id),
+                "blobs": [keys.blob(sid, attachment.blob) for attachment in message.attachments],
+            },
+            args={
+                **entry_args(session, encode_entry(message, deliver)),
+                "dedupe_ms": DEDUPE_MS,
+                "lane": lane,
+                "bell": keys.bell(sid),
+                "at_once": at_once(message),
+            },
             deadline=boottime() + APPEND_S,
         )
         return status, entry_id, queue
@@ -147,7 +145,6 @@ class Inbound:
         when it is done: at once if the session is idle and a worker is there. With the same `call`
         again, nothing more is done.
         """
-        sid = session.sid
         message = ChannelMessage.checked(
             id=f"reset-{call}",
             text=f"operator: {reason}",
@@ -160,20 +157,38 @@ class Inbound:
         )
         entry_id, queue = await self._scripts.run(
             "end",
-            [
-                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
-                keys.dedupe(session, message.id),
-            ],
-            [
-                *(sid, encode_entry(message, "caller", "operator"), GRACE_MS),
-                *(keys.outcome_prefix(sid), str(session), keys.bell(sid), DEDUPE_MS),
-            ],
+            keys={**entry_keys(session), "seen": keys.dedupe(session, message.id)},
+            args={
+                **entry_args(session, encode_entry(message, "caller", "operator")),
+                "bell": keys.bell(session.sid),
+                "dedupe_ms": DEDUPE_MS,
+            },
             deadline=boottime() + APPEND_S,
         )
-        if queue:
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, str(session), queue=queue.decode())
+        await self._waker.try_hint(session, queue.decode())
         return str(entry_id.decode())
+
+
+def entry_keys(session: SessionKey) -> dict[str, str]:
+    """Return the keys of a script that puts an entry on a session's stream."""
+    sid = session.sid
+    return {
+        "inbound": keys.inbound(sid),
+        "state": keys.state(sid),
+        "active": keys.ACTIVE,
+        "sessions": keys.SESSIONS,
+    }
+
+
+def entry_args(session: SessionKey, entry: bytes) -> dict[str, str | bytes | int]:
+    """Return the arguments of such a script, but for the lane."""
+    return {
+        "sid": session.sid,
+        "entry": entry,
+        "grace_ms": GRACE_MS,
+        "outcomes": keys.outcome_prefix(session.sid),
+        "session_key": str(session),
+    }
 
 
 def encode_entry(
@@ -190,10 +205,8 @@ def encode_entry(
     fields = message.model_dump(by_alias=True, exclude_none=True)
     if not message.attachments:
         del fields["attachments"]
-    # A worker that doesn't know the one or the other would misunderstand it: it is to wait.
-    is_for_task = deliver == "parent" or origin == "result"
     data: dict[str, Any] = {
-        "v": 3 if is_for_task else 2 if message.attachments else 1,
+        "v": ENTRY_VERSION,
         "deliver": deliver,
         "origin": origin,
         "message": fields,

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,10 +19,11 @@ from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.model import QueueOverride
-from remoteclaw.errors import LeaseLost, RedisRefused, RedisUnavailable
+from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
 from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.state import SessionState, pairs
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from remoteclaw.fleet.wake import Waker
@@ -218,15 +219,22 @@ class Lease:
         """
         now = await self._run(
             "reset",
-            [
-                *(keys.state(self.sid), keys.session_map(self.sid)),
-                *(keys.record(self.sid), keys.archive(self.sid)),
-            ],
-            [
-                *(turn, why, keep_ms, keep, keys.outcome_prefix(self.sid) + turn),
-                self.sid if stops_tasks else "",
-                *(keys.outcome_prefix(self.sid), OUTCOME_MS, keys.outcome_channel(self.sid)),
-            ],
+            {
+                "session_map": keys.session_map(self.sid),
+                "record": keys.record(self.sid),
+                "archive": keys.archive(self.sid),
+            },
+            {
+                "turn": turn,
+                "reason": why,
+                "keep_ms": keep_ms,
+                "most": keep,
+                "sid": self.sid,
+                "stops_tasks": stops_tasks,
+                "outcomes": keys.outcome_prefix(self.sid),
+                "outcome_ms": OUTCOME_MS,
+                "done_channel": keys.outcome_channel(self.sid),
+            },
         )
         if stops_tasks:
             self.waiting = []  # to be read anew
@@ -289,11 +297,15 @@ class Lease:
         nonce = uuid.uuid4().hex  # the script may be sent twice, the attempt counts once
         reply = await self._run(
             "begin",
-            [keys.state(self.sid), keys.inbound(self.sid), keys.limit(login)],
-            [
-                *(nonce, keys.outcome_prefix(self.sid), ",".join(entry_ids)),
-                *(phase, detail, ",".join(left_out)),
-            ],
+            {"inbound": keys.inbound(self.sid), "limit": keys.limit(login)},
+            {
+                "nonce": nonce,
+                "outcomes": keys.outcome_prefix(self.sid),
+                "entry_ids": ",".join(entry_ids),
+                "phase": phase,
+                "detail": detail,
+                "left_out": ",".join(left_out),
+            },
         )
         if reply[0] == b"missing":
             self.waiting = []
@@ -335,8 +347,12 @@ class Lease:
         return bool(
             await self._run(
                 "steer",
-                [keys.state(self.sid), keys.inbound(self.sid)],
-                [self._running.turn, keys.outcome_prefix(self.sid), *entry_ids],
+                {},
+                {
+                    "turn": self._running.turn,
+                    "outcomes": keys.outcome_prefix(self.sid),
+                    "entry_ids": entry_ids,
+                },
             )
         )
 
@@ -347,16 +363,29 @@ class Lease:
 
         `agent_process` says where its agent is: whoever takes over after a crash ends that first.
         """
-        where = orjson.dumps(agent_process) if agent_process else b""
-        arguments = [self._running.turn, phase, detail, keys.outcome_prefix(self.sid), where]
-        await self._run("mark", [keys.state(self.sid)], arguments)
+        await self._run(
+            "mark",
+            {},
+            {
+                "turn": self._running.turn,
+                "phase": phase,
+                "detail": detail,
+                "outcomes": keys.outcome_prefix(self.sid),
+                "agent_process": _json(agent_process),
+            },
+        )
 
     async def publish(self, index: int, payload: dict[str, Any]) -> None:
         """Put one complete message of the running turn on its reply stream, once per index."""
         await self._run(
             "publish",
-            [keys.state(self.sid), self._reply_stream],
-            [self._running.turn, self._running.attempt, index, orjson.dumps(payload)],
+            {"replies": self._reply_stream},
+            {
+                "turn": self._running.turn,
+                "attempt": self._running.attempt,
+                "index": index,
+                "payload": _json(payload),
+            },
         )
 
     async def finish(
@@ -387,62 +416,69 @@ class Lease:
         `has_heard` says that a person was among those who wrote; `usage` is what the agent took,
         if it was asked.
         """
-        sid = owed.to.sid if owed else keys.NOBODY
         done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
         left, hints, now, queue, hint = await self._run(
             "finish",
-            [
-                keys.state(self.sid),
-                keys.inbound(self.sid),
-                self._reply_stream,
-                keys.DEAD_LETTERS,
-                keys.record(self.sid),
-                keys.effects(self.sid),
-                *(keys.inbound(sid), keys.state(sid), keys.ACTIVE, keys.SESSIONS),
-                *(keys.USAGE, keys.usage_day(time.strftime("%Y-%m-%d")), keys.live(self.sid)),
-                *keys.competing(self.state.lane, self.host),
-            ],
-            [
-                self._running.turn,
-                self._running.attempt,
-                status,
-                OUTCOME_MS,
-                keys.outcome_prefix(self.sid),
-                keys.outcome_channel(self.sid),
-                orjson.dumps(reply) if reply else b"",
-                orjson.dumps(error) if error else b"",
-                orjson.dumps(agent_process) if agent_process else b"",
-                self.sid,
-                first_index,
-                ",".join(steered),
-                ",".join(answered),
-                *((record.lines, record.most_bytes, record.keep_ms) if record else ("", 0, -1)),
-                keys.blob_prefix(self.sid),
-                ",".join(blobs),
-                *(owed.entry if owed else b"", sid, GRACE_MS, keys.outcome_prefix(sid)),
-                str(owed.to) if owed else "",
-                int(has_heard),
-                *(usage.encode() if usage else "", self.session.agent, USAGE_MS),
-                *(orjson.dumps(payload) for payload in payloads),
-            ],
+            {
+                "inbound": keys.inbound(self.sid),
+                "replies": self._reply_stream,
+                "dead_letters": keys.DEAD_LETTERS,
+                "record": keys.record(self.sid),
+                "effects": keys.effects(self.sid),
+                "owed_inbound": keys.inbound(owed.to.sid) if owed else None,
+                "owed_state": keys.state(owed.to.sid) if owed else None,
+                "active": keys.ACTIVE,
+                "sessions": keys.SESSIONS,
+                "usage": keys.USAGE,
+                "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
+                "live": keys.live(self.sid),
+                "queues": keys.competing(self.state.lane, self.host),
+                "blobs": [keys.blob(self.sid, name) for name in blobs],
+            },
+            {
+                "turn": self._running.turn,
+                "attempt": self._running.attempt,
+                "status": status,
+                "outcome_ms": OUTCOME_MS,
+                "outcomes": keys.outcome_prefix(self.sid),
+                "done_channel": keys.outcome_channel(self.sid),
+                "reply": _json(reply),
+                "error": _json(error),
+                "agent_process": _json(agent_process),
+                "sid": self.sid,
+                "first_index": first_index,
+                "steered": ",".join(steered),
+                "answered": ",".join(answered),
+                "record": record.lines if record else None,
+                "record_bytes": record.most_bytes if record else None,
+                "record_ms": record.keep_ms if record else None,
+                "owed": owed.entry if owed else None,
+                "owed_sid": owed.to.sid if owed else None,
+                "owed_key": str(owed.to) if owed else None,
+                "owed_outcomes": keys.outcome_prefix(owed.to.sid) if owed else None,
+                "grace_ms": GRACE_MS,
+                "has_heard": has_heard,
+                "usage": usage.encode() if usage else None,
+                "agent": self.session.agent,
+                "usage_ms": USAGE_MS,
+                "payloads": [orjson.dumps(payload) for payload in payloads],
+            },
         )
         self._turn = None
         heard_ms = int(now) if has_heard else self.state.last_heard_ms
         self.state = replace(self.state, last_heard_ms=heard_ms, queue=_queue(queue))
         self.waiting = [entry for entry in self.waiting if entry[0] not in done]
         self._is_stale = int(left) != len(self.waiting)
-        if owed and hint:
-            # It is safe by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, str(owed.to), queue=hint.decode())
+        if owed:
+            await self._waker.try_hint(owed.to, hint.decode())
         return Finished(left=int(left), hints=int(hints), at_ms=int(now))
 
     async def show(self, payload: dict[str, Any]) -> None:
         """Show the answer as far as it has come; each call replaces the one before."""
         await self._run(
             "live",
-            [keys.state(self.sid), keys.live(self.sid)],
-            [orjson.dumps(payload), LIVE_MS],
+            {"live": keys.live(self.sid)},
+            {"text": _json(payload), "keep_ms": LIVE_MS},
         )
 
     async def effects(self) -> list[dict[str, Any]]:
@@ -452,8 +488,8 @@ class Lease:
 
     async def grant(self, digest: str, tools: Collection[str]) -> None:
         """Name the one agent process that may call tools for the session, by its token's digest."""
-        grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
-        await self._run("grant", [keys.state(self.sid)], [grant])
+        grant = _json({"digest": digest, "names": sorted(tools)})
+        await self._run("grant", {}, {"grant": grant})
 
     async def remember(self, name: str, session_id: str | None, note: str = "") -> None:
         """Keep the CLI's session id under a runtime and workspace, with a note; None drops it."""
@@ -464,8 +500,12 @@ class Lease:
             self.notes[name] = note
         await self._run(
             "remember",
-            [keys.state(self.sid), keys.session_map(self.sid)],
-            [name, f"{session_id}{NOTE}{note}" if note else session_id or "", SESSION_MAP_MS],
+            {"session_map": keys.session_map(self.sid)},
+            {
+                "name": name,
+                "session_id": f"{session_id}{NOTE}{note}" if note else session_id,
+                "keep_ms": SESSION_MAP_MS,
+            },
         )
 
     # -- holding it ----------------------------------------------------------------------------
@@ -505,7 +545,9 @@ class Lease:
         lease_ms = int(self.lease_s * 1000)
         try:
             stop, newest = await self._run(
-                "renew", [keys.state(self.sid), keys.ACTIVE], [self.sid, lease_ms, GRACE_MS]
+                "renew",
+                {"active": keys.ACTIVE},
+                {"sid": self.sid, "lease_ms": lease_ms, "grace_ms": GRACE_MS},
             )
         except RedisUnavailable as error:
             raise LeaseLost(f"the lease could not be renewed: {error}") from None
@@ -573,8 +615,8 @@ class Lease:
         """Give the lease back and let the session be idle; False if there is more to do."""
         reply = await self._run(
             "close",
-            [keys.state(self.sid), keys.inbound(self.sid), keys.ACTIVE],
-            [self.sid, STATE_MS],
+            {"inbound": keys.inbound(self.sid), "active": keys.ACTIVE},
+            {"sid": self.sid, "keep_ms": STATE_MS},
         )
         self.state = replace(self.state, busy_since_ms=None)
         return bool(reply == b"closed")
@@ -586,9 +628,11 @@ class Lease:
         one can't serve it.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
-        names = [keys.state(self.sid), keys.ACTIVE]
-        arguments = [self.sid, delay_ms, int(delay_s > 0)]
-        queue = await self._run("release", names, arguments)
+        queue = await self._run(
+            "release",
+            {"active": keys.ACTIVE},
+            {"sid": self.sid, "delay_ms": delay_ms, "is_elsewhere": delay_s > 0},
+        )
         if not delay_s:
             await self._waker.hint(self.sid, str(self.session), queue=queue.decode())
 
@@ -602,16 +646,25 @@ class Lease:
         """
         verdict = await self._run(
             "postpone",
-            [
-                *(keys.state(self.sid), keys.ACTIVE, keys.inbound(self.sid), self._reply_stream),
-                *([keys.limit(login)] if what.is_of_login and login else []),
-            ],
-            [
-                *(self.sid, newest, what.until_ms, what.why, what.tries, what.told),
-                *(keys.outcome_prefix(self.sid), keys.outcome_channel(self.sid), what.detail),
-                orjson.dumps(what.notice) if what.notice else b"",
-                orjson.dumps(what.later) if what.later else b"",
-            ],
+            {
+                "active": keys.ACTIVE,
+                "inbound": keys.inbound(self.sid),
+                "replies": self._reply_stream,
+                "limit": keys.limit(login) if what.is_of_login and login else None,
+            },
+            {
+                "sid": self.sid,
+                "newest": newest,
+                "until_ms": what.until_ms,
+                "reason": what.why,
+                "tries": what.tries,
+                "told": what.told,
+                "outcomes": keys.outcome_prefix(self.sid),
+                "done_channel": keys.outcome_channel(self.sid),
+                "detail": what.detail,
+                "notice": _json(what.notice),
+                "later": _json(what.later),
+            },
         )
         found: Literal["postponed", "stopped", "news"] = verdict.decode()
         if found == "news":
@@ -628,8 +681,14 @@ class Lease:
     def _reply_stream(self) -> str:
         return keys.reply_stream(self.session.provider, self.session.account)
 
-    async def _run(self, name: str, names: list[str], arguments: list[Any]) -> Any:
-        return await self._scripts.run(name, names, [self.epoch, *arguments], deadline=self.fence)
+    async def _run(self, name: str, names: Keys, args: Arguments) -> Any:
+        """Run a script that is refused once another worker holds the session."""
+        return await self._scripts.run(
+            name,
+            keys={"state": keys.state(self.sid), **names},
+            args={"epoch": self.epoch, **args},
+            deadline=self.fence,
+        )
 
 
 class Leases:
@@ -649,14 +708,23 @@ class Leases:
         lease_ms = int(self.lease_s * 1000)
         reply = await self._scripts.run(
             "acquire",
-            [
-                *(keys.state(sid), keys.inbound(sid), keys.ACTIVE, keys.session_map(sid)),
-                keys.gateway(host),
-            ],
-            [
-                *(sid, uuid.uuid4().hex, lease_ms, GRACE_MS),
-                *(worker, FEW_ENTRIES, SESSION_MAP_MS, host),
-            ],
+            keys={
+                "state": keys.state(sid),
+                "inbound": keys.inbound(sid),
+                "active": keys.ACTIVE,
+                "session_map": keys.session_map(sid),
+                "gateway": keys.gateway(host),
+            },
+            args={
+                "sid": sid,
+                "nonce": uuid.uuid4().hex,
+                "lease_ms": lease_ms,
+                "grace_ms": GRACE_MS,
+                "worker": worker,
+                "most_entries": FEW_ENTRIES,
+                "map_ms": SESSION_MAP_MS,
+                "host": host,
+            },
             deadline=sent_at + ACQUIRE_S,
         )
         if reply[0] != b"acquired":
@@ -678,6 +746,11 @@ class Leases:
             _waker=self._waker,
             _is_stale=len(entries) == FEW_ENTRIES,
         )
+
+
+def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
+    """Return it as JSON; None for nothing."""
+    return orjson.dumps(value) if value else None
 
 
 def _queue(text: bytes) -> QueueOverride | None:

@@ -132,8 +132,13 @@ class ReplyReader:
         sent_at = boottime()
         mine = await self._scripts.run(
             "read",
-            [self._reader, keys.READERS, self._stream],
-            [self._token, READER_LEASE_MS, self._name, KNOWN_MS],
+            keys={"reader": self._reader, "readers": keys.READERS, "replies": self._stream},
+            args={
+                "token": self._token,
+                "lease_ms": READER_LEASE_MS,
+                "account": self._name,
+                "known_ms": KNOWN_MS,
+            },
             deadline=math.inf,
         )
         self._claimed_at = sent_at
@@ -190,8 +195,12 @@ class ReplyReader:
         with contextlib.suppress(LeaseLost):
             await self._scripts.run(
                 "damaged",
-                [self._reader, self._stream, keys.DAMAGED_REPLIES],
-                [self._token, entry_id, MOST_DAMAGED],
+                keys={
+                    "reader": self._reader,
+                    "replies": self._stream,
+                    "damaged": keys.DAMAGED_REPLIES,
+                },
+                args={"token": self._token, "reply": entry_id, "most": MOST_DAMAGED},
                 deadline=math.inf,
             )
             where = f"{entry_id.decode()} of {self._stream}"
@@ -228,11 +237,21 @@ class ReplyReader:
         blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
         entries = reply.entries if is_delivered else ()
         outcomes = [keys.outcome_prefix(reply.sid) + entry for entry in entries]
-        answers = keys.answers(reply.call) if reply.call else keys.NOBODY
         await self._scripts.run(
             "receipt",
-            [self._reader, self._stream, answers, *outcomes, *blobs],
-            [self._token, reply.id, len(outcomes), answer if reply.call else b"", ANSWER_MS],
+            keys={
+                "reader": self._reader,
+                "replies": self._stream,
+                "answers": keys.answers(reply.call) if reply.call else None,
+                "outcomes": outcomes,
+                "blobs": blobs,
+            },
+            args={
+                "token": self._token,
+                "reply": reply.id,
+                "answer": answer if reply.call else None,
+                "answer_ms": ANSWER_MS,
+            },
             deadline=math.inf,
         )
 
@@ -300,9 +319,12 @@ class Replies:
         count = 0
         for stream, ids in streams.items():
             for start in range(0, len(ids), PAGE):
-                batch = ids[start : start + PAGE]
-                deadline = boottime() + LOOK_S
-                count += await self._scripts.run("discard", [stream], batch, deadline=deadline)
+                count += await self._scripts.run(
+                    "discard",
+                    keys={"replies": stream},
+                    args={"ids": ids[start : start + PAGE]},
+                    deadline=boottime() + LOOK_S,
+                )
         return count
 
     async def readers(self) -> Readers:

@@ -9,12 +9,12 @@ from typing import Any
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.model import QueueOverride
-from remoteclaw.errors import RedisRefused, RedisUnavailable, UnknownSession
+from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.effects import CALL_MS, call_name
 from remoteclaw.fleet.lease import NOTE, STATE_MS, Lease
-from remoteclaw.fleet.state import SessionState
+from remoteclaw.fleet.state import QUEUE, SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
@@ -136,8 +136,8 @@ class Sessions:
         """
         owner = await self._scripts.run(
             "label",
-            [keys.state(view.sid), keys.labels(view.key.agent)],
-            [view.sid, label or ""],
+            keys={"state": keys.state(view.sid), "labels": keys.labels(view.key.agent)},
+            args={"sid": view.sid, "label": label},
             deadline=boottime() + LOOK_S,
         )
         if owner:
@@ -170,8 +170,8 @@ class Sessions:
 
     async def forget(self, sid: str) -> bool:
         """Remove what is recorded, ended conversations included; False if nothing was."""
-        names = [keys.record(sid), keys.archive(sid)]
-        return bool(await self._scripts.run("forget", names, [], deadline=boottime() + LOOK_S))
+        names = {"record": keys.record(sid), "archive": keys.archive(sid)}
+        return bool(await self._scripts.run("forget", keys=names, deadline=boottime() + LOOK_S))
 
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names: its key, or the start of its id.
@@ -223,12 +223,22 @@ class Sessions:
         """
         told = await self._scripts.run(
             "fork",
-            [
-                *(keys.state(source.sid), keys.session_map(source.sid), keys.record(source.sid)),
-                *(keys.state(target.sid), keys.session_map(target.sid), keys.record(target.sid)),
-                keys.SESSIONS,
-            ],
-            [target.sid, str(target), STATE_MS, FORK_OF, *names],
+            keys={
+                "state": keys.state(source.sid),
+                "session_map": keys.session_map(source.sid),
+                "record": keys.record(source.sid),
+                "new_state": keys.state(target.sid),
+                "new_map": keys.session_map(target.sid),
+                "new_record": keys.record(target.sid),
+                "sessions": keys.SESSIONS,
+            },
+            args={
+                "sid": target.sid,
+                "session_key": str(target),
+                "keep_ms": STATE_MS,
+                "mark": FORK_OF,
+                "names": names,
+            },
             deadline=boottime() + LOOK_S,
         )
         if told == b"exists":
@@ -242,9 +252,9 @@ class Sessions:
         """Give a session queue settings of its own, from its next turn on; None takes them away."""
         client, name = self._scripts.client, keys.state(sid)
         change = (
-            functools.partial(client.hset, name, "queue", queue.model_dump_json(exclude_none=True))
+            functools.partial(client.hset, name, QUEUE, queue.model_dump_json(exclude_none=True))
             if queue
-            else functools.partial(client.hdel, name, "queue")
+            else functools.partial(client.hdel, name, QUEUE)
         )
         await self._scripts.call(change, deadline=boottime() + LOOK_S)
 
@@ -258,17 +268,18 @@ class Sessions:
         of an operator again, what came since is not stopped. A session that is postponed is woken
         for it.
         """
-        asked = [keys.call(call_name(None, call))] if call else []
         count, key, queue = await self._scripts.run(
             "stop",
-            [keys.state(sid), keys.inbound(sid), *asked],
-            [sid, int(not wants_result), CALL_MS],
+            keys={
+                "state": keys.state(sid),
+                "inbound": keys.inbound(sid),
+                "call": keys.call(call_name(None, call)) if call else None,
+            },
+            args={"sid": sid, "is_unwanted": not wants_result, "keep_ms": CALL_MS},
             deadline=boottime() + LOOK_S,
         )
         if queue:
-            # It is durable by now: without this hint, the sweeper's comes.
-            with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._waker.hint(sid, key.decode(), queue=queue.decode())
+            await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())
         return int(count)
 
 

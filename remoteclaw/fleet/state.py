@@ -10,8 +10,10 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
-__all__ = ["SessionState", "pairs"]
+__all__ = ["QUEUE", "SessionState", "pairs"]
 
+#: The field with a session's own queue settings, which operators write.
+QUEUE = "queue_settings"
 #: The depth of a task of which it isn't known: deeper than any session may be, so it may do least.
 MOST_DEPTH = 99
 
@@ -80,36 +82,36 @@ class SessionState:
         Raises ValueError or KeyError if it can't be read.
         """
         text = {name.decode(): value.decode() for name, value in fields.items()}
-        key = SessionKey.kept(text["key"], text.get("task"))
-        not_before = text.get("not_before")
-        agent_process, queue, parent = map(text.get, ("agent_process", "queue", "parent"))
+        key = SessionKey.parse(text["key"])
+        until_ms = _ms(text.get("postponed_until_ms"))
+        agent_process, queue, parent = map(text.get, ("agent_process", QUEUE, "parent"))
         return cls(
             key=key,
-            status=cast(Literal["scheduled", "running"] | None, text.get("state")) or "idle",
+            status=cast(Literal["scheduled", "running"] | None, text.get("status")) or "idle",
             lane="background" if text.get("lane") == "background" else "agents",
             host=text.get("host"),
             worker=text.get("worker"),
             epoch=text.get("epoch", ""),
             queue=QueueOverride.model_validate_json(queue) if queue else None,
-            last_entry=text.get("last"),
-            busy_since_ms=_ms(text.get("busy_since")),
-            last_heard_ms=_ms(text.get("heard")) or 0,
+            last_entry=text.get("last_entry"),
+            busy_since_ms=_ms(text.get("busy_since_ms")),
+            last_heard_ms=_ms(text.get("last_heard_ms")) or 0,
             turn=text.get("turn"),
             attempt=int(text.get("attempt", 0)),
             phase=text.get("phase"),
-            finished_turn=text.get("finished"),
-            postponed=text.get("postponed") if not_before else None,
-            postponed_until_ms=_ms(not_before),
-            has_remembered="remembers" in text,
+            finished_turn=text.get("finished_turn"),
+            postponed=text.get("postponed_reason") if until_ms else None,
+            postponed_until_ms=until_ms,
+            has_remembered="has_remembered" in text,
             agent_process=orjson.loads(agent_process) if agent_process else None,
-            grant=text.get("tools"),
-            reset_turn=text.get("reset"),
-            reset_reason=text.get("reset_why"),
+            grant=text.get("grant"),
+            reset_turn=text.get("reset_turn"),
+            reset_reason=text.get("reset_reason"),
             label=text.get("label"),
             parent=SessionKey.parse(parent) if parent else None,
             depth=int(text.get("depth", MOST_DEPTH if key.task else 0)),
-            task_entry=text.get("spawned"),
-            retried_entry=text.get("spawned_again"),
+            task_entry=text.get("task_entry"),
+            retried_entry=text.get("retried_entry"),
             **more,
         )
 

@@ -57,12 +57,18 @@ class Sweeper:
         """
         found = await self._scripts.run(
             "sweep",
-            [keys.ACTIVE, keys.SESSIONS, keys.SWEEPER],
-            [
-                *(keys.STATE_PREFIX, GRACE_MS, AT_MOST, LONGEST_WAIT_MS),
-                *(PATIENT_LOOKS, int(may_expire), STATE_MS, THERE_MS),
-                int(self._lease_s * 1000),
-            ],
+            keys={"active": keys.ACTIVE, "sessions": keys.SESSIONS, "sweeper": keys.SWEEPER},
+            args={
+                "states": keys.STATE_PREFIX,
+                "retry_ms": GRACE_MS,
+                "most": AT_MOST,
+                "longest_ms": LONGEST_WAIT_MS,
+                "patient_looks": PATIENT_LOOKS,
+                "may_expire": may_expire,
+                "listed_ms": STATE_MS,
+                "there_ms": THERE_MS,
+                "lease_ms": int(self._lease_s * 1000),
+            },
             deadline=boottime() + INTERVAL_S,
         )
         texts = iter(part.decode() for part in found)
@@ -93,8 +99,8 @@ class Sweeper:
                 if label.startswith(f"{host} ") and not is_alive(label.removeprefix(f"{host} ")):
                     released += await self._scripts.run(
                         "expire",
-                        [keys.state(sid), keys.ACTIVE],
-                        [epoch, sid, int(is_deliberate)],
+                        keys={"state": keys.state(sid), "active": keys.ACTIVE},
+                        args={"epoch": epoch, "sid": sid, "is_deliberate": is_deliberate},
                         deadline=boottime() + INTERVAL_S,
                     )
         return released

@@ -47,11 +47,13 @@ class Waits:
         name = f"{sid} {turn} {target.sid} {uuid.uuid4().hex}"
         told = await self._scripts.run(
             "wait",
-            [keys.WAITS],
-            [
-                *(name, int(timeout_s * 1000), len(of_host or views) or UNCOUNTED),
-                target.host or "" if of_host else "",
-            ],
+            keys={"waits": keys.WAITS},
+            args={
+                "name": name,
+                "wait_ms": int(timeout_s * 1000),
+                "workers": len(of_host or views) or UNCOUNTED,
+                "host": target.host if of_host else None,
+            },
             deadline=boottime() + WAIT_S,
         )
         verdict: Verdict = told.decode()

@@ -4,6 +4,7 @@ Losing a hint costs a sweep, doubling one costs a look; so none of RQ's guarante
 none of its retries, unique jobs, chosen ids or results are used.
 """
 
+import contextlib
 import functools
 from typing import cast
 
@@ -13,8 +14,10 @@ from rq import Queue
 from rq.serializers import JSONSerializer
 
 from remoteclaw.clock import boottime
+from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
+from remoteclaw.messages import SessionKey
 
 __all__ = ["JOB", "Waker"]
 
@@ -65,3 +68,9 @@ class Waker:
             await pipeline.execute()
 
         await self._scripts.call(send, deadline=boottime() + SEND_S)
+
+    async def try_hint(self, session: SessionKey, queue: str) -> None:
+        """Wake a worker for a session if a script has named a queue; failing that, a sweep does."""
+        if queue:
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self.hint(session.sid, str(session), queue=queue)

@@ -868,8 +868,12 @@ async def test_a_piece_that_is_sent_again_late_does_not_shorten_its_life(stack: 
     await stack.append("look", attachments=(file,))
     key = keys.blob(ALICE.sid, file.blob)
 
-    names = [key, keys.stored(ALICE.sid)]
-    await stack.fleet.scripts.run("store", names, [b"x", 0, 1000, 1, 100], deadline=boottime() + 5)
+    await stack.fleet.scripts.run(
+        "store",
+        keys={"blob": key, "stored": keys.stored(ALICE.sid)},
+        args={"piece": b"x", "offset": 0, "keep_ms": 1000, "size": 1, "most_bytes": 100},
+        deadline=boottime() + 5,
+    )
 
     assert await stack.fleet.scripts.client.ttl(key) == -1
 

@@ -50,8 +50,8 @@ async def store(
         sent = message("hi", from_=session.user)
         accepted = await stack.fleet.inbound.append(sent, agent="main")
         name = keys.state(accepted.session.sid)
-        if await client.hget(name, "state") == b"running":
-            await client.hset(name, "expires", 1)
+        if await client.hget(name, "status") == b"running":
+            await client.hset(name, "lease_until_ms", 1)
         lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="t", host="here")
         assert lease is not None
         return LeasedSessionMap(lease)

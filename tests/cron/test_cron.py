@@ -24,7 +24,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
-from tests.conftest import SHIFTED_PRELUDE
+from tests.conftest import shifted
 from tests.support.cron import cron_of, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
@@ -318,7 +318,7 @@ async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(any_server: 
         Fleet.open(
             "unix:///nobody",
             lease_s=30,
-            scripts=Scripts(open_redis(any_server.url), prelude=SHIFTED_PRELUDE),
+            scripts=Scripts(open_redis(any_server.url), edit=shifted),
         )
         for _ in range(4)
     ]

@@ -14,7 +14,7 @@ from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.settle import AT_MOST, LONGEST_MS, Settler
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts, open_redis
-from tests.conftest import SHIFTED_PRELUDE
+from tests.conftest import shifted
 from tests.support.cron import calls_of, cron_of, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
@@ -767,7 +767,7 @@ async def test_several_settlers_tell_the_chat_once(any_server: Server) -> None:
         Fleet.open(
             "unix:///nobody",
             lease_s=30,
-            scripts=Scripts(open_redis(any_server.url), prelude=SHIFTED_PRELUDE),
+            scripts=Scripts(open_redis(any_server.url), edit=shifted),
         )
         for _ in range(4)
     ]

@@ -104,7 +104,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.publish(0, {"text": "stale"}),
         old.finish("done", reply=[]),
         old.show({"text": "stale"}),
-        old._run("renew", [keys.state(old.sid), keys.ACTIVE], [old.sid, 30_000, GRACE_MS]),
+        old._renew(),
         old.remember("claude", "stale"),
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
@@ -136,13 +136,13 @@ async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Flee
     assert batch is not None
     assert (batch.attempt, batch.failures, batch.is_resumed) == (2, 0, True)
     state = keys.state(lease.sid)
-    assert await fleet.scripts.client.hexists(state, "tools")
+    assert await fleet.scripts.client.hexists(state, "grant")
     await let_pass(fleet, 31_000)
     lease = await acquire(fleet, accepted)
     batch = await lease.begin([accepted.entry_id])
     assert batch is not None
     assert not batch.is_resumed
-    assert not await fleet.scripts.client.hexists(state, "tools"), "its agent was cut off"
+    assert not await fleet.scripts.client.hexists(state, "grant"), "its agent was cut off"
 
 
 async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet: Fleet) -> None:
@@ -154,10 +154,10 @@ async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet:
     await lease.postpone(pause(until), newest=accepted.entry_id, login="")
 
     state = keys.state(lease.sid)
-    await lease._run("renew", [state, keys.ACTIVE], [lease.sid, 30_000, GRACE_MS])
+    await lease._renew()
 
     assert await fleet.scripts.client.zscore(keys.ACTIVE, lease.sid) == until
-    assert not await fleet.scripts.client.hexists(state, "expires")
+    assert not await fleet.scripts.client.hexists(state, "lease_until_ms")
 
 
 async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
@@ -587,10 +587,12 @@ async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None
     old = await acquire(fleet, accepted)
     await let_pass(fleet, 31_000)
     await acquire(fleet, accepted)
-    state, active = keys.state(old.sid), keys.ACTIVE
 
     ended = await fleet.scripts.run(
-        "expire", [state, active], [old.epoch, old.sid], deadline=math.inf
+        "expire",
+        keys={"state": keys.state(old.sid), "active": keys.ACTIVE},
+        args={"epoch": old.epoch, "sid": old.sid, "is_deliberate": False},
+        deadline=math.inf,
     )
 
     assert ended == 0

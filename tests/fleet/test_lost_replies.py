@@ -129,7 +129,7 @@ async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
     client = fleet.scripts.client
     assert await client.xlen(REPLIES) == 1
-    assert await client.hget(keys.state(lease.sid), "forgiven") == b"1"
+    assert await client.hget(keys.state(lease.sid), "forgiven_attempts") == b"1"
 
 
 async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
@@ -144,7 +144,7 @@ async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
     entries: Any = await fleet.scripts.client.xrange(keys.inbound(lease.sid))
     (first, _), (_, fields) = entries
     assert fields[b"stopped"] == b"1"
-    assert await fleet.scripts.client.hget(keys.state(lease.sid), "stop") == first
+    assert await fleet.scripts.client.hget(keys.state(lease.sid), "stop_entry") == first
 
 
 async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
@@ -229,7 +229,7 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
 async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None:
     """It counts once towards how many there may be, and waits once to be confirmed."""
     fleet, proxy = lossy
-    lost = lose(proxy, "effect")
+    lost = lose(proxy, "call_change")
     more: Any = {"who": "agent:main", "most": 1, "within_ms": 60_000, "note": None}
 
     await fleet.effects.change(None, "c", "made", **more, pending=("id", b"{}", 60_000))

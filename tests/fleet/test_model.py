@@ -24,7 +24,7 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.fleet.lease import Lease, Postponement
 from remoteclaw.messages import SessionKey
-from tests.conftest import SHIFTED_PRELUDE
+from tests.conftest import shifted
 from tests.support.stack import REPLIES, message
 
 LEASE_MS = 30_000
@@ -94,7 +94,7 @@ class FleetMachine(RuleBasedStateMachine):
     async def open(self) -> None:
         client = self.open_client()
         await client.flushall()
-        scripts = Scripts(client, prelude=SHIFTED_PRELUDE)
+        scripts = Scripts(client, edit=shifted)
         self.fleet = Fleet.open("unix:///nobody", lease_s=LEASE_MS / 1000, scripts=scripts)
 
     def teardown(self) -> None:
@@ -394,8 +394,11 @@ class FleetMachine(RuleBasedStateMachine):
         session, owner = self.owner(sender, number)
         if owner is None or (owner.epoch == session.epoch and session.state != "running"):
             return
-        names = [keys.state(session.sid), keys.ACTIVE]
-        work = owner.lease._run("renew", names, [session.sid, LEASE_MS, GRACE_MS])
+        work = owner.lease._run(
+            "renew",
+            {"active": keys.ACTIVE},
+            {"sid": session.sid, "lease_ms": LEASE_MS, "grace_ms": GRACE_MS},
+        )
         stale, told = self.is_fenced(session, owner, work)
         if not stale:
             session.expires = self.now + LEASE_MS
@@ -471,7 +474,7 @@ class FleetMachine(RuleBasedStateMachine):
             if session.sid:
                 entries = await client.xrange(keys.inbound(session.sid))
                 assert [entry_id.decode() for entry_id, _ in entries] == session.waiting
-                state = await client.hget(keys.state(session.sid), "state")
+                state = await client.hget(keys.state(session.sid), "status")
                 assert (state or b"idle").decode() == session.state
         said = await client.xrange(REPLIES)
         texts = [fields[b"reply"].decode() for _, fields in said]

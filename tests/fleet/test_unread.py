@@ -1,14 +1,13 @@
 """Replies that no adapter reads: they take memory, and are worth little after some days."""
 
 import contextlib
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.connection import PRELUDE
+from remoteclaw.fleet.lua import Script
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.replies import reply_payload
 from remoteclaw.messages import Attachment
@@ -108,9 +107,15 @@ async def test_an_adapter_that_comes_late_delivers_nothing_old(fleet: Fleet) -> 
     assert steps(await outcome_of(fleet, old))[-1] == "undelivered"
 
 
+def have_limit(fleet: Fleet, usual: str, other: str) -> None:
+    """Have scripts with another limit than the usual one."""
+    assert usual in Script.named("publish").source
+    edit = fleet.scripts._edit
+    fleet.scripts._edit = lambda source: edit(source).replace(usual, other)
+
+
 async def test_streams_have_a_bound(fleet: Fleet) -> None:
-    assert "MOST_UNREAD = 3 * 24 * 3600 * 1000, 10000" in PRELUDE
-    fleet.scripts._prelude = re.sub(r"1000, 10000\n", "1000, 3\n", fleet.scripts._prelude)
+    have_limit(fleet, "1000, 10000\n", "1000, 3\n")
 
     entries = [await answered(fleet, str(number)) for number in range(5)]
 
@@ -121,8 +126,7 @@ async def test_streams_have_a_bound(fleet: Fleet) -> None:
 
 async def test_streams_have_a_bound_in_bytes(stack: Stack) -> None:
     fleet = stack.fleet
-    prelude = fleet.scripts._prelude
-    fleet.scripts._prelude = prelude.replace("32 * 1024 * 1024", "20 * 1024")
+    have_limit(fleet, "32 * 1024 * 1024", "20 * 1024")
 
     entries = [await answered(fleet, "x" * 8000) for _ in range(5)]
 
@@ -132,7 +136,7 @@ async def test_streams_have_a_bound_in_bytes(stack: Stack) -> None:
 
 
 async def test_an_adapter_that_is_started_again_has_still_all_to_deliver(fleet: Fleet) -> None:
-    fleet.scripts._prelude = re.sub(r"1000, 10000\n", "1000, 3\n", fleet.scripts._prelude)
+    have_limit(fleet, "1000, 10000\n", "1000, 3\n")
     client: Any = fleet.scripts.client
     assert await fleet.replies.reader("test", "default").claim()
     await client.delete(keys.reader("test", "default"))  # it has ended

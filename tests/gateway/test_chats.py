@@ -412,7 +412,7 @@ async def test_two_calls_of_one_name_at_once_send_one_message(
 ) -> None:
     async with behind(proxy) as slow:
         turn = await begin_turn(stack, HANDLERS, fleet=slow)
-        held = proxy.arm("effect", "before")
+        held = proxy.arm("call_send", "before")
         asking = asyncio.create_task(turn.call("message_reply", "c1", message="hi"))
         await held.wait()
 
@@ -435,7 +435,7 @@ async def test_a_call_whose_answer_from_redis_is_lost_sends_one_message(
 ) -> None:
     async with behind(proxy) as lossy:
         turn = await begin_turn(stack, HANDLERS, fleet=lossy)
-        proxy.arm("effect", "after").cut()
+        proxy.arm("call_send", "after").cut()
 
         sent = await turn.call("message_reply", "c1", message="hi")
 
@@ -503,7 +503,7 @@ async def test_a_turn_that_ends_meanwhile_and_nothing_is_sent(
 ) -> None:
     async with behind(proxy) as slow:
         turn = await begin_turn(stack, HANDLERS, fleet=slow)
-        held = proxy.arm("effect", "before")
+        held = proxy.arm("call_send", "before")
         asking = asyncio.create_task(turn.call("message_reply", message="hi"))
         await held.wait()
 
@@ -522,12 +522,12 @@ async def test_a_turn_that_another_worker_has_taken_over_and_nothing_is_sent(
 ) -> None:
     async with behind(proxy) as slow:
         turn = await begin_turn(stack, HANDLERS, fleet=slow)
-        held = proxy.arm("effect", "before")
+        held = proxy.arm("call_send", "before")
         asking = asyncio.create_task(turn.call("message_reply", message="hi"))
         await held.wait()
 
         lease = turn.lease
-        await stack.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 0)
+        await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 0)
         second = await stack.fleet.leases.acquire(lease.sid, worker="other", host="there")
         assert second is not None
         assert await second.begin([])

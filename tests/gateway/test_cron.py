@@ -26,7 +26,7 @@ from remoteclaw.gateway.principals import Agent, Operator
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.catalog import TOOLS
-from tests.conftest import SHIFTED_PRELUDE
+from tests.conftest import shifted
 from tests.support import jobs
 from tests.support.cli import refused as cli_refused
 from tests.support.cli import run as cli
@@ -89,7 +89,7 @@ async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[
 @contextlib.asynccontextmanager
 async def later(stack: Stack, seconds: float) -> AsyncIterator[Fleet]:
     """Have a fleet whose clock is ahead."""
-    scripts = Scripts(open_redis(stack.redis.url), prelude=SHIFTED_PRELUDE)
+    scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
     await scripts.client.set("test:shift", int(seconds * 1000))
     fleet = Fleet.open("unix:///nobody", lease_s=30, scripts=scripts)
     try:
@@ -582,7 +582,7 @@ async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     proxy = await stack.proxied()
     fleet = stack.open_at(proxy.url)
-    failpoint = proxy.arm("effect", "after")
+    failpoint = proxy.arm("call_run", "after")
     failpoint.cut()
 
     await gateway(fleet, stack.home, HANDLERS).call(ADMIN, "cron_run", {"jobId": job.id})

@@ -90,7 +90,7 @@ async def test_a_session_that_makes_no_sense_ends_only_its_own_agents_connection
         door.connected(own_token(stack)) as lasting,
         door.connected(agent.token) as mine,
     ):
-        await client.hset(keys.state(agent.lease.sid), "tools", b"{secret")
+        await client.hset(keys.state(agent.lease.sid), "grant", b"{secret")
 
         assert (await mine.closed())[0] == 1008
         assert await lasting.call("health")

@@ -379,7 +379,7 @@ async def test_a_stop_that_is_repeated_does_not_stop_what_came_since(stack: Stac
 
         sid = accepted["runId"].partition("-")[0]
         first = accepted["runId"].partition("-")[2]
-        state = await stack.fleet.scripts.client.hget(keys.state(sid), "stop")
+        state = await stack.fleet.scripts.client.hget(keys.state(sid), "stop_entry")
         assert state == first.encode()
 
 

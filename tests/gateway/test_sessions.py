@@ -334,7 +334,7 @@ async def test_the_agent_of_an_attempt_that_was_cut_off_can_do_nothing(stack: St
     stack.reopen()
     caller = await begin_turn(stack, HANDLERS)
     sid = caller.lease.sid
-    await stack.fleet.scripts.client.hset(keys.state(sid), "expires", 0)
+    await stack.fleet.scripts.client.hset(keys.state(sid), "lease_until_ms", 0)
     other = await stack.fleet.leases.acquire(sid, worker="next", host="here")
     assert other is not None
     await other.begin([caller.id])

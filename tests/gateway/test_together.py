@@ -46,7 +46,7 @@ async def test_a_task_that_is_retried_when_nothing_else_is_known_of_it(
     again = await take_up(stack, started.child_session_key)
     for tool, params in (("sessions_spawn", {"prompt": "x"}), ("sessions_list", {})):
         assert "The policy doesn't allow" in await refused(stack, again, tool, **params)
-    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "expires", 0)
+    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "lease_until_ms", 0)
     await work(stack, started.child_session_key)
 
     (result,) = await results(stack, parent.lease.session)
@@ -75,10 +75,10 @@ async def test_a_retried_result_is_not_said_by_a_person(stack: Stack, parent: Tu
     assert await parent.lease.begin([result.id])
     await parent.lease.finish("dead", reply=[], error={"category": "died"})
     state, client = keys.state(parent.lease.sid), stack.fleet.scripts.client
-    before = await client.hget(state, "said")
+    before = await client.hget(state, "last_said_entry")
     await retry(stack)
 
-    assert await client.hget(state, "said") == before
+    assert await client.hget(state, "last_said_entry") == before
 
 
 # -- a second try ----------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ async def test_messages_that_are_tried_one_by_one_start_nothing_again(stack: Sta
     sid, ids = one.session.sid, [one.entry_id, two.entry_id]
 
     async def attempt(number: int) -> Turn:
-        await stack.fleet.scripts.client.hset(keys.state(sid), "expires", 0)
+        await stack.fleet.scripts.client.hset(keys.state(sid), "lease_until_ms", 0)
         lease = await stack.fleet.leases.acquire(sid, worker="w", host=stack.home.host_id)
         assert lease is not None
         batch = await lease.begin(ids)
@@ -182,7 +182,7 @@ async def test_a_task_that_starts_tasks_has_one_result(stack: Stack) -> None:
     first = await call(stack, parent, "sessions_spawn", prompt="one")
     child = await take_up(stack, first.child_session_key)
     second = await call(stack, child, "sessions_spawn", prompt="hello")
-    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "expires", 0)
+    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "lease_until_ms", 0)
     await work(stack, first.child_session_key)
     before = await results(stack, parent.lease.session)
     full = await refused(stack, parent, "sessions_spawn", prompt="another")
@@ -202,7 +202,7 @@ async def test_a_task_whose_tasks_are_cancelled_has_a_result(stack: Stack) -> No
     child = await take_up(stack, first.child_session_key)
     await call(stack, child, "sessions_spawn", prompt="two")
     await call(stack, child, "subagents", action="cancel")
-    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "expires", 0)
+    await stack.fleet.scripts.client.hset(keys.state(child.lease.sid), "lease_until_ms", 0)
     await work(stack, first.child_session_key)
 
     assert len(await results(stack, parent.lease.session)) == 1
@@ -235,7 +235,7 @@ async def test_what_runs_far_below_is_stopped_however_many_came_after_it(stack: 
     await stack.fleet.sessions.stop(parent.lease.sid)
     state = keys.state(SessionKey.parse(below.child_session_key).sid)
 
-    assert await stack.fleet.scripts.client.hget(state, "stop")
+    assert await stack.fleet.scripts.client.hget(state, "stop_entry")
 
 
 # -- waiting ---------------------------------------------------------------------------------------
@@ -406,15 +406,3 @@ async def test_tasks_are_named_by_the_start_of_an_id_too(stack: Stack, parent: T
 
     found = await call(stack, parent, "subagents", action="status", params=named)
     assert [run.run_id for run in found.runs] == [started.run_id]
-
-
-async def test_an_older_program_reads_the_key_of_a_task(stack: Stack, parent: Turn) -> None:
-    """It knows no fourth part, so that stands apart; the entry itself waits for a newer worker."""
-    started = await call(stack, parent, "sessions_spawn", prompt="x")
-    key = SessionKey.parse(started.child_session_key)
-    client: Any = stack.fleet.scripts.client
-    kept = await client.hget(keys.state(key.sid), "key")
-    stored = await client.xrange(keys.inbound(key.sid))
-
-    assert kept.decode() == str(parent.lease.session)
-    assert orjson.loads(stored[0][1][b"entry"])["v"] == 3

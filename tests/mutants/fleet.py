@@ -116,7 +116,7 @@ MUTANTS = (
     ),
     Mutant(
         "a cap that is forgotten at a hand-over",
-        before='busy_since_ms=_ms(text.get("busy_since")),',
+        before='busy_since_ms=_ms(text.get("busy_since_ms")),',
         after="busy_since_ms=None,",
         test="test_the_cap_is_not_forgotten_when_the_session_changes_hands",
     ),
@@ -128,13 +128,14 @@ MUTANTS = (
     ),
     Mutant(
         "a result that is written beside the end of its turn",
-        before="sid = owed.to.sid if owed else keys.NOBODY",
+        before="done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}",
         after=(
-            "sid = owed.to.sid if owed else keys.NOBODY\n"
+            "done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}\n"
             "if owed:\n"
+            "    sid = owed.to.sid\n"
             '    await self._scripts.client.xadd(keys.inbound(sid), {"entry": owed.entry})\n'
             "    await self._scripts.client.zadd(keys.ACTIVE, {sid: 0})\n"
-            '    await self._scripts.client.hset(keys.state(sid), "state", "scheduled")\n'
+            '    await self._scripts.client.hset(keys.state(sid), "status", "scheduled")\n'
             '    await self._scripts.client.hset(keys.state(sid), "key", str(owed.to))\n'
             "    owed = None"
         ),
@@ -142,7 +143,7 @@ MUTANTS = (
     ),
     Mutant(
         "a retried result that counts as said by a person",
-        before='keys.bell(sid) if letter.is_said else ""',
+        before="keys.bell(sid) if letter.is_said else None",
         after="keys.bell(sid)",
         test="test_a_retried_result_is_not_said_by_a_person",
     ),
@@ -160,8 +161,8 @@ MUTANTS = (
     ),
     Mutant(
         "a note is lost with its process",
-        before='f"{session_id}{NOTE}{note}" if note else session_id or ""',
-        after='session_id or ""',
+        before='f"{session_id}{NOTE}{note}" if note else session_id',
+        after="session_id",
         test="test_a_note_is_kept_with_the_id",
     ),
     Mutant(

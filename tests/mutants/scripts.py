@@ -33,20 +33,22 @@ MUTANTS = (
     ),
     Mutant(
         "a message that wakes a postponed session",
-        before="now == 'scheduled' and not not_before and",
-        after="now == 'scheduled' and",
+        before="status == 'scheduled' and not postponed_until and",
+        after="status == 'scheduled' and",
         test="test_what_comes_meanwhile_waits_behind_and_its_sender_is_told_once",
     ),
     Mutant(
         "a sweeper that hints before the time",
-        before="redis.call('ZADD', KEYS[2], ARGV[4], ARGV[2])",
-        after="redis.call('ZADD', KEYS[2], now, ARGV[2])",
+        before="redis.call('ZADD', keys.active, args.until_ms, args.sid)",
+        after="redis.call('ZADD', keys.active, now, args.sid)",
         test="test_a_stray_hint_does_not_ask_before_the_time",
     ),
     Mutant(
         "a stop that has to wait for the limit's end",
-        before="if redis.call('HEXISTS', state, 'not_before') == 1 then\n  wake(sid, state)",
-        after="if redis.call('HEXISTS', state, 'not_before') == 1 then",
+        before=(
+            "if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then\n  wake(sid, state)"
+        ),
+        after="if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then",
         test="test_a_stop_wakes_a_session_that_waits",
     ),
     Mutant(
@@ -57,7 +59,7 @@ MUTANTS = (
     ),
     Mutant(
         "a postponed attempt that counts as a failed one",
-        before="redis.call('HINCRBY', KEYS[1], 'forgiven', 1)",
+        before="redis.call('HINCRBY', keys.state, 'forgiven_attempts', 1)",
         after="",
         test="test_an_end_of_the_tries_is_told",
         within="postpone",
@@ -70,37 +72,37 @@ MUTANTS = (
     ),
     Mutant(
         "a command that is mute behind a turn that is being postponed",
-        before="if newest and not id_at_most(newest[1], ARGV[3]) then return 'news' end",
+        before="if newest and not id_at_most(newest[1], args.newest) then return 'news' end",
         after="",
         test="test_a_new_conversation_that_comes_while_the_turn_is_postponed",
     ),
     Mutant(
         "a stop that waits behind what it stops",
-        before="if ARGV[9] == 'stop' then",
+        before="if args.at_once == 'stop' then",
         after="if false then",
         test="test_a_person_stops_a_running_turn",
     ),
     Mutant(
         "a conversation that ends again when its reply was lost",
-        before="if done == ARGV[2] then return heard end",
+        before="if done == args.turn then return heard end",
         after="",
         test="test_reset",
     ),
     Mutant(
         "a record that outlives its conversation",
-        before="redis.call('DEL', KEYS[2], KEYS[3])",
-        after="redis.call('DEL', KEYS[2])",
+        before="redis.call('DEL', keys.session_map, keys.record)",
+        after="redis.call('DEL', keys.session_map)",
         test="test_there_need_be_no_archive",
     ),
     Mutant(
         "an id that outlives its conversation",
-        before="redis.call('DEL', KEYS[2], KEYS[3])",
-        after="redis.call('DEL', KEYS[3])",
+        before="redis.call('DEL', keys.session_map, keys.record)",
+        after="redis.call('DEL', keys.record)",
         test="test_settings_of_the_session_stay",
     ),
     Mutant(
         "an operator's end of a conversation that lets go on what runs",
-        before="stop_one(ARGV[1], KEYS[2], KEYS[1])",
+        before="stop_one(args.sid, keys.state, keys.inbound)",
         after="",
         test="test_it_stops_what_runs_and_what_waits",
         within="end",
@@ -121,33 +123,33 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation that is as old as its last question",
-        before="redis.call('HSET', KEYS[1], 'heard', by_now(KEYS[1]))",
-        after="redis.call('HSET', KEYS[1], 'heard', string.match(turn, '%d+'))",
+        before="redis.call('HSET', keys.state, 'last_heard_ms', by_now(keys.state))",
+        after="redis.call('HSET', keys.state, 'last_heard_ms', string.match(turn, '%d+'))",
         test="test_it_is_the_time_of_the_answer_that_counts",
     ),
     Mutant(
         "a copy that is too old to begin",
-        before=", 'heard', now_ms())",
+        before=", 'last_heard_ms', now_ms())",
         after=")",
         test="test_a_copy_is_not_too_old_to_begin",
     ),
     Mutant(
-        "effect without fencing",
+        "calls without fencing",
         before=FENCE,
         after="",
         test="test_a_turn_that_another_worker_has_taken_over_and_nothing_is_sent",
-        within="effect",
+        within="_calls",
     ),
     Mutant(
-        "an effect of a turn that is over",
-        before="if running[1] ~= 'running' or running[2] ~= ARGV[2] then",
+        "a call of a turn that is over",
+        before="if running[1] ~= 'running' or running[2] ~= args.turn then",
         after="if false then",
         test="test_a_turn_that_ends_meanwhile_and_nothing_is_sent",
     ),
     Mutant(
         "a call that is done twice",
-        before="if seen then return {'again', seen} end",
-        after="",
+        before="return made and {'again', made}",
+        after="return nil",
         test="test_two_calls_of_one_name_at_once_send_one_message",
     ),
     Mutant(
@@ -164,44 +166,44 @@ MUTANTS = (
     ),
     Mutant(
         "a joined turn that counts although it was given back",
-        before=", 'steered.' .. ARGV[3])",
+        before=", 'steered.' .. args.attempt)",
         after=")",
         test="test_a_message_that_comes_too_late_gets_a_turn_of_its_own",
     ),
     Mutant(
         "a message alone with the failures of others",
-        before="attempts_at(ARGV[3] .. head)",
+        before="attempts_at(args.outcomes .. head)",
         after="2",
         test="test_a_message_is_tried_alone_as_often_as_any_other",
     ),
     Mutant(
         "live text that outlives its turn",
-        before="KEYS[6], KEYS[13]",
-        after="KEYS[6]",
+        before="keys.effects, keys.live",
+        after="keys.effects",
         test="test_a_tool_is_shown_while_it_runs",
     ),
     Mutant(
         "receipt without fencing",
-        before="if token and token ~= ARGV[1] then",
+        before="if token and token ~= args.token then",
         after="if false then",
         test="test_a_stream_has_one_reader_at_a_time",
         within="receipt",
     ),
     Mutant(
         "a receipt that does not name its reply stream",
-        before="'id', KEYS[2] .. ' ' .. ARGV[2]",
-        after="'id', ARGV[2]",
+        before="'id', keys.replies .. ' ' .. args.reply",
+        after="'id', args.reply",
         test="test_a_broadcast_to_two_channels_tells_what_came_of_each",
     ),
     Mutant(
         "expire without fencing",
-        before="if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then return 0 end",
+        before="if redis.call('HGET', keys.state, 'epoch') ~= args.epoch then return 0 end",
         after="",
         test="test_ending_a_lease_does_not_reach_its_successor",
     ),
     Mutant(
         "unconditional close",
-        before="if redis.call('XLEN', KEYS[2]) > 0 then return 'pending' end",
+        before="if redis.call('XLEN', keys.inbound) > 0 then return 'pending' end",
         after="",
         test="test_a_message_that_arrives_before_close_is_not_stranded",
     ),
@@ -214,40 +216,40 @@ MUTANTS = (
     ),
     Mutant(
         "no hint for a repetition",
-        before="return {'duplicate', seen, queue_if_scheduled(KEYS[2])}",
+        before="return {'duplicate', seen, queue_if_scheduled(keys.state)}",
         after="return {'duplicate', seen, ''}",
         test="test_a_repetition_hints_a_session_that_still_waits",
     ),
     Mutant(
         "no nonce on acquire",
-        before="if state == 'running' and nonce ~= ARGV[2] and expires > now then",
+        before="if state == 'running' and nonce ~= args.nonce and expires > now then",
         after="if state == 'running' and expires > now then",
         test="test_acquire",
     ),
     Mutant(
         "no nonce on begin",
-        before="if begun ~= ARGV[2] then\n  before",
+        before="if begun ~= args.nonce then\n  before",
         after="if true then\n  before",
         test="test_begin",
     ),
     Mutant(
         "no record of what finish did",
-        before="redis.call('HSET', KEYS[1], 'finished', turn)",
+        before="redis.call('HSET', keys.state, 'finished_turn', turn)",
         after="",
         test="test_finish_is_one_step_and_counts_once",
     ),
     Mutant(
         "usage that is added before it is known whether it was",
-        before="if turn ~= ARGV[2] then",
+        before="if turn ~= args.turn then",
         after=(
-            "if ARGV[26] ~= '' then redis.call('HINCRBY', KEYS[11], ARGV[27], 1) end\n"
-            "if turn ~= ARGV[2] then"
+            "if args.usage then redis.call('HINCRBY', keys.usage, args.agent, 1) end\n"
+            "if turn ~= args.turn then"
         ),
         test="test_a_turn_counts_once_however_often_its_end_is_told",
     ),
     Mutant(
         "usage of a day that is kept for ever",
-        before="redis.call('PEXPIRE', KEYS[12], ARGV[28])",
+        before="redis.call('PEXPIRE', keys.usage_day, args.usage_ms)",
         after="",
         test="test_a_turn_counts_once_however_often_its_end_is_told",
     ),
@@ -307,7 +309,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim that is as much longer as the clock was set back",
-        before="redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2])",
+        before="redis.call('PTTL', keys.reader) > tonumber(args.lease_ms)",
         after="false",
         test="test_it_makes_no_claim_of_an_adapter_longer",
     ),
@@ -319,7 +321,10 @@ MUTANTS = (
     ),
     Mutant(
         "a sweeper that swells every queue",
-        before="looks % 10 == tonumber(ARGV[5]) or redis.call('LLEN', 'rq:queue:' .. queue) == 0",
+        before=(
+            "looks % 10 == tonumber(args.patient_looks) or redis.call('LLEN', 'rq:queue:' .. "
+            "queue) == 0"
+        ),
         after="true",
         test="test_the_sweeper_does_not_swell_a_queue_that_is_long",
     ),
@@ -331,7 +336,7 @@ MUTANTS = (
     ),
     Mutant(
         "a delivered reply that is told as dropped",
-        before="if redis.call('HDEL', KEYS[position], 'undelivered') == 1 then",
+        before="if redis.call('HDEL', outcome, 'undelivered') == 1 then",
         after="if false then",
         test="test_what_is_dropped_while_it_is_delivered_was_delivered",
     ),
@@ -343,7 +348,7 @@ MUTANTS = (
     ),
     Mutant(
         "files that are not kept as long as their message",
-        before="for position = 6, #KEYS do redis.call('PERSIST', KEYS[position]) end",
+        before="for _, blob in ipairs(keys.blobs) do redis.call('PERSIST', blob) end",
         after="",
         test="test_what_waits_is_kept_for_as_long_as_it_waits",
     ),
@@ -368,20 +373,23 @@ MUTANTS = (
     ),
     Mutant(
         "files that outlive their message",
-        before="redis.call('UNLINK', ARGV[18] .. name)",
+        before=(
+            "-- A dead letter keeps its files: it may be retried.\nif args.status ~= 'dead' "
+            "then\n  for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end\nend"
+        ),
         after="",
         test="test_what_was_answered_is_not_kept",
     ),
     Mutant(
         "a dead letter without its files",
-        before="if ARGV[4] ~= 'dead' then",
+        before="if args.status ~= 'dead' then",
         after="if true then",
         test="test_a_dead_letter_keeps_its_files_until_it_is_dropped",
     ),
     Mutant(
         "files that outlive their delivery",
-        before="redis.call('UNLINK', KEYS[position])",
-        after="local _",
+        before="for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end",
+        after="",
         test="test_an_answer_s_files_reach_the_adapter_with_its_last_message",
         within="receipt",
     ),
@@ -395,20 +403,22 @@ MUTANTS = (
     ),
     Mutant(
         "no limit to what is accepted",
-        before="if ARGV[9] ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end",
+        before=(
+            "if args.at_once ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end"
+        ),
         after="",
         test="test_a_full_server_refuses_what_is_new_and_finishes_what_is_not",
     ),
     Mutant(
         "tools that ignore how full Redis is",
-        before="if is_full_for(ARGV[1] ~= '' and 'tools' or 'messages') then",
+        before="if is_full_for(args.epoch and 'tools' or 'messages') then",
         after="if false then",
         test="test_what_agents_ask_for_is_refused_before_messages_are",
     ),
     Mutant(
         "a stranger's agent that fills Redis",
-        before="if kind ~= 'note' and not (kind == 'job' and ARGV[9] == '') then",
-        after="if false then",
+        before="if not args.epoch then return nil end",
+        after="if true then return nil end",
         test="test_the_owner_is_answered_whatever_a_stranger_s_turns_do",
     ),
     Mutant(
@@ -431,16 +441,16 @@ MUTANTS = (
     ),
     Mutant(
         "outcomes that are kept for a week on a server that fills",
-        before="is_full_for('files') and math.min(ARGV[5], HOUR_MS) or ARGV[5]",
-        after="ARGV[5]",
+        before="is_full_for('files') and math.min(args.outcome_ms, HOUR_MS) or args.outcome_ms",
+        after="args.outcome_ms",
         test="test_what_is_kept_to_be_looked_at_goes_first",
     ),
     Mutant(
         "what a turn has sent is counted by attempts",
-        before="redis.call('HSETNX', KEYS[1], 'busy_since', now)",
+        before="redis.call('HSETNX', keys.state, 'busy_since_ms', now)",
         after=(
-            "redis.call('HSETNX', KEYS[1], 'busy_since', now)\n"
-            "redis.call('HDEL', KEYS[1], 'sent_messages', 'sent_bytes')"
+            "redis.call('HSETNX', keys.state, 'busy_since_ms', now)\n"
+            "redis.call('HDEL', keys.state, 'sent_messages', 'sent_bytes')"
         ),
         test="test_a_turn_sends_a_hundred_messages_however_often_it_begins",
     ),
@@ -452,7 +462,7 @@ MUTANTS = (
     ),
     Mutant(
         "one conversation that keeps any number of bytes waiting",
-        before="or bytes_of(KEYS[1]) > MOST_WAITING_BYTES * room",
+        before="or bytes_of(keys.inbound) > MOST_WAITING_BYTES * room",
         after="",
         test="test_one_conversation_keeps_a_bounded_number_of_bytes_waiting",
     ),
@@ -464,14 +474,14 @@ MUTANTS = (
     ),
     Mutant(
         "a late renewal that wakes what was postponed",
-        before="if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return {'', ''} end",
+        before="if redis.call('HGET', keys.state, 'status') ~= 'running' then return {'', ''} end",
         after="",
         test="test_a_renewal_that_comes_late_does_not_wake_what_was_postponed",
     ),
     Mutant(
         "one conversation that stores any number of files",
-        before="+ ARGV[4] > most then return -1 end",
-        after="+ ARGV[4] > math.huge then return -1 end",
+        before="+ args.size > most then return -1 end",
+        after="+ args.size > math.huge then return -1 end",
         test="test_one_conversation_stores_a_bounded_number_of_files",
     ),
     Mutant(
@@ -488,19 +498,21 @@ MUTANTS = (
     ),
     Mutant(
         "a batch that straddles a stop",
-        before="up_to_stop(ARGV[4], stop)",
-        after="ARGV[4]",
+        before="up_to_stop(args.entry_ids, stop)",
+        after="args.entry_ids",
         test="test_what_was_stopped_is_not_run_with_what_came_after_the_stop",
     ),
     Mutant(
         "a recorded turn that is dropped for others",
-        before="if batch and begun ~= ARGV[2] and wanted == 'dropped' then wanted = 'accepted' end",
+        before=(
+            "if batch and begun ~= args.nonce and wanted == 'dropped' then wanted = 'accepted' end"
+        ),
         after="",
         test="test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it",
     ),
     Mutant(
         "a left-over hint that takes a session from its host",
-        before="if state == 'scheduled' and host and host ~= ARGV[8] then",
+        before="if state == 'scheduled' and host and host ~= args.host then",
         after="if false then",
         test="test_a_hint_that_is_left_over_takes_no_session_from_its_host",
     ),
@@ -512,7 +524,7 @@ MUTANTS = (
     ),
     Mutant(
         "any number of unfinished tasks",
-        before="if busy >= tonumber(ARGV[14]) then",
+        before="if busy >= tonumber(args.most) then",
         after="if false then",
         test="test_how_many_may_be_unfinished",
     ),
@@ -548,7 +560,7 @@ MUTANTS = (
     ),
     Mutant(
         "answers of last month",
-        before="give_up_unread(KEYS[3], math.huge, math.huge)",
+        before="give_up_unread(keys.replies, math.huge, math.huge)",
         after="",
         test="test_an_adapter_that_comes_late_delivers_nothing_old",
     ),
@@ -577,12 +589,6 @@ MUTANTS = (
         test="test_a_clock_that_was_ahead_ends_one_conversation_at_most",
     ),
     Mutant(
-        "the key of a task that an older program can't read",
-        before="redis.call('HSET', state, 'key', conversation or key)",
-        after="redis.call('HSET', state, 'key', key)",
-        test="test_an_older_program_reads_the_key_of_a_task",
-    ),
-    Mutant(
         "a result before all of it is done",
         before="if is_unfinished(child) then return false end",
         after="",
@@ -596,22 +602,26 @@ MUTANTS = (
     ),
     Mutant(
         "a wait that outlives its turn",
-        before="redis.call('ZREM', KEYS[1], name)  -- its turn is over, whoever still waits",
+        before="redis.call('ZREM', keys.waits, name)  -- its turn is over, whoever still waits",
         after="count = count + 1",
         test="test_a_wait_ends_with_its_turn[invoke]",
     ),
     Mutant(
         "a cancelled task that a second try gets back",
         before=(
-            "if not id_at_most(id, redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted')) then"
+            "if not id_at_most(id, "
+            "redis.call('HGET', 'rc:st:{' .. sid .. '}', 'unwanted_entry')) then"
         ),
         after="if true then",
         test="test_a_second_try_starts_anew_what_the_first_one_has_cancelled",
     ),
     Mutant(
         "a result that interrupts a turn",
-        before="ARGV[24], 'background', '')",
-        after="ARGV[24], 'background', 'rc:bell:{' .. ARGV[21] .. '}')",
+        before="session_key = args.owed_key, lane = 'background'}",
+        after=(
+            "session_key = args.owed_key, lane = 'background', bell = 'rc:bell:{' .. "
+            "args.owed_sid .. '}'}"
+        ),
         test="test_a_result_waits_for_the_running_turn[interrupt]",
     ),
     Mutant(
@@ -622,27 +632,33 @@ MUTANTS = (
     ),
     Mutant(
         "a due time that comes again with the clock",
-        before="if redis.call('EXISTS', KEYS[11]) == 1 then return {'seen', '', ''} end",
+        before="if redis.call('EXISTS', keys.seen) == 1 then return {'seen', '', ''} end",
         after="",
         test="test_a_clock_that_is_set_back_fires_nothing_again",
     ),
     Mutant(
         "a run of a cron job that is settled twice",
-        before="if redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[2] then return 'settled' end",
+        before=(
+            "if redis.call('HGET', keys.open, args.run_name) ~= args.run then return 'settled' end"
+        ),
         after="",
         test="test_a_run_of_a_job_that_was_removed_is_noted_once",
     ),
     Mutant(
         "a settling that undoes a change of the job",
         before=(
-            "if (redis.call('HGET', KEYS[1], ARGV[3]) or '') ~= ARGV[4] then return 'changed' end"
+            "if (redis.call('HGET', keys.jobs, args.job_id) or nil) ~= args.before "
+            "then return 'changed' end"
         ),
         after="",
         test="test_a_change_at_the_moment_of_settling_is_kept",
     ),
     Mutant(
         "a cron job that runs as it was",
-        before="if redis.call('HGET', KEYS[4], ARGV[7]) ~= ARGV[8] then return {'changed', ''} end",
+        before=(
+            "if redis.call('HGET', keys.jobs, args.job_id) ~= args.before then return "
+            "{'changed', ''} end"
+        ),
         after="",
         test="test_a_job_that_is_changed_meanwhile_runs_as_it_is_now",
     ),
@@ -657,11 +673,11 @@ MUTANTS = (
         before=FENCE,
         after="",
         test="test_a_turn_that_somebody_else_took_over_adds_nothing",
-        within="effect",
+        within="_calls",
     ),
     Mutant(
         "a change of a job that undoes its firing",
-        before="if job ~= ARGV[8] then return {'changed', ''} end",
+        before="if job ~= args.before then return {'changed', ''} end",
         after="",
         test="test_a_change_does_not_undo_a_firing",
     ),
@@ -679,7 +695,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change that is decided twice",
-        before="if now ~= ARGV[2] then return 'changed' end",
+        before="if now ~= args.before then return 'changed' end",
         after="",
         test="test_what_was_decided_stays_so",
     ),

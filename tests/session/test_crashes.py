@@ -17,7 +17,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.host import process
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import SECOND_TRY
-from tests.conftest import SHIFTED_PRELUDE
+from tests.conftest import shifted
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes, parent
 from tests.support.stack import REPLIES, Stack, said
@@ -211,7 +211,7 @@ async def test_a_clock_that_is_set_forward(stack: Stack, directory: Path) -> Non
     """A turn that runs loses its lease and is asked again: once, and the person is told."""
     stack.configure({"runtime": "demo", "command": list(script(directory, STUBBORN))})
     await stack.fleet.aclose()
-    scripts = Scripts(open_redis(stack.redis.url), prelude=SHIFTED_PRELUDE)
+    scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
     stack.fleet = Fleet.open(stack.redis.url, lease_s=stack.lease_s, scripts=scripts)
     drain = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
     accepted = await stack.append("hello")

@@ -347,7 +347,7 @@ async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
 
     # As `stop` does, without the announcement.
     state = keys.state(running.session.sid)
-    await stack.fleet.scripts.client.hset(state, "stop", running.entry_id)
+    await stack.fleet.scripts.client.hset(state, "stop_entry", running.entry_id)
     await task
 
     assert (await stack.outcome(running)).status == "stopped"
@@ -364,7 +364,7 @@ async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
     await lease.begin([accepted.entry_id])
     if phase != "accepted":
         await lease.mark(phase)
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
     return accepted
 
 
@@ -403,7 +403,7 @@ async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stac
         lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
         assert lease is not None
         await lease.begin([accepted.entry_id])
-        await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+        await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
     after = await stack.append("hello")
 
     await drain(stack, accepted)
@@ -419,7 +419,7 @@ async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: 
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
     await lease.begin([accepted.entry_id])  # and dies before it has an agent
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
     await drain(stack, accepted)
 
@@ -437,7 +437,7 @@ async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(
 
     # Somebody else takes the session over while this drain is late.
     state = keys.state(accepted.session.sid)
-    await stack.fleet.scripts.client.hset(state, "expires", 1)
+    await stack.fleet.scripts.client.hset(state, "lease_until_ms", 1)
     assert await stack.fleet.leases.acquire(accepted.session.sid, worker="other", host="here")
     await task
 
@@ -454,7 +454,7 @@ async def test_a_warm_agent_that_knows_another_last_turn_is_not_used(stack: Stac
     await drain(stack, first)
     pid = agent_pid(await stack.reached(first, "spawned"))
     state = keys.state(first.session.sid)
-    await stack.fleet.scripts.client.hset(state, "finished", "1-0")
+    await stack.fleet.scripts.client.hset(state, "finished_turn", "1-0")
     second = await stack.append("memory")
 
     await drain(stack, second)

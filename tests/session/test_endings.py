@@ -29,7 +29,7 @@ from tests.support.stack import Stack, message, said
 
 async def taken(stack: Stack, accepted: Accepted) -> Lease:
     """Take a session over from whoever had it."""
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="x", host="here")
     assert lease is not None
     return lease
@@ -134,7 +134,7 @@ async def test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt(age
     (joined,) = await append(agent, "joined")
     assert await lease.steer([joined.entry_id])
     await lease.mark("output")
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await drain(agent, joined)
 
     assert "knew one" in (await answers(agent, joined))[0]
@@ -170,7 +170,7 @@ async def test_what_was_never_begun_is_no_second_try(agent: Stack) -> None:
     (second,) = await append(agent, "p2")
     assert await lease.steer([second.entry_id])
     await begun(await taken(agent, first), first)
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await drain(agent, first)
 
     ticked = await agent.fleet.outcomes.read(first.session.sid, tick)

@@ -273,9 +273,13 @@ async def test_it_is_the_time_of_the_answer_that_counts(agent: Stack) -> None:
     """An agent may have worked for hours: whoever reads what it did and replies goes on."""
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
-    before: Any = await agent.fleet.scripts.client.hget(keys.state(first.session.sid), "heard")
+    before: Any = await agent.fleet.scripts.client.hget(
+        keys.state(first.session.sid), "last_heard_ms"
+    )
     await answered(agent, "two")
-    heard: Any = await agent.fleet.scripts.client.hget(keys.state(first.session.sid), "heard")
+    heard: Any = await agent.fleet.scripts.client.hget(
+        keys.state(first.session.sid), "last_heard_ms"
+    )
 
     outcome = await agent.fleet.outcomes.read(first.session.sid, first.entry_id)
     assert outcome is not None
@@ -373,7 +377,7 @@ async def test_a_session_of_an_older_version_is_as_old_as_its_last_turn(agent: S
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")
     client, name = agent.fleet.scripts.client, keys.state(first.session.sid)
-    await client.hdel(name, "heard")
+    await client.hdel(name, "last_heard_ms")
 
     assert await talk(agent, "two") == ["heard two, knew one"]
 
@@ -401,7 +405,7 @@ async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> No
         name = f"demo|{agent.home.path}/workspaces/main"
         await lease.remember(name, "of-the-new-conversation")
         await lease.mark(phase)
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
     await drain(agent, two)
 

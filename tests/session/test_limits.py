@@ -27,7 +27,7 @@ from remoteclaw.session.notices import (
     SECOND_TRY,
     STOPPED,
 )
-from tests.conftest import SHIFTED_PRELUDE, required
+from tests.conftest import required, shifted
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script
 from tests.support.stack import REPLIES, Stack, message, said
@@ -132,7 +132,7 @@ def busy(pause_s: float | None = None) -> dict[str, Any]:
 async def chat(stack: Stack, directory: Path) -> AsyncIterator[Chat]:
     stack.configure({"runtime": "demo", "command": list(script(directory, AGENT))})
     await stack.fleet.aclose()
-    scripts = Scripts(open_redis(stack.redis.url), prelude=SHIFTED_PRELUDE)
+    scripts = Scripts(open_redis(stack.redis.url), edit=shifted)
     stack.fleet = Fleet.open(stack.redis.url, lease_s=30, scripts=scripts)
     yield Chat(stack)
 

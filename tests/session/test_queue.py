@@ -247,7 +247,7 @@ async def crashed(stack: Stack, accepted: Accepted, *batch: Accepted, phase: str
     assert lease is not None
     assert await lease.begin([each.entry_id for each in batch])
     await lease.mark(phase)
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
 async def test_a_collected_batch_is_repeated_exactly(echo: Stack) -> None:
@@ -281,7 +281,7 @@ async def test_a_dropped_message_stays_dropped(echo: Stack) -> None:
     lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
     assert lease is not None
     assert await lease.begin([one.entry_id], phase="dropped")
-    await echo.fleet.scripts.client.hset(keys.state(one.session.sid), "expires", 1)
+    await echo.fleet.scripts.client.hset(keys.state(one.session.sid), "lease_until_ms", 1)
 
     await drain(echo, one)
 
@@ -370,7 +370,7 @@ async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(echo: St
         ids = [each.entry_id for each in (one, two, three)]
         assert await lease.begin(ids, left_out=ids[:2])
         await lease.mark("output")
-        await echo.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+        await echo.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
     await drain(echo, one)
 

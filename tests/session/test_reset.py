@@ -326,7 +326,7 @@ async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str 
         await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
     if phase:
         await lease.mark(phase)
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -355,7 +355,7 @@ async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_
     await lease.remember("demo|elsewhere", "of-the-new-conversation")
     await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
     await lease.mark("output")
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
     await drain(agent, command)
 
@@ -375,7 +375,7 @@ async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) 
     assert await lease.begin([command.entry_id])
     await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
     assert await lease.steer([two.entry_id])
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "expires", 1)
+    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     go(agent)
 
     await drain(agent, command)

@@ -252,7 +252,7 @@ async def owner(stack: Stack, accepted: Accepted) -> Lease:
 
 
 async def expire(stack: Stack, accepted: Accepted) -> None:
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "expires", 1)
+    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
 async def test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it(

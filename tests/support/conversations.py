@@ -117,7 +117,7 @@ async def renewed(stack: Stack, accepted: Accepted, *, times: int) -> None:
 
     async def is_renewed() -> bool:
         name = keys.state(accepted.session.sid)
-        seen.add(await stack.fleet.scripts.client.hget(name, "expires"))
+        seen.add(await stack.fleet.scripts.client.hget(name, "lease_until_ms"))
         return len(seen) > times
 
     await eventually(is_renewed)
@@ -129,8 +129,8 @@ IDLE_2_H = {"sessions": {"reset": {"idle_minutes": 120}}}
 async def passed(stack: Stack, accepted: Accepted, hours: float) -> None:
     """Have it been so long since a person was heard in a session."""
     client, name = stack.fleet.scripts.client, keys.state(accepted.session.sid)
-    heard: Any = await client.hget(name, "heard")
-    await client.hset(name, "heard", int(heard) - int(hours * 3_600_000))
+    heard: Any = await client.hget(name, "last_heard_ms")
+    await client.hset(name, "last_heard_ms", int(heard) - int(hours * 3_600_000))
 
 
 async def answered(stack: Stack, text: str, **fields: Any) -> Accepted:

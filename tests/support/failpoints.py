@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from remoteclaw.fleet import connection, keys
+from remoteclaw.fleet.lua import Script
 from tests.support.waiting import HANG_S
 
 __all__ = ["Failpoint", "Proxy", "Side"]
@@ -23,10 +24,8 @@ __all__ = ["Failpoint", "Proxy", "Side"]
 Side = Literal["before", "after"]
 
 _SCRIPTS = {
-    hashlib.sha1((header + connection.PRELUDE + path.read_text()).encode()).hexdigest().encode(): (
-        path.stem
-    )
-    for path in (Path(connection.__file__).parent / "scripts").glob("[!_]*.lua")
+    hashlib.sha1((header + Script.named(name).source).encode()).hexdigest().encode(): name
+    for name in Script.names()
     for header in ("", connection.ALLOW_OOM, connection.ALLOW_OOM_BEFORE_7)
 }
 

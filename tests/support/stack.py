@@ -12,8 +12,7 @@ import tomlkit
 
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.effects import _entry
-from remoteclaw.fleet.inbound import Accepted, encode_entry
+from remoteclaw.fleet.inbound import Accepted, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
@@ -188,7 +187,12 @@ class Stack:
         entry = encode_entry(message(text, **fields), deliver, origin)
         effects = self.fleet.effects
         _, made = await effects.perform(
-            None, text, None, *_entry("entry", session, entry, "agents")
+            None,
+            text,
+            None,
+            "call_entry",
+            entry_keys(session),
+            {**entry_args(session, entry), "lane": "agents"},
         )
         return made[0]
 

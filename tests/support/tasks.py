@@ -71,7 +71,7 @@ def may(stack: Stack, **sections: Any) -> None:
 async def take_over(stack: Stack, turn: Turn) -> Turn:
     """Have another worker begin a turn again."""
     client: Any = stack.fleet.scripts.client
-    await client.hset(keys.state(turn.lease.sid), "expires", 0)
+    await client.hset(keys.state(turn.lease.sid), "lease_until_ms", 0)
     lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="two", host=stack.home.host_id)
     assert lease is not None
     batch = await lease.begin([turn.id])

@@ -1,33 +1,32 @@
 -- Accept a message: dedupe, store, note the time, and schedule an idle session, all or nothing.
--- KEYS inbound, state, seen, active, sessions, blob …
--- ARGV sid, entry, grace ms, dedupe ms, outcome prefix, session key, lane, bell,
---      what it does besides: stop (all that was accepted before), wake (a postponed session), or nothing
+-- uses: replies, entries, sessions
+-- keys: inbound, state, seen, active, sessions, blobs*
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell?, at_once?
 -- → accepted|duplicate|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
 local MOST_WAITING, MOST_WAITING_BYTES = 1000, 4 * 1024 * 1024
-local seen = redis.call('GET', KEYS[3])
+local seen = redis.call('GET', keys.seen)
 if seen then
   -- The first caller may have died before it could hint, so a session that waits is hinted again.
-  return {'duplicate', seen, queue_if_scheduled(KEYS[2])}
+  return {'duplicate', seen, queue_if_scheduled(keys.state)}
 end
-if ARGV[9] ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end
+if args.at_once ~= 'stop' and is_full_for('messages') then return {'full', '', ''} end
 -- One session can't keep so much waiting that there is no room for the others. A stop has room of its own:
 -- it is what makes some.
-local room = ARGV[9] == 'stop' and 2 or 1
-if redis.call('XLEN', KEYS[1]) >= MOST_WAITING * room or bytes_of(KEYS[1]) > MOST_WAITING_BYTES * room then
+local room = args.at_once == 'stop' and 2 or 1
+if redis.call('XLEN', keys.inbound) >= MOST_WAITING * room or bytes_of(keys.inbound) > MOST_WAITING_BYTES * room then
   return {'crowded', '', ''}
 end
-for position = 6, #KEYS do
-  if redis.call('EXISTS', KEYS[position]) == 0 then return {'incomplete', '', ''} end
+for _, blob in ipairs(keys.blobs) do
+  if redis.call('EXISTS', blob) == 0 then return {'incomplete', '', ''} end
 end
-local keys = {inbound = KEYS[1], state = KEYS[2], active = KEYS[4], sessions = KEYS[5]}
-local is_postponed, stopped, below = redis.call('HEXISTS', KEYS[2], 'not_before') == 1, nil, nil
-if ARGV[9] == 'stop' then
-  stopped, below = stop_one(ARGV[1], KEYS[2], KEYS[1]), stop_below(ARGV[1])
-elseif ARGV[9] == 'wake' then
-  wake(ARGV[1], KEYS[2])
+local is_postponed = redis.call('HEXISTS', keys.state, 'postponed_until_ms') == 1
+if args.at_once == 'stop' then
+  args.stopped, args.stopped_below = stop_one(args.sid, keys.state, keys.inbound), stop_below(args.sid)
+elseif args.at_once == 'wake' then
+  wake(args.sid, keys.state)
 end
-local id, queue = accept(keys, ARGV[2], ARGV[1], ARGV[3], ARGV[5], ARGV[6], ARGV[7], ARGV[8], stopped, below)
-if is_postponed then queue = queue_if_scheduled(KEYS[2]) end
-for position = 6, #KEYS do redis.call('PERSIST', KEYS[position]) end
-redis.call('SET', KEYS[3], id, 'PX', ARGV[4])
+local id, queue = accept(keys, args)
+if is_postponed then queue = queue_if_scheduled(keys.state) end
+for _, blob in ipairs(keys.blobs) do redis.call('PERSIST', blob) end
+redis.call('SET', keys.seen, id, 'PX', args.dedupe_ms)
 return {'accepted', id, queue}

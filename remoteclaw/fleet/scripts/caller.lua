@@ -1,12 +1,12 @@
 -- Say who a session's agent speaks for now: its state, and the entries that its turn answers.
--- KEYS state, inbound
+-- keys: state, inbound
 -- → state, entries
-local batch, steered = unpack(redis.call('HMGET', KEYS[1], 'batch', 'steered'))
+local batch, steered = unpack(redis.call('HMGET', keys.state, 'batch', 'steered'))
 local entries = {}
 for _, ids in ipairs({batch or '', steered or ''}) do
   for _, id in ipairs(split(ids)) do
-    local entry = redis.call('XRANGE', KEYS[2], id, id)[1]
+    local entry = redis.call('XRANGE', keys.inbound, id, id)[1]
     if entry then entries[#entries + 1] = entry end
   end
 end
-return {redis.call('HGETALL', KEYS[1]), entries}
+return {redis.call('HGETALL', keys.state), entries}

@@ -1,12 +1,14 @@
 -- Give the lease back and let the session be idle, unless a message came meanwhile.
--- KEYS state, inbound, active; ARGV epoch, sid, keep ms → closed|pending
-local fence = fenced(KEYS[1], ARGV[1])
+-- keys: state, inbound, active
+-- args: epoch, sid, keep_ms
+-- → closed|pending
+local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-if redis.call('HGET', KEYS[1], 'state') ~= 'running' then return 'closed' end  -- said before
-if redis.call('XLEN', KEYS[2]) > 0 then return 'pending' end
-redis.call('HDEL', KEYS[1], 'state', 'nonce', 'expires', 'worker', 'stop', 'said',
-  'busy_since')
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
-redis.call('PEXPIRE', KEYS[2], ARGV[3])  -- its key remembers the last id
-redis.call('ZREM', KEYS[3], ARGV[2])
+if redis.call('HGET', keys.state, 'status') ~= 'running' then return 'closed' end  -- said before
+if redis.call('XLEN', keys.inbound) > 0 then return 'pending' end
+redis.call('HDEL', keys.state, 'status', 'lease_nonce', 'lease_until_ms', 'worker', 'stop_entry', 'last_said_entry',
+  'busy_since_ms')
+redis.call('PEXPIRE', keys.state, args.keep_ms)
+redis.call('PEXPIRE', keys.inbound, args.keep_ms)  -- its key remembers the last id
+redis.call('ZREM', keys.active, args.sid)
 return 'closed'

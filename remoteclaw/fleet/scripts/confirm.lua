@@ -1,9 +1,9 @@
 -- Say what became of a change that waited to be confirmed, unless something else did.
--- KEYS changes that wait
--- ARGV id, the change as it was, the change as it is now
+-- keys: approvals
+-- args: id, before, after
 -- → done|changed
-local now = redis.call('HGET', KEYS[1], ARGV[1])
-if now == ARGV[3] then return 'done' end
-if now ~= ARGV[2] then return 'changed' end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+local now = redis.call('HGET', keys.approvals, args.id)
+if now == args.after then return 'done' end
+if now ~= args.before then return 'changed' end
+redis.call('HSET', keys.approvals, args.id, args.after)
 return 'done'

@@ -1,13 +1,14 @@
 -- Put a reply aside that nobody can read, as it is, so that those behind it are delivered.
--- KEYS reader, reply stream, damaged replies; ARGV token, reply id, how many are kept
+-- keys: reader, replies, damaged
+-- args: token, reply, most
 -- → 0 if it is not there
-local token = redis.call('GET', KEYS[1])
-if token and token ~= ARGV[1] then
+local token = redis.call('GET', keys.reader)
+if token and token ~= args.token then
   return redis.error_reply('FENCED another adapter reads this stream')
 end
-local reply = redis.call('XRANGE', KEYS[2], ARGV[2], ARGV[2])[1]
+local reply = redis.call('XRANGE', keys.replies, args.reply, args.reply)[1]
 if not reply then return 0 end
-redis.call('XADD', KEYS[3], 'MAXLEN', ARGV[3], '*', 'stream', KEYS[2], 'id', ARGV[2],
+redis.call('XADD', keys.damaged, 'MAXLEN', args.most, '*', 'stream', keys.replies, 'id', args.reply,
   unpack(reply[2]))
-redis.call('XDEL', KEYS[2], ARGV[2])
+redis.call('XDEL', keys.replies, args.reply)
 return 1

@@ -1,37 +1,24 @@
 -- Take a due time of a cron job: give its message to its session, note that, and set the next one.
 -- Of any number of schedulers that want the same due time, one gets it: afterwards it is another.
--- KEYS jobs, due times, runs of the job, runs of all, then to run: open runs, their looks, inbound,
---      state, active, sessions, seen
--- ARGV id, job as it was, when it was due ms, job, when it is due next ms (nothing: never),
---      how many runs of a job are kept, of all, for how long ms,
---      a due time without a run (JSON, or nothing), then to run: the run's name, the run (JSON),
---      entry, sid, grace ms, dedupe ms, outcome prefix, session key, lane, bell
+-- uses: replies, entries, cron
+-- keys: jobs, due, runs, all_runs, open?, looks?, inbound?, state?, active?, sessions?, seen?
+-- args: job_id, before, due_ms, after, next_ms?, most_runs, most_all_runs, runs_ms, missed?, run_name?, run?,
+--   entry?, sid?, grace_ms?, dedupe_ms?, outcomes?, session_key?, lane?, bell?
 -- → done|changed|full|seen, entry id, queue if a hint is due, else nothing
-local job, due = redis.call('HGET', KEYS[1], ARGV[1]), redis.call('ZSCORE', KEYS[2], ARGV[1])
-local is_current = job == ARGV[2] and tonumber(due) == tonumber(ARGV[3])
+local job, due = redis.call('HGET', keys.jobs, args.job_id), redis.call('ZSCORE', keys.due, args.job_id)
+local is_current = job == args.before and tonumber(due) == tonumber(args.due_ms)
 if not is_current then return {'changed', '', ''} end
 local id, queue = '', ''
-if #KEYS > 4 then
+if args.run then
   -- A clock that was set back makes a due time come again; its message doesn't.
-  if redis.call('EXISTS', KEYS[11]) == 1 then return {'seen', '', ''} end
+  if redis.call('EXISTS', keys.seen) == 1 then return {'seen', '', ''} end
   if is_full_for('messages') then return {'full', '', ''} end
-  local keys = {inbound = KEYS[7], state = KEYS[8], active = KEYS[9], sessions = KEYS[10]}
-  id, queue = accept(keys, ARGV[12], ARGV[13], ARGV[14], ARGV[16], ARGV[17], ARGV[18], ARGV[19])
-  redis.call('SET', KEYS[11], id, 'PX', ARGV[15])
-  redis.call('HSET', KEYS[5], ARGV[10], ARGV[16] .. id .. ' ' .. ARGV[11])
-  redis.call('ZADD', KEYS[6], now_ms(), ARGV[10])
+  id, queue = accept(keys, args)
+  redis.call('SET', keys.seen, id, 'PX', args.dedupe_ms)
+  redis.call('HSET', keys.open, args.run_name, args.outcomes .. id .. ' ' .. args.run)
+  redis.call('ZADD', keys.looks, now_ms(), args.run_name)
 end
-if ARGV[9] ~= '' then
-  for position, most in pairs({[3] = ARGV[6], [4] = ARGV[7]}) do
-    redis.call('LPUSH', KEYS[position], ' ' .. ARGV[9])
-    redis.call('LTRIM', KEYS[position], 0, most - 1)
-    redis.call('PEXPIRE', KEYS[position], ARGV[8])
-  end
-end
-redis.call('HSET', KEYS[1], ARGV[1], ARGV[4])
-if ARGV[5] == '' then
-  redis.call('ZREM', KEYS[2], ARGV[1])
-else
-  redis.call('ZADD', KEYS[2], ARGV[5], ARGV[1])
-end
+if args.missed then note_run(keys, args, ' ' .. args.missed) end
+redis.call('HSET', keys.jobs, args.job_id, args.after)
+set_due(keys, args.job_id, args.next_ms)
 return {'done', id, queue}

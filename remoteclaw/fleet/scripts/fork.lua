@@ -1,30 +1,30 @@
 -- Begin a session with a copy of what another one remembers: its conversation's ids, each marked,
 -- and its record.
--- KEYS state, session map, record of the one; state, session map, record of the new one; sessions
--- ARGV sid of the new one, its session key, keep ms, mark, fields of conversations to copy …
+-- keys: state, session_map, record, new_state, new_map, new_record, sessions
+-- args: sid, session_key, keep_ms, mark, names*
 -- → forked | exists | nothing
-if redis.call('EXISTS', KEYS[4], KEYS[5], KEYS[6]) > 0 then return 'exists' end
-local record = redis.call('GET', KEYS[3])
+if redis.call('EXISTS', keys.new_state, keys.new_map, keys.new_record) > 0 then return 'exists' end
+local record = redis.call('GET', keys.record)
 local copied = 0
-for position = 5, #ARGV do
-  local id = redis.call('HGET', KEYS[2], ARGV[position])
+for _, name in ipairs(args.names) do
+  local id = redis.call('HGET', keys.session_map, name)
   if id then
-    local marked = string.sub(id, 1, #ARGV[4]) == ARGV[4] and id or ARGV[4] .. id
-    redis.call('HSET', KEYS[5], ARGV[position], marked)
+    local marked = string.sub(id, 1, #args.mark) == args.mark and id or args.mark .. id
+    redis.call('HSET', keys.new_map, name, marked)
     copied = copied + 1
   end
 end
 if copied == 0 and not record then return 'nothing' end
-if copied > 0 then redis.call('PEXPIRE', KEYS[5], ARGV[3]) end
+if copied > 0 then redis.call('PEXPIRE', keys.new_map, args.keep_ms) end
 if record then
-  redis.call('SET', KEYS[6], record)
-  local left = redis.call('PTTL', KEYS[3])
-  if left > 0 then redis.call('PEXPIRE', KEYS[6], left) end
+  redis.call('SET', keys.new_record, record)
+  local left = redis.call('PTTL', keys.record)
+  if left > 0 then redis.call('PEXPIRE', keys.new_record, left) end
 end
 -- Without an id to go on with, the session says that it has notes alone.
-redis.call('HSET', KEYS[4], 'key', ARGV[2], 'remembers', 1, 'heard', now_ms())
-local host = redis.call('HGET', KEYS[1], 'host')
-if host then redis.call('HSET', KEYS[4], 'host', host) end
-redis.call('PEXPIRE', KEYS[4], ARGV[3])
-redis.call('ZADD', KEYS[7], now_ms(), ARGV[1])
+redis.call('HSET', keys.new_state, 'key', args.session_key, 'has_remembered', 1, 'last_heard_ms', now_ms())
+local host = redis.call('HGET', keys.state, 'host')
+if host then redis.call('HSET', keys.new_state, 'host', host) end
+redis.call('PEXPIRE', keys.new_state, args.keep_ms)
+redis.call('ZADD', keys.sessions, now_ms(), args.sid)
 return 'forked'

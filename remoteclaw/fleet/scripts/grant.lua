@@ -1,6 +1,7 @@
 -- Name the one agent process that may call tools for a session, and which.
--- KEYS state; ARGV epoch, grant (JSON)
-local fence = fenced(KEYS[1], ARGV[1])
+-- keys: state
+-- args: epoch, grant
+local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-redis.call('HSET', KEYS[1], 'tools', ARGV[2])
+redis.call('HSET', keys.state, 'grant', args.grant)
 return 1

@@ -1,8 +1,9 @@
 -- Show the answer as far as it has come: the last write wins, and it goes by itself.
--- KEYS state, live; ARGV epoch, text (JSON), keep ms
-local fence = fenced(KEYS[1], ARGV[1])
+-- keys: state, live
+-- args: epoch, text, keep_ms
+local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
 if is_full_for('messages') then return 0 end
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-redis.call('PUBLISH', KEYS[2], ARGV[2])
+redis.call('SET', keys.live, args.text, 'PX', args.keep_ms)
+redis.call('PUBLISH', keys.live, args.text)
 return 1

@@ -1,13 +1,14 @@
 -- Record how far the attempt has come: after a crash it decides what may be repeated.
--- KEYS state; ARGV epoch, turn, phase, detail (for people), outcome prefix, agent (JSON, or nothing)
-local fence = fenced(KEYS[1], ARGV[1])
+-- keys: state
+-- args: epoch, turn, phase, detail?, outcomes, agent_process?
+local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-local running = redis.call('HMGET', KEYS[1], 'turn', 'attempt', 'batch')
-if running[1] ~= ARGV[2] then return 0 end
-redis.call('HSET', KEYS[1], 'phase', ARGV[3])
-if ARGV[6] ~= '' then redis.call('HSET', KEYS[1], 'agent_process', ARGV[6]) end
-local detail = now_ms() .. (ARGV[4] ~= '' and ' ' .. ARGV[4] or '')
+local running = redis.call('HMGET', keys.state, 'turn', 'attempt', 'batch')
+if running[1] ~= args.turn then return 0 end
+redis.call('HSET', keys.state, 'phase', args.phase)
+if args.agent_process then redis.call('HSET', keys.state, 'agent_process', args.agent_process) end
+local detail = now_ms() .. (args.detail and ' ' .. args.detail or '')
 for _, id in ipairs(split(running[3])) do
-  redis.call('HSET', ARGV[5] .. id, ARGV[3] .. '.' .. running[2], detail)
+  redis.call('HSET', args.outcomes .. id, args.phase .. '.' .. running[2], detail)
 end
 return 1

@@ -1,17 +1,18 @@
 -- Give the lease back while entries remain; the caller hints.
--- KEYS state, active; ARGV epoch, sid, time until the sweeper looks ms, 1 if this host can't serve it
+-- keys: state, active
+-- args: epoch, sid, delay_ms, is_elsewhere
 -- → queue
-local fence = fenced(KEYS[1], ARGV[1])
+local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-if redis.call('HGET', KEYS[1], 'state') == 'running' then  -- else said before
-  redis.call('HSET', KEYS[1], 'state', 'scheduled')
-  redis.call('HDEL', KEYS[1], 'nonce', 'expires', 'worker')
-  redis.call('ZADD', KEYS[2], now_ms() + ARGV[3], ARGV[2])
-  if ARGV[4] == '1' then
-    redis.call('HDEL', KEYS[1], 'host')
-    if redis.call('HEXISTS', KEYS[1], 'begun') == 1 then
-      redis.call('HINCRBY', KEYS[1], 'forgiven', 1)
+if redis.call('HGET', keys.state, 'status') == 'running' then  -- else said before
+  redis.call('HSET', keys.state, 'status', 'scheduled')
+  redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
+  redis.call('ZADD', keys.active, now_ms() + args.delay_ms, args.sid)
+  if args.is_elsewhere == '1' then
+    redis.call('HDEL', keys.state, 'host')
+    if redis.call('HEXISTS', keys.state, 'attempt_nonce') == 1 then
+      redis.call('HINCRBY', keys.state, 'forgiven_attempts', 1)
     end
   end
 end
-return queue_of(KEYS[1])
+return queue_of(keys.state)

@@ -1,13 +1,14 @@
 -- Keep (or, with an empty id, drop) the CLI's session id for a runtime and workspace.
--- KEYS state, session map; ARGV epoch, field, session id, keep ms
-local fence = fenced(KEYS[1], ARGV[1])
+-- keys: state, session_map
+-- args: epoch, name, session_id?, keep_ms
+local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-if ARGV[3] == '' then
-  redis.call('HDEL', KEYS[2], ARGV[2])
-  redis.call('HDEL', KEYS[1], 'remembers')
+if not args.session_id then
+  redis.call('HDEL', keys.session_map, args.name)
+  redis.call('HDEL', keys.state, 'has_remembered')
 else
-  redis.call('HSET', KEYS[2], ARGV[2], ARGV[3])
-  redis.call('HSET', KEYS[1], 'remembers', 1)
-  redis.call('PEXPIRE', KEYS[2], ARGV[4])
+  redis.call('HSET', keys.session_map, args.name, args.session_id)
+  redis.call('HSET', keys.state, 'has_remembered', 1)
+  redis.call('PEXPIRE', keys.session_map, args.keep_ms)
 end
 return 1

@@ -1,47 +1,48 @@
 -- End a session's conversation, once for each turn that does so: what is recorded goes into the archive,
 -- and what goes on from it is forgotten. Settings of the session stay.
--- KEYS state, session map, record, archive
--- ARGV epoch, turn, why, how long ended conversations are kept ms, how many are, outcome of the turn's
---      first entry; sid if all that it has started is to stop, and no result of that is to come (else
---      nothing), prefix of outcomes, how long they are kept ms, done channel
+-- uses: sessions
+-- keys: state, session_map, record, archive
+-- args: epoch, turn, reason, keep_ms, most, sid, stops_tasks, outcomes, outcome_ms, done_channel
 -- → when it ended ms
-local fence = fenced(KEYS[1], ARGV[1])
+local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
-local done, heard = unpack(redis.call('HMGET', KEYS[1], 'reset', 'heard'))
-if done == ARGV[2] then return heard end  -- said before
-local now = by_now(KEYS[1])
-if ARGV[7] ~= '' then
-  stop_below(ARGV[7])
-  redis.call('UNLINK', 'rc:kids:{' .. ARGV[7] .. '}', 'rc:spawned:{' .. ARGV[7] .. '}')
+local done, heard = unpack(redis.call('HMGET', keys.state, 'reset_turn', 'last_heard_ms'))
+if done == args.turn then return heard end  -- said before
+local now = by_now(keys.state)
+if args.stops_tasks == '1' then
+  stop_below(args.sid)
+  redis.call('UNLINK', 'rc:kids:{' .. args.sid .. '}', 'rc:spawned:{' .. args.sid .. '}')
   -- Results that wait are of the conversation that ends: nothing was started in the next one yet.
-  for _, entry in ipairs(redis.call('XRANGE', 'rc:in:{' .. ARGV[7] .. '}', '-', '+')) do
+  for _, entry in ipairs(redis.call('XRANGE', 'rc:in:{' .. args.sid .. '}', '-', '+')) do
     local is_readable, told = pcall(cjson.decode, entry[2][2])
     if is_readable and told.origin == 'result' then
-      local outcome = ARGV[8] .. entry[1]
-      redis.call('XDEL', 'rc:in:{' .. ARGV[7] .. '}', entry[1])
+      local outcome = args.outcomes .. entry[1]
+      redis.call('XDEL', 'rc:in:{' .. args.sid .. '}', entry[1])
       redis.call('HSET', outcome, 'status', 'stopped', 'finished', now)
-      redis.call('PEXPIRE', outcome, ARGV[9])
-      redis.call('PUBLISH', ARGV[10], entry[1])
+      redis.call('PEXPIRE', outcome, args.outcome_ms)
+      redis.call('PUBLISH', args.done_channel, entry[1])
     end
   end
 end
-local keep = tonumber(ARGV[5])
-if redis.call('EXISTS', KEYS[3]) == 1 and keep > 0 then
-  local name = KEYS[4] .. ':' .. ARGV[2]
-  redis.call('RENAME', KEYS[3], name)
-  redis.call('PEXPIRE', name, ARGV[4])
-  redis.call('LPUSH', KEYS[4], ARGV[2] .. ' ' .. now .. ' ' .. ARGV[3])
+local keep = tonumber(args.most)
+if redis.call('EXISTS', keys.record) == 1 and keep > 0 then
+  local name = keys.archive .. ':' .. args.turn
+  redis.call('RENAME', keys.record, name)
+  redis.call('PEXPIRE', name, args.keep_ms)
+  redis.call('LPUSH', keys.archive, args.turn .. ' ' .. now .. ' ' .. args.reason)
   -- Never less than before: what is in the list may be kept for longer.
-  if redis.call('PTTL', KEYS[4]) < tonumber(ARGV[4]) then redis.call('PEXPIRE', KEYS[4], ARGV[4]) end
+  if redis.call('PTTL', keys.archive) < tonumber(args.keep_ms) then
+    redis.call('PEXPIRE', keys.archive, args.keep_ms)
+  end
 end
-for _, line in ipairs(redis.call('LRANGE', KEYS[4], keep, -1)) do
-  redis.call('DEL', KEYS[4] .. ':' .. string.match(line, '^%S+'))
+for _, line in ipairs(redis.call('LRANGE', keys.archive, keep, -1)) do
+  redis.call('DEL', keys.archive .. ':' .. string.match(line, '^%S+'))
 end
-redis.call('LTRIM', KEYS[4], 0, keep - 1)
-if keep == 0 then redis.call('DEL', KEYS[4]) end
-redis.call('DEL', KEYS[2], KEYS[3])
+redis.call('LTRIM', keys.archive, 0, keep - 1)
+if keep == 0 then redis.call('DEL', keys.archive) end
+redis.call('DEL', keys.session_map, keys.record)
 -- An agent that is parked somewhere remembers a turn that this session doesn't, so nobody asks it.
-redis.call('HDEL', KEYS[1], 'remembers', 'agent_process', 'finished', 'tools')
-redis.call('HSET', KEYS[1], 'reset', ARGV[2], 'reset_why', ARGV[3], 'heard', now)
-redis.call('HSET', ARGV[6], 'reset', now .. ' ' .. ARGV[3])
+redis.call('HDEL', keys.state, 'has_remembered', 'agent_process', 'finished_turn', 'grant')
+redis.call('HSET', keys.state, 'reset_turn', args.turn, 'reset_reason', args.reason, 'last_heard_ms', now)
+redis.call('HSET', args.outcomes .. args.turn, 'reset', now .. ' ' .. args.reason)
 return tostring(now)

@@ -1,0 +1,139 @@
+"""The Lua scripts: their sources, and their keys and arguments by name.
+
+A script names what it takes in its head: `-- keys: state, call?, blobs*` and `-- args: …`. With `?`
+a caller may leave it out, and the script has nil; with `*` it is a list. Redis gets them by
+position: fixed ones, the length of each list, then the lists. `-- uses: replies` puts
+`_replies.lua` before it, behind the prelude, which is before all.
+"""
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from remoteclaw.fleet.keys import NOBODY
+
+__all__ = ["Argument", "Arguments", "Keys", "Script"]
+
+#: What a script gets as text; None is left out, and a bool is 1 or 0.
+Argument = str | bytes | int | float | None
+Arguments = Mapping[str, Argument | Sequence[Argument]]
+Keys = Mapping[str, str | Sequence[str] | None]
+
+_DIRECTORY = Path(__file__).parent / "scripts"
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a script takes, in order."""
+
+    fixed: tuple[str, ...]
+    lists: tuple[str, ...]
+    optional: frozenset[str]
+    required: frozenset[str]
+
+    @classmethod
+    def parse(cls, source: str, kind: str) -> Self:
+        """Return the names in a script's head."""
+        found = re.search(rf"^-- {kind}: ((?:.*,\n--  )*.*)$", source, re.MULTILINE)
+        names = re.findall(r"(\w+)([?*]?)", found[1]) if found else []
+        return cls(
+            fixed=tuple(name for name, mark in names if mark != "*"),
+            lists=tuple(name for name, mark in names if mark == "*"),
+            optional=frozenset(name for name, mark in names if mark == "?"),
+            required=frozenset(name for name, mark in names if mark != "?"),
+        )
+
+    def check(self, script: str, given: Mapping[str, object]) -> None:
+        """Raise TypeError unless these are given, and nothing else."""
+        names = given.keys()
+        if wrong := (names ^ self.required) - (names & self.optional):
+            raise TypeError(f"{script}.lua is given too much or too little: {sorted(wrong)}")
+
+    def unpacked(self, table: str, source: str) -> str:
+        """Return Lua that makes a table of them."""
+        fields = ", ".join(
+            f"{name} = given({source}[{position}])"
+            if name in self.optional
+            else f"{name} = {source}[{position}]"
+            for position, name in enumerate(self.fixed, 1)
+        )
+        return f"local {table} = {{{fields}}}\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One script."""
+
+    name: str
+    keys: _Names
+    args: _Names
+    source: str
+    """What Redis runs."""
+
+    @classmethod
+    @functools.cache
+    def named(cls, name: str) -> Self:
+        """Return the script in `scripts/NAME.lua`."""
+        body = _read(name)
+        uses = re.search(r"^-- uses: (.*)$", body, re.MULTILINE)
+        parts = ["_prelude", *(f"_{part}" for part in (uses[1].split(", ") if uses else ()))]
+        names, values = _Names.parse(body, "keys"), _Names.parse(body, "args")
+        source = "".join([*map(_read, parts), _unpacking(names, values), body])
+        return cls(name, names, values, source)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all scripts."""
+        return sorted(path.stem for path in _DIRECTORY.glob("[!_]*.lua"))
+
+    def pack(
+        self, keys: Keys, args: Arguments
+    ) -> tuple[list[str], list[str | bytes | int | float]]:
+        """Return KEYS and ARGV; raises TypeError for names that are not the script's."""
+        self.keys.check(self.name, keys)
+        self.args.check(self.name, args)
+        names = [str(keys.get(name) or NOBODY) for name in self.keys.fixed]
+        values = [_value(args.get(name)) for name in self.args.fixed]
+        key_lists = [keys[name] or () for name in self.keys.lists]
+        arg_lists = [args[name] for name in self.args.lists]
+        for elements in (*key_lists, *arg_lists):
+            assert isinstance(elements, Sequence), "its name has a *"
+            values.append(len(elements))
+        for each in key_lists:
+            names.extend(each)
+        for elements in arg_lists:
+            assert isinstance(elements, Sequence), "its name has a *"
+            values.extend(map(_value, elements))
+        return names, values
+
+
+def _unpacking(keys: _Names, args: _Names) -> str:
+    """Return Lua that makes tables of KEYS and ARGV."""
+    lines = [keys.unpacked("keys", "KEYS"), args.unpacked("args", "ARGV")]
+    counts = [f"ARGV[{len(args.fixed) + number}]" for number in range(1, len(keys.lists) + 1)]
+    if keys.lists:
+        left = ", ".join(f"keys.{name}" for name in keys.lists)
+        lines.append(f"{left} = lists(KEYS, {len(keys.fixed)}, {{{', '.join(counts)}}})\n")
+    if args.lists:
+        (name,) = args.lists
+        first = len(args.fixed) + len(counts) + 1
+        lines.append(f"args.{name} = lists(ARGV, {first}, {{ARGV[{first}]}})\n")
+    return "".join(lines)
+
+
+def _read(name: str) -> str:
+    return (_DIRECTORY / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def _value(value: object) -> str | bytes | int | float:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return int(value)
+        case str() | bytes() | int() | float():
+            return value
+    raise TypeError(f"a script gets text and numbers, not {type(value).__name__}")

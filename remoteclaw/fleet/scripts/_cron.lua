@@ -1,0 +1,20 @@
+-- Cron jobs and their runs.
+
+-- Add a line to the runs of a cron job, and to those of all.
+local function note_run(keys, args, line)
+  for key, most in pairs({[keys.runs] = args.most_runs, [keys.all_runs] = args.most_all_runs}) do
+    redis.call('LPUSH', key, line)
+    redis.call('LTRIM', key, 0, most - 1)
+    redis.call('PEXPIRE', key, args.runs_ms)
+  end
+end
+
+-- Write a cron job; nil removes it.
+local function set_job(keys, id, job)
+  if job then redis.call('HSET', keys.jobs, id, job) else redis.call('HDEL', keys.jobs, id) end
+end
+
+-- Set when a cron job is due; nil means never.
+local function set_due(keys, id, due_ms)
+  if due_ms then redis.call('ZADD', keys.due, due_ms, id) else redis.call('ZREM', keys.due, id) end
+end

@@ -1,0 +1,75 @@
+-- Sessions: stops, labels, and those that a session has started.
+
+-- Let a postponed session be served now.
+local function wake(sid, state)
+  if redis.call('HDEL', state, 'postponed_until_ms') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
+end
+
+-- The sessions that a session has started, and those that they have, each behind whoever started it.
+-- Their keys can't be given to a script: who they are is known inside only.
+local function descendants(sid)
+  local found, position = {}, 1
+  local parent = sid
+  while parent do
+    for _, child in ipairs(redis.call('ZRANGE', 'rc:kids:{' .. parent .. '}', 0, -1)) do
+      found[#found + 1] = child
+    end
+    parent, position = found[position], position + 1
+  end
+  return found
+end
+
+-- Whether a session, or one that it has started, has something to do that somebody waits for.
+local function is_unfinished(sid)
+  local all = descendants(sid)
+  all[#all + 1] = sid
+  for _, each in ipairs(all) do
+    local newest = redis.call('XREVRANGE', 'rc:in:{' .. each .. '}', '+', '-', 'COUNT', 1)[1]
+    local unwanted = redis.call('HGET', 'rc:st:{' .. each .. '}', 'unwanted_entry')
+    if newest and not id_at_most(newest[1], unwanted) then return true end
+  end
+  return false
+end
+
+-- Stop all that a session has accepted so far; with `is_unwanted`, its result isn't told either.
+-- → entries concerned; 0 means that there was nothing, or that a finish which came first has won
+local function stop_one(sid, state, inbound, is_unwanted)
+  local newest = redis.call('XREVRANGE', inbound, '+', '-', 'COUNT', 1)
+  if not newest[1] then return 0 end
+  redis.call('HSET', state, 'stop_entry', newest[1][1])
+  if is_unwanted then redis.call('HSET', state, 'unwanted_entry', newest[1][1]) end
+  if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then
+    wake(sid, state)
+    -- Whoever does not wait for a limit's end may know that it has ended: the next turn finds out.
+    local login = redis.call('HGET', state, 'limit_key')
+    if login then redis.call('DEL', login) end
+  end
+  redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', 'stop ' .. newest[1][1])
+  return redis.call('XLEN', inbound)
+end
+
+-- Stop all that a session has started; nobody waits for it any more. → entries concerned
+local function stop_below(sid)
+  local count = 0
+  for _, below in ipairs(descendants(sid)) do
+    count = count + stop_one(below, 'rc:st:{' .. below .. '}', 'rc:in:{' .. below .. '}', true)
+  end
+  return count
+end
+
+-- Give a session the one label of its kind; of an agent's sessions that are known, no two have the
+-- same. labels: the agent's, → the id of the session that has it, if that is another one
+local function name_it(labels, label, sid, state)
+  local owner = redis.call('HGET', labels, label)
+  if owner and owner ~= sid and redis.call('EXISTS', 'rc:st:{' .. owner .. '}') == 1 then return owner end
+  local before = redis.call('HGET', state, 'label')
+  if before and before ~= label then redis.call('HDEL', labels, before) end
+  redis.call('HSET', labels, label, sid)
+  redis.call('HSET', state, 'label', label)
+  -- Sessions that are forgotten leave theirs behind: two are looked at whenever one is added.
+  for _, other in ipairs(redis.call('HRANDFIELD', labels, 2)) do
+    local whose = redis.call('HGET', labels, other)
+    if redis.call('EXISTS', 'rc:st:{' .. whose .. '}') == 0 then redis.call('HDEL', labels, other) end
+  end
+  return nil
+end

@@ -1,0 +1,8 @@
+-- Note with the turn what came of a call.
+-- uses: calls
+-- keys: caller?, call, effects?, sent?
+-- args: epoch?, turn?, call_ms, note?, note_ms
+-- → as in the prelude
+local answered = answer_call(keys, args)
+if answered then return answered end
+return end_call(keys, args)

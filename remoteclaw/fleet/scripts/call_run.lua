@@ -1,0 +1,16 @@
+-- Begin a run of a cron job.
+-- uses: replies, entries, calls
+-- keys: caller?, call, effects?, sent?, jobs, open, looks, inbound, state, active, sessions
+-- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms,
+--   outcomes, session_key, lane
+-- → as in the prelude: entry id, queue if a hint is due, else nothing; changed: the job is another one
+local answered = answer_call(keys, args)
+if answered then return answered end
+local refused = count_call(keys, args, 1)
+if refused then return refused end
+if redis.call('HGET', keys.jobs, args.job_id) ~= args.before then return {'changed', ''} end
+local id, queue = accept(keys, args)
+redis.call('HSET', keys.jobs, args.job_id, args.job)
+redis.call('HSET', keys.open, args.run_name, args.outcomes .. id .. ' ' .. args.run)
+redis.call('ZADD', keys.looks, now_ms(), args.run_name)
+return end_call(keys, args, id, queue)

@@ -1,0 +1,19 @@
+-- Put messages on reply streams, with their files.
+-- uses: replies, calls
+-- keys: caller?, call, effects?, sent?, replies*, blobs*
+-- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, payloads*
+-- → as in the prelude, each "STREAM ID"; incomplete: a file is not there any more
+local answered = answer_call(keys, args)
+if answered then return answered end
+local refused = count_call(keys, args, #args.payloads)
+if refused then return refused end
+for _, blob in ipairs(keys.blobs) do
+  if redis.call('EXISTS', blob) == 0 then return {'incomplete', ''} end
+end
+for _, blob in ipairs(keys.blobs) do redis.call('PEXPIRE', blob, args.blob_ms) end
+local made = {}
+for number, payload in ipairs(args.payloads) do
+  -- Two streams give the same id in one script, so an id alone names nothing.
+  made[number] = keys.replies[number] .. ' ' .. put_reply(keys.replies[number], payload)
+end
+return end_call(keys, args, unpack(made))
