@@ -49,6 +49,7 @@ async def test_what_agents_ask_for_is_refused_before_messages_are(stack: Stack) 
 
     assert "has almost no memory left. That is not your fault." in why
     await turn.call("cron_remove", jobId=job["id"])  # makes room
+    await fill(stack, 0.75)  # again: each script that was sent takes some
     await stack.append("words")
     await fill(stack, 0.85)
     await stack.append("/stop")  # makes room, too
