@@ -91,8 +91,8 @@ def unset(key: str) -> None:
 
 
 @config.command()
-def pending() -> None:
-    """List the changes of agents that a person has to confirm."""
+def approvals() -> None:
+    """List the changes of agents that wait for approval."""
 
     async def run(fleet: "Fleet") -> None:
         echo(f"{'CHANGE':<12}  {'UNTIL':<19}  {'SESSION':<8}  {'FOR':<20}  WHAT")
@@ -109,18 +109,18 @@ def pending() -> None:
     on_fleet(run)
 
 
-@config.command("confirm")
+@config.command("approve")
 @click.argument("change")
-def confirm_change(change: str) -> None:
-    """Do a change that an agent has asked for. CHANGE is its id."""
-    from remoteclaw.gateway.approvals import confirm
+def approve_change(change: str) -> None:
+    """Apply a change that an agent has asked for. CHANGE is its id."""
+    from remoteclaw.gateway.approvals import approve
 
     home, _ = load()
 
     async def run(fleet: "Fleet") -> None:
         if waits := await fleet.confirmations.find(change):
             echo(f"The change is {_shown(waits.patch)}.")
-        done = await confirm(fleet, home, change, by=login_name())
+        done = await approve(fleet, home, change, by=login_name())
         echo(f"It is done: {one_line(', '.join(done.changed))}.")
         for line in done.needs_restart:
             echo(f"It holds after a restart: {one_line(line)}.")
@@ -131,7 +131,7 @@ def confirm_change(change: str) -> None:
 @config.command("reject")
 @click.argument("change")
 def reject_change(change: str) -> None:
-    """Have a change that an agent has asked for never done. CHANGE is its id."""
+    """Discard a change that an agent has asked for. CHANGE is its id."""
     from remoteclaw.gateway.approvals import reject
 
     home, _ = load()

@@ -82,7 +82,7 @@ def explain(
     echo(f"{'TOOL':<{width}}  ALLOWED  RULE")
     for one in rulings:
         said = "yes" if one.allowed else "no"
-        asks = f"; a person confirms each call: {one.confirm}" if one.confirm else ""
+        asks = f"; a person approves each call: {one.approval}" if one.approval else ""
         echo(f"{one.tool:<{width}}  {said:<7}  {one_line(one.rule + asks)}")
 
 

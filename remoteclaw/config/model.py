@@ -247,12 +247,12 @@ class ToolsConfig(_Section):
     """These besides the profile. What another table takes away stays away, but what subagents are
     denied anyway, an agent's own table gives back."""
 
-    confirm: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
-    """What a person has to confirm before it is done: `gateway_config_patch` and
+    approve: Annotated[tuple[str, ...] | None, BY_PEOPLE] = None
+    """What a person has to approve before it is done: `gateway_config_patch` and
     `gateway_config_apply` can wait for that. The narrowest table that has this decides; an empty
     list is nothing."""
 
-    @field_validator("allow", "deny", "also_allow", "confirm")
+    @field_validator("allow", "deny", "also_allow", "approve")
     @classmethod
     def _check_entries(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for entry in value or ():

@@ -51,6 +51,10 @@ class CurrentConfig:
                 self._read(seen)
         return self._config
 
+    def has_lost(self, content: bytes) -> bool:
+        """Whether the file, which has this content, was there before and is not valid now."""
+        return self.problem is not None or (self.had_content and not content)
+
     def _read(self, seen: tuple[int, ...]) -> None:
         file = self._home.config_file
         try:

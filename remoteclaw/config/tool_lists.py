@@ -56,11 +56,11 @@ def check_tools(config: Config) -> None:
     known = sorted(frozenset().union(*(tool.names for tool in TOOLS.values())))
     approvable = [tool for tool in TOOLS.values() if tool.approvable]
     for table in _all_tables(config):
-        for entry in table.tools.confirm or ():
+        for entry in table.tools.approve or ():
             if not any(_means(entry, tool) for tool in approvable):
                 names = ", ".join(tool.tool for tool in approvable)
                 raise ConfigError(
-                    f"{table.key}.confirm has {entry!r}, which can't wait for that: {names} can."
+                    f"{table.key}.approve has {entry!r}, which can't wait for it: {names} can."
                 )
         for name, entries in table.lists():
             for entry in entries:

@@ -26,7 +26,7 @@ __all__ = [
     "Ruling",
     "Subject",
     "allowed",
-    "confirmed_by",
+    "approval_rule",
     "is_owner",
     "listed",
     "may_see",
@@ -141,8 +141,8 @@ class Ruling:
     allowed: bool
     rule: str
     """What decided, in the words of the configuration: `tools.profile = "messaging"`."""
-    confirm: str | None = None
-    """The rule by which a person has to confirm each call; None if nobody has to."""
+    approval: str | None = None
+    """The rule by which a person has to approve each call; None if there is none."""
 
 
 def rule(config: Config, subject: Subject, tools: Iterable[Tool]) -> tuple[Ruling, ...]:
@@ -155,13 +155,13 @@ def rule(config: Config, subject: Subject, tools: Iterable[Tool]) -> tuple[Rulin
     steps = [_steps(config, subject, voice) for voice in _voices(config, subject)]
     rulings = (_strictest([_pass(tool, one) for one in steps]) for tool in tools)
     return tuple(
-        replace(ruling, confirm=confirmed_by(config, subject, tool)) if ruling.allowed else ruling
+        replace(ruling, approval=approval_rule(config, subject, tool)) if ruling.allowed else ruling
         for tool, ruling in zip(tools, rulings, strict=True)
     )
 
 
-def confirmed_by(config: Config, subject: Subject, tool: Tool) -> str | None:
-    """Return the rule by which a person has to confirm a call of a tool; None if nobody has to.
+def approval_rule(config: Config, subject: Subject, tool: Tool) -> str | None:
+    """Return the rule by which a person has to approve a call of a tool; None if there is none.
 
     For several senders, that is if it is so for one of them.
     Raises `ConfigError` if there is no such agent.
@@ -172,11 +172,11 @@ def confirmed_by(config: Config, subject: Subject, tool: Tool) -> str | None:
     wide = [ToolsTable(f"agents.{agent}.tools", settings.tools), ToolsTable("tools", config.tools)]
     for voice in _voices(config, subject):
         own, *narrow = _channel_tables(config.channel(subject.channel), subject, voice.sender)
-        tables = (table for table in (*narrow, own, *wide) if table.tools.confirm is not None)
+        tables = (table for table in (*narrow, own, *wide) if table.tools.approve is not None)
         decides = next(tables, None)
-        entry = decides and entry_for(decides.tools.confirm or (), tool)
+        entry = decides and entry_for(decides.tools.approve or (), tool)
         if decides and entry:
-            return f"{decides.key}.confirm has {quoted(entry)}"
+            return f"{decides.key}.approve has {quoted(entry)}"
     return None
 
 

@@ -40,7 +40,7 @@ TASK_DIGITS = 16
 CALL_S = 5.0
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
-#: How many changes may wait to be confirmed.
+#: How many changes may wait for approval.
 MOST_PENDING = 100
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
@@ -287,7 +287,7 @@ class Effects:
     ) -> None:
         """Remember that a call changes RemoteClaw itself, before it does, and what comes of it.
 
-        `who` makes at most so many changes within so long. A `pending` one is kept to be confirmed:
+        `who` makes at most so many changes within so long. A `pending` one is kept for approval:
         its id, what it is, and for how long (ms). Raises `CallRefused`.
         """
         waiting_id, waiting, valid_ms = pending or ("", b"", 0)
@@ -320,7 +320,7 @@ class Effects:
         if status == "full":
             raise CallRefused(
                 "UNAVAILABLE",
-                f"Nothing was done: {MOST_PENDING} changes wait to be confirmed already.",
+                f"Nothing was done: {MOST_PENDING} changes wait for approval already.",
             )
 
     async def perform(

@@ -1,23 +1,46 @@
-"""Applies or discards a configuration change that needed approval.
+"""Approvals of configuration changes: asking a person, and what they decide.
 
-Whoever can ask a person calls this: the command line, the gateway's operators.
+The command line and the gateway's operators approve and reject; nothing is done before that.
 """
 
 import asyncio
+import secrets
 
-from remoteclaw.config.edit import ConfigFile
+from remoteclaw.config.edit import ConfigFile, Plan
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.confirmations import PendingChange
+from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
+from remoteclaw.gateway.call import Call
 
-__all__ = ["confirm", "reject"]
+__all__ = ["approval_of", "approve", "reject"]
 
 
-async def confirm(fleet: Fleet, home: Home, change_id: str, *, by: str) -> PendingChange:
-    """Do a change that waits; done twice, it is done once. Return it.
+async def approval_of(call: Call, plan: Plan) -> PendingChange:
+    """Return a change that an agent asks for as it waits for approval."""
+    assert call.caller is not None, "operators' changes don't wait"
+    now = await call.fleet.confirmations.now_ms()
+    people = {entry.message.from_ for entry in call.turn.entries if entry.origin == "chat"}
+    return PendingChange(
+        id=secrets.token_hex(6),  # random, so that no agent can have another one's
+        host=call.home.host_id,
+        tool=call.tool.tool,
+        patch=plan.patch,
+        base=plan.before.hash,
+        after=plan.after.hash,
+        changed=plan.paths,
+        needs_restart=plan.needs_restart,
+        session=str(call.caller.session),
+        senders=sorted(people),
+        asked_ms=now,
+        expires_ms=now + VALID_MS,
+    )
 
-    Raises `CallRefused` if there is none, or the file is not any more what it was made for.
+
+async def approve(fleet: Fleet, home: Home, change_id: str, *, by: str) -> PendingChange:
+    """Apply a change that waits, once; return it.
+
+    Raises `CallRefused` if there is none, or the file has changed since it was asked for.
     """
     file = ConfigFile(home.config_file)
     async with file.locked():
@@ -27,10 +50,11 @@ async def confirm(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Pendi
         if change.status == "done":
             return change
         version = file.read()
-        if version.hash != change.after:  # else it was done by somebody who then was killed
+        # With that hash, a process that was killed since has written it.
+        if version.hash != change.after:
             if version.hash != change.base:
                 raise _moved(change_id)
-            # What agents may do is asked once more: it may be less by now.
+            # What agents may change is checked again: it may be less by now.
             plan = await asyncio.to_thread(file.patched, version, change.patch, for_agent=True)
             if plan.after.hash != change.after:
                 raise _moved(change_id)
@@ -40,7 +64,7 @@ async def confirm(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Pendi
 
 
 async def reject(fleet: Fleet, home: Home, change_id: str, *, by: str) -> None:
-    """Have a change never done. Raises `CallRefused` if there is none, or it is done."""
+    """Discard a change that waits. Raises `CallRefused` if there is none, or it is done."""
     async with ConfigFile(home.config_file).locked():
         change = await _find(fleet, home, change_id)
         if change.status == "done":
@@ -53,7 +77,7 @@ async def _find(fleet: Fleet, home: Home, change_id: str) -> PendingChange:
     if change is None:
         raise CallRefused(
             "NOT_FOUND",
-            f"No change {change_id!r} waits to be confirmed: `remoteclaw config pending` shows "
+            f"No change {change_id!r} waits for approval: `remoteclaw config approvals` shows "
             "those that do, each for an hour.",
         )
     if change.host != home.host_id:
@@ -68,5 +92,5 @@ def _moved(change_id: str) -> CallRefused:
     return CallRefused(
         "INVALID_REQUEST",
         f"The configuration file has changed since {change_id} was asked for, so it is not done: "
-        "have it asked for anew.",
+        "have it asked for again.",
     )

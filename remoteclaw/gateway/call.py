@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.effects import Caller, RunningTurn
 from remoteclaw.gateway.principals import Operator, Principal
@@ -64,6 +65,14 @@ class Call:
     """The connection that the call came over, if events can be sent over it."""
     restart: Restart | None = None
     """The restart of this process; None where it is no gateway's."""
+
+    @property
+    def current(self) -> CurrentConfig | None:
+        """The configuration that follows its file, after a look at it; None in a test."""
+        if not isinstance(self.now, CurrentConfig):
+            return None
+        self.now()
+        return self.now
 
     @property
     def tool(self) -> Tool:

@@ -46,7 +46,7 @@ class PatchParams(Params):
 
 
 class Changed(Result):
-    status: Literal["applied", "unchanged", "needs_confirmation"]
+    status: Literal["applied", "unchanged", "needs_approval"]
     hash: str
     """What the file's hash is now."""
     changed: tuple[str, ...] = ()
@@ -56,13 +56,13 @@ class Changed(Result):
     with the next call or turn."""
     overridden_by: tuple[str, ...] = ()
     """Variables of the gateway's environment that hide what was changed."""
-    confirmation_id: str | None = None
-    """Under which a person confirms it, if they have to."""
+    approval_id: str | None = None
+    """Under which a person approves it, if they have to."""
     detail: str | None = None
 
 
-class PendingChange(Result):
-    """A change that an agent has asked for, and a person has to confirm."""
+class Approval(Result):
+    """A change that an agent has asked for, and a person has to approve."""
 
     id: str
     host: str
@@ -79,12 +79,12 @@ class PendingChange(Result):
     expires_ms: int
 
 
-class PendingResult(Result):
-    changes: tuple[PendingChange, ...]
+class ApprovalsResult(Result):
+    approvals: tuple[Approval, ...]
     """Oldest first."""
 
 
-class ChangeParams(Params):
+class ApprovalParams(Params):
     id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
 
 
@@ -151,7 +151,7 @@ METHODS = (
         approvable=True,
         description="Change settings of RemoteClaw ('use another model'). Agents may change "
         "only what gateway_config_schema marks with agentsMayChange. Returns what"
-        " changed, what needs a restart, and whether a person must confirm it. "
+        " changed, what needs a restart, and whether a person must approve it. "
         'Example: {"patches": {"queue": {"mode": "steer"}}}.',
         params=PatchParams,
         result=Changed,
@@ -173,16 +173,16 @@ METHODS = (
         scope="read",
     ),
     Method(
-        name="config.pending",
-        description="List the changes of configurations that wait to be confirmed.",
+        name="config.approvals",
+        description="List the changes of configurations that wait for approval.",
         params=NoParams,
-        result=PendingResult,
+        result=ApprovalsResult,
         scope="read",
     ),
     Method(
-        name="config.confirm",
-        description="Do a change that waits, if the file is still what it was made for.",
-        params=ChangeParams,
+        name="config.approve",
+        description="Apply a change that waits, if the file is still the one that it was made for.",
+        params=ApprovalParams,
         result=Changed,
         scope="admin",
         effect="system",
@@ -190,8 +190,8 @@ METHODS = (
     ),
     Method(
         name="config.reject",
-        description="Have a change that waits never done.",
-        params=ChangeParams,
+        description="Discard a change that waits.",
+        params=ApprovalParams,
         result=Rejected,
         scope="admin",
         effect="system",

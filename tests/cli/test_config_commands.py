@@ -118,38 +118,38 @@ def test_a_wrong_value_can_be_set_right(home: Home) -> None:
 
 async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) -> None:
     text = stack.home.config_file.read_text()
-    stack.home.config_file.write_text(text + "\n[tools]\nconfirm = ['gateway_config_patch']\n")
+    stack.home.config_file.write_text(text + "\n[tools]\napprove = ['gateway_config_patch']\n")
     asked = []
     for chat in ("chat-1", "chat-2"):
         turn = await begin_turn(stack, HANDLERS, provider="console", channel_id=chat)
         asked.append(await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}}))
-    one, other = (answer["confirmationId"] for answer in asked)
-    shown = config("pending").stdout
-    rejected, confirmed = config("reject", one), config("confirm", other)
+    one, other = (answer["approvalId"] for answer in asked)
+    shown = config("approvals").stdout
+    rejected, approved = config("reject", one), config("approve", other)
     explained = run_command("policy", "explain", env=os.environ).stdout
 
     assert '{"queue": {"cap": 5}}' in shown
     assert "alice" in shown
     assert rejected.stdout == "It is rejected.\n"
     done = 'The change is {"queue": {"cap": 5}}.\nIt is done: queue.cap.\n'
-    assert confirmed.stdout == done
+    assert approved.stdout == done
     assert load_config(stack.home.config_file).queue.cap == 5
-    assert f"The change {one} was rejected" in config("confirm", one).stderr
-    assert "No change 'x' waits to be confirmed" in config("confirm", "x").stderr
-    assert 'a person confirms each call: tools.confirm has "gateway_config_patch"' in explained
+    assert f"The change {one} was rejected" in config("approve", one).stderr
+    assert "No change 'x' waits for approval" in config("approve", "x").stderr
+    assert 'a person approves each call: tools.approve has "gateway_config_patch"' in explained
 
 
 async def test_what_waits_is_shown_sign_for_sign(stack: Stack) -> None:
     """A text may be one that is read from right to left, or in which nothing is to be seen."""
     text = stack.home.config_file.read_text()
-    stack.home.config_file.write_text(text + "\n[tools]\nconfirm = ['gateway_config_patch']\n")
+    stack.home.config_file.write_text(text + "\n[tools]\napprove = ['gateway_config_patch']\n")
     turn = await begin_turn(stack, HANDLERS, provider="console")
     await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}})
     (change,) = await stack.fleet.confirmations.list()
     sly = replace(change, patch={"a\u202e\u2066\u200b": "\x1b[2J"})
     client = stack.fleet.scripts.client
     await client.hset(keys.CONFIG_PENDING, change.id, sly.encode())
-    shown, confirmed = config("pending").stdout, config("confirm", change.id).stdout
+    shown, approved = config("approvals").stdout, config("approve", change.id).stdout
 
-    for told in (shown, confirmed):
+    for told in (shown, approved):
         assert r'{"a\u202e\u2066\u200b": "\u001b[2J"}' in told

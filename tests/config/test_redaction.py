@@ -25,7 +25,7 @@ SHOWN = {
     *("McpServerSettings.command", "RedisConfig.maxmemory"),
     *("SessionsConfig.reset_triggers", "ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
-    *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.confirm"),
+    *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),
     *("ChannelConfig.authorized_senders", "ChannelConfig.attachment_types"),
     *("HooksConfig.message_received", "HooksConfig.before_runtime_spawn"),

@@ -652,7 +652,7 @@ def test_an_explanation_for_programs(home: Home) -> None:
         "senders": ["1", "3"],
         "depth": 0,
     }
-    assert answer["tools"][0].keys() == {"tool", "allowed", "rule", "confirm"}
+    assert answer["tools"][0].keys() == {"tool", "allowed", "rule", "approval"}
 
 
 def test_without_options_it_is_the_person_here(home: Home) -> None:

@@ -227,7 +227,7 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
 
 
 async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None:
-    """It counts once towards how many there may be, and waits once to be confirmed."""
+    """It counts once towards how many there may be, and waits once for approval."""
     fleet, proxy = lossy
     lost = lose(proxy, "call_change")
     more: Any = {"who": "agent:main", "most": 1, "within_ms": 60_000, "note": None}

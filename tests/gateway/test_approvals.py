@@ -1,4 +1,4 @@
-"""Changes that wait for a person's word: nothing is done before it, and then that alone."""
+"""Changes that wait for approval: nothing is done before it, and then that alone."""
 
 import asyncio
 import secrets
@@ -10,12 +10,12 @@ import tomlkit
 
 from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.load import load_config
-from remoteclaw.config.tool_policy import Subject, confirmed_by
+from remoteclaw.config.tool_policy import Subject, approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
 from remoteclaw.fleet.effects import MOST_PENDING
-from remoteclaw.gateway.approvals import confirm, reject
+from remoteclaw.gateway.approvals import approve, reject
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.restarts import change_before_the_lock
@@ -24,7 +24,7 @@ from tests.support.turns import begin_turn, gateway, operator
 
 CHANGE = {"queue": {"mode": "steer", "cap": None}}
 TEXT = "# ours\n[queue]\nmode = 'collect'\ncap = 3\n[channels.test]\nowners = ['alice']\n"
-ASKS = "[tools]\nconfirm = ['gateway_config_*']\n"
+ASKS = "[tools]\napprove = ['gateway_config_*']\n"
 
 
 @pytest.fixture(autouse=True)
@@ -49,34 +49,34 @@ def mode(stack: Stack) -> str:
 
 async def test_nothing_is_changed_before_a_person_says_so(stack: Stack, configured: str) -> None:
     told = await ask(stack)
-    (waits,) = (await operate(stack, "config.pending"))["changes"]
+    (waits,) = (await operate(stack, "config.approvals"))["approvals"]
 
-    assert (told["status"], told["changed"]) == ("needs_confirmation", ["queue.mode", "queue.cap"])
-    assert f"`remoteclaw config confirm {told['confirmationId']}`" in told["detail"]
-    assert 'tools.confirm has "gateway_config_*"' in told["detail"]
+    assert (told["status"], told["changed"]) == ("needs_approval", ["queue.mode", "queue.cap"])
+    assert f"`remoteclaw config approve {told['approvalId']}`" in told["detail"]
+    assert 'tools.approve has "gateway_config_*"' in told["detail"]
     assert stack.home.config_file.read_text() == configured
-    assert waits["id"] == told["confirmationId"]
+    assert waits["id"] == told["approvalId"]
     assert waits["patch"] == CHANGE
     assert (waits["senders"], waits["host"]) == (["alice"], stack.home.host_id)
     assert waits["expiresMs"] - waits["askedMs"] == VALID_MS
 
 
-async def test_what_is_confirmed_is_done_once(stack: Stack) -> None:
+async def test_what_is_approved_is_done_once(stack: Stack) -> None:
     told = await ask(stack)
-    done = await operate(stack, "config.confirm", id=told["confirmationId"])
+    done = await operate(stack, "config.approve", id=told["approvalId"])
     text = stack.home.config_file.read_text()
     assert (done["status"], mode(stack)) == ("applied", "steer")
     assert "cap" not in text
     assert text.startswith("# ours\n")
     stack.home.config_file.write_text(TEXT + ASKS)  # by a person, who thinks better of it
-    again = await operate(stack, "config.confirm", id=told["confirmationId"])
+    again = await operate(stack, "config.approve", id=told["approvalId"])
 
     assert again == done
     assert mode(stack) == "collect"
-    assert (await operate(stack, "config.pending")) == {"changes": []}
+    assert (await operate(stack, "config.approvals")) == {"approvals": []}
 
 
-async def test_confirmed_by_two_at_once_it_is_done_once(
+async def test_approval_rule_two_at_once_it_is_done_once(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = await ask(stack)
@@ -88,7 +88,7 @@ async def test_confirmed_by_two_at_once_it_is_done_once(
         await real(self, plan)
 
     monkeypatch.setattr(ConfigFile, "write", noted)
-    both = [confirm(stack.fleet, stack.home, told["confirmationId"], by=name) for name in "ab"]
+    both = [approve(stack.fleet, stack.home, told["approvalId"], by=name) for name in "ab"]
     await asyncio.gather(*both)
 
     assert len(written) == 1
@@ -97,21 +97,21 @@ async def test_confirmed_by_two_at_once_it_is_done_once(
 
 async def test_what_is_rejected_is_never_done(stack: Stack, configured: str) -> None:
     told = await ask(stack)
-    await operate(stack, "config.reject", id=told["confirmationId"])
-    await operate(stack, "config.reject", id=told["confirmationId"])
+    await operate(stack, "config.reject", id=told["approvalId"])
+    await operate(stack, "config.reject", id=told["approvalId"])
     with pytest.raises(CallRefused, match="was rejected"):
-        await operate(stack, "config.confirm", id=told["confirmationId"])
+        await operate(stack, "config.approve", id=told["approvalId"])
 
     assert stack.home.config_file.read_text() == configured
-    assert (await operate(stack, "config.pending")) == {"changes": []}
+    assert (await operate(stack, "config.approvals")) == {"approvals": []}
 
 
 async def test_what_is_done_can_t_be_rejected(stack: Stack) -> None:
     told = await ask(stack)
-    await operate(stack, "config.confirm", id=told["confirmationId"])
+    await operate(stack, "config.approve", id=told["approvalId"])
 
     with pytest.raises(CallRefused, match="was done already"):
-        await operate(stack, "config.reject", id=told["confirmationId"])
+        await operate(stack, "config.reject", id=told["approvalId"])
 
 
 @pytest.mark.parametrize("before", ["# ours", "'collect'"])
@@ -121,7 +121,7 @@ async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, before:
     by_hand = f"{TEXT}{ASKS}".replace(before, {"# ours": "# mine"}.get(before, "'followup'"))
     stack.home.config_file.write_text(by_hand)
     with pytest.raises(CallRefused, match=r"has changed since .* so it is not done"):
-        await operate(stack, "config.confirm", id=told["confirmationId"])
+        await operate(stack, "config.approve", id=told["approvalId"])
 
     assert stack.home.config_file.read_text() == by_hand
 
@@ -137,10 +137,10 @@ async def test_one_that_was_killed_behind_the_writing_has_done_it(
     with monkeypatch.context() as patched:
         patched.setattr("remoteclaw.fleet.confirmations.Confirmations.settle", killed)
         with pytest.raises(asyncio.CancelledError):
-            await confirm(stack.fleet, stack.home, told["confirmationId"], by="a")
+            await approve(stack.fleet, stack.home, told["approvalId"], by="a")
     assert mode(stack) == "steer"
     inode = stack.home.config_file.stat().st_ino
-    await confirm(stack.fleet, stack.home, told["confirmationId"], by="b")
+    await approve(stack.fleet, stack.home, told["approvalId"], by="b")
 
     assert stack.home.config_file.stat().st_ino == inode
     assert await stack.fleet.confirmations.list() == []
@@ -178,7 +178,7 @@ async def test_no_other_change_takes_an_id_that_a_person_was_shown(
     other = {"queue": {"mode": "interrupt"}}
     with pytest.raises(CallRefused, match="Nothing was done: its id was taken"):
         await turn.call("gateway_config_patch", "two", patches=other)
-    await operate(stack, "config.confirm", id=told["confirmationId"])
+    await operate(stack, "config.approve", id=told["approvalId"])
 
     assert mode(stack) == "steer"
 
@@ -187,7 +187,7 @@ async def test_what_was_decided_is_in_nobody_s_way(stack: Stack) -> None:
     """As many may wait as may, whatever was rejected within the hour."""
     told = await ask(stack)
     (change,) = await stack.fleet.confirmations.list()
-    await operate(stack, "config.reject", id=told["confirmationId"])
+    await operate(stack, "config.reject", id=told["approvalId"])
     settled = [replace(change, id=f"{n}", status="done", by="a") for n in range(MOST_PENDING)]
     for one in settled:
         await store(stack, one)
@@ -195,7 +195,7 @@ async def test_what_was_decided_is_in_nobody_s_way(stack: Stack) -> None:
     for one in settled:
         await store(stack, replace(one, status="pending"))
 
-    with pytest.raises(CallRefused, match="100 changes wait to be confirmed already"):
+    with pytest.raises(CallRefused, match="100 changes wait for approval already"):
         await ask(stack, channel_id="chat-3")
 
 
@@ -204,9 +204,9 @@ async def test_after_its_time_it_is_not_there(stack: Stack) -> None:
     (change,) = await stack.fleet.confirmations.list()
     over = replace(change, expires_ms=change.asked_ms)
     await store(stack, over)
-    for method in ("config.confirm", "config.reject"):
-        with pytest.raises(CallRefused, match=r"No change .* waits to be confirmed"):
-            await operate(stack, method, id=told["confirmationId"])
+    for method in ("config.approve", "config.reject"):
+        with pytest.raises(CallRefused, match=r"No change .* waits for approval"):
+            await operate(stack, method, id=told["approvalId"])
     assert await stack.fleet.confirmations.list() == []
     await ask(stack, channel_id="chat-2")
 
@@ -225,13 +225,13 @@ async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
     (change,) = await stack.fleet.confirmations.list()
     await store(stack, replace(change, patch={"redis": {"url": "redis://evil"}}))
     with pytest.raises(CallRefused, match="agents may not change redis"):
-        await operate(stack, "config.confirm", id=change.id)
+        await operate(stack, "config.approve", id=change.id)
     await store(stack, replace(change, patch={"queue": {"mode": "interrupt"}}))
     with pytest.raises(CallRefused, match="has changed since"):
-        await operate(stack, "config.confirm", id=change.id)
+        await operate(stack, "config.approve", id=change.id)
     await stack.fleet.scripts.client.hset(keys.CONFIG_PENDING, change.id, b"{}")
     with pytest.raises(CallRefused, match="No change"):
-        await operate(stack, "config.confirm", id=change.id)
+        await operate(stack, "config.approve", id=change.id)
 
     assert stack.home.config_file.read_text() == configured
 
@@ -240,12 +240,12 @@ async def test_another_host_s_change_is_decided_there(stack: Stack) -> None:
     await ask(stack)
     (change,) = await stack.fleet.confirmations.list()
     await store(stack, replace(change, host="elsewhere"))
-    for decide in (confirm, reject):
+    for decide in (approve, reject):
         with pytest.raises(CallRefused, match="the file of elsewhere: decide it there"):
             await decide(stack.fleet, stack.home, change.id, by="a")
 
 
-async def test_what_is_to_be_confirmed_since_a_call_waits_for_the_file_is(
+async def test_what_needs_approval_since_a_call_waits_for_the_file_waits(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stack.home.config_file.write_text(TEXT)
@@ -253,8 +253,8 @@ async def test_what_is_to_be_confirmed_since_a_call_waits_for_the_file_is(
     change_before_the_lock(stack, monkeypatch, TEXT + ASKS)
     told = await turn.call("gateway_config_patch", patches=CHANGE)
 
-    assert told["status"] == "needs_confirmation"
-    assert 'tools.confirm has "gateway_config_*"' in told["detail"]
+    assert told["status"] == "needs_approval"
+    assert 'tools.approve has "gateway_config_*"' in told["detail"]
     assert stack.home.config_file.read_text() == TEXT + ASKS
 
 
@@ -262,14 +262,14 @@ async def test_an_operator_s_own_change_waits_for_nobody(stack: Stack) -> None:
     assert (await operate(stack, "config.patch", patches=CHANGE))["status"] == "applied"
 
 
-async def test_an_agent_has_no_way_to_confirm(stack: Stack) -> None:
+async def test_an_agent_has_no_way_to_approve(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     told = await turn.call("gateway_config_patch", patches=CHANGE)
-    for method in ("config.confirm", "config.reject", "config.pending"):
+    for method in ("config.approve", "config.reject", "config.approvals"):
         with pytest.raises(CallRefused, match="is for operators"):
-            await turn.call(method, id=told["confirmationId"])
-    with pytest.raises(CallRefused, match=r"may not change tools\.confirm"):
-        await turn.call("gateway_config_patch", patches={"tools": {"confirm": []}})
+            await turn.call(method, id=told["approvalId"])
+    with pytest.raises(CallRefused, match=r"may not change tools\.approve"):
+        await turn.call("gateway_config_patch", patches={"tools": {"approve": []}})
 
 
 SUBJECT = Subject("main", "test", "group", is_group=True, senders=("alice",))
@@ -311,19 +311,19 @@ def test_the_narrowest_table_decides(
         table = tree
         for name in path.split("."):
             table = table.setdefault(name, {})
-        table["confirm"] = entries
+        table["approve"] = entries
     tree.setdefault("agents", {}).setdefault("main", {})
     stack.home.config_file.write_text(tomlkit.dumps(tree))
     config = load_config(stack.home.config_file, {})
-    found = confirmed_by(config, SUBJECT, PATCH)
-    together = confirmed_by(config, replace(SUBJECT, senders=("bob", "alice")), PATCH)
+    found = approval_rule(config, SUBJECT, PATCH)
+    together = approval_rule(config, replace(SUBJECT, senders=("bob", "alice")), PATCH)
 
-    assert (found or "").partition(".confirm has")[0] == (rule or "")
+    assert (found or "").partition(".approve has")[0] == (rule or "")
     assert together is not None or rule is None
 
 
 def test_what_can_t_wait_is_refused(stack: Stack) -> None:
-    stack.home.config_file.write_text("[tools]\nconfirm = ['message_send']\n")
+    stack.home.config_file.write_text("[tools]\napprove = ['message_send']\n")
 
-    with pytest.raises(ConfigError, match=r"tools\.confirm has 'message_send', which can't wait"):
+    with pytest.raises(ConfigError, match=r"tools\.approve has 'message_send', which can't wait"):
         load_config(stack.home.config_file, {})

@@ -1,4 +1,4 @@
-"""What each method of the contract does: one module for each of the contract's."""
+"""Handlers: what each method of `remoteclaw/tools/` does."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,7 @@ from remoteclaw.gateway.methods import (
     configuration,
     cron,
     operators,
+    restart,
     sessions,
     tasks,
 )
@@ -21,5 +22,6 @@ HANDLERS: Mapping[str, Handler] = {
     **chats.HANDLERS,
     **cron.HANDLERS,
     **configuration.HANDLERS,
+    **restart.HANDLERS,
     **operators.HANDLERS,
 }

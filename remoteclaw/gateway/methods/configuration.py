@@ -1,28 +1,25 @@
-"""What changes the configuration of this host.
+"""Handlers of this host's configuration: reading it, changing it, approving changes.
 
-An agent changes what is declared as open to agents, or nothing at all; operators with the scope
-admin change everything. The file belongs to the host, so what is asked here is done here.
+An agent changes settings that are declared as open to agents, and for others nothing at all;
+operators with the scope admin change everything.
 """
 
 import asyncio
 import hashlib
 import os
-import secrets
 import sys
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
-from remoteclaw.config import tool_policy
 from remoteclaw.config.edit import ConfigFile, Plan, Version
-from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
-from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.secrets import part, redacted
+from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
-from remoteclaw.gateway.approvals import confirm, reject
+from remoteclaw.gateway.approvals import approval_of, approve, reject
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.rights import check_allowed, subject_of
 from remoteclaw.host.process import read_output
@@ -31,11 +28,9 @@ from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS"]
 
-#: How many changes somebody makes within how long, in milliseconds: a model that goes round in
-#: circles is stopped, a person who knows what they want isn't.
+#: How many changes one agent or token makes within how long, in milliseconds: stops a model that
+#: goes round in circles, and no person.
 MOST_CHANGES, WITHIN_MS = 3, 60_000
-#: How long a gateway is not restarted again, in milliseconds.
-RESTART_MS = 30_000
 #: How long hooks may take to be imported, in seconds.
 IMPORT_S = 20.0
 #: Imports hooks as a worker would, in a process of its own: the gateway runs no code of theirs.
@@ -76,25 +71,9 @@ async def _read(call: Call) -> tuple[Version, Config | None]:
         version = await asyncio.to_thread(file.read)
     except ConfigError:
         return Version(b""), None
-    if _has_lost(call, version.content):
+    if call.current and call.current.has_lost(version.content):
         return version, None
     return version, await asyncio.to_thread(file.usable, version)
-
-
-def _current(call: Call) -> CurrentConfig | None:
-    """Return what knows whether the file is what holds, after a look at it; None in a test."""
-    if not isinstance(call.now, CurrentConfig):
-        return None
-    call.now()
-    return call.now
-
-
-def _has_lost(call: Call, content: bytes) -> bool:
-    """Whether the file, which has this content, was there before and can't be used now."""
-    current = _current(call)
-    if current is None:
-        return False
-    return current.problem is not None or (current.had_content and not content)
 
 
 async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
@@ -130,9 +109,9 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         rule = None
         if call.caller is not None:
             config = _usable(call, file, version)
-            # It may have waited for the lock while somebody changed who may do what.
+            # The policy may have changed while the call waited for the lock.
             check_allowed(config, call.caller, call.tool)
-            rule = _rule(call, config)
+            rule = approval_rule(config, subject_of(call.caller), call.tool)
         # A large file takes a second to be read with all its comments.
         plan = await asyncio.to_thread(planned, file, version)
         if not plan.paths:
@@ -144,10 +123,11 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             needs_restart=plan.needs_restart,
             overridden_by=file.overriding(plan),
         )
-        waits = await _waiting(call, plan) if rule else None
-        if waits:
-            answer = _asks(answer, version, waits, rule)
-        note = {"type": "config_asked" if waits else "config_changed", "changed": plan.paths}
+        approval = None
+        if rule:
+            approval = await approval_of(call, plan)
+            answer = _needs_approval(answer, version, approval, rule)
+        note = {"type": "config_asked" if approval else "config_changed", "changed": plan.paths}
         await call.fleet.effects.change(
             call.caller,
             call.id,
@@ -156,9 +136,9 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             most=MOST_CHANGES,
             within_ms=WITHIN_MS,
             note={**note, "tool": call.method.tool},
-            pending=(waits.id, waits.encode(), VALID_MS) if waits else None,
+            pending=(approval.id, approval.encode(), VALID_MS) if approval else None,
         )
-        if not waits:
+        if not approval:
             await file.write(plan)
         return answer
 
@@ -172,7 +152,7 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
             "Nothing was changed: the configuration file has a mistake in it, which a person "
             "has to correct first; `remoteclaw config validate` names it.",
         )
-    if _has_lost(call, version.content):
+    if call.current and call.current.has_lost(version.content):
         # What it forbids holds on, and must not be lost with what an agent adds to nothing.
         raise CallRefused(
             "UNAVAILABLE",
@@ -182,108 +162,26 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
     return config
 
 
-async def _restart(call: Call, params: NoParams) -> contract.Restarted:
-    assert call.restart is not None, "only a gateway has this method"
-    host = call.home.host_id
-    answer = contract.Restarted(
-        status="restarting",
-        detail=(
-            f"The gateway of {host} starts anew in a moment, and nothing else: workers, agents and "
-            "their turns go on, and who asks it meanwhile waits."
-        ),
-    )
-    async with call.restart.asking:
-        was_asked = await call.fleet.effects.made(call.caller, call.id)
-        if not was_asked and not call.restart.wanted.is_set():
-            _check_start(call)
-            note = {"type": "gateway_restarted", "tool": call.method.tool}
-            await call.fleet.effects.change(
-                call.caller,
-                call.id,
-                "restarting",
-                who=f"restart:{host}",
-                most=1,
-                within_ms=RESTART_MS,
-                note=note,
-            )
-            call.restart.wanted.set()
-    return answer
-
-
-def _check_start(call: Call) -> None:
-    """Refuse to end a gateway that could not start again."""
-    try:
-        config = load_config(call.home.config_file)
-        is_away = _has_lost(call, ConfigFile(call.home.config_file).read().content)
-    except ConfigError:
-        raise CallRefused(
-            "UNAVAILABLE",
-            "The gateway is not restarted, because it would not come back: the configuration file "
-            "has a mistake in it; `remoteclaw config validate` names it.",
-        ) from None
-    if is_away:
-        raise CallRefused(
-            "UNAVAILABLE",
-            "The gateway is not restarted, because it would come back without its configuration: "
-            "the file is gone or empty. Try again in a moment; if it stays so, put it back.",
-        )
-    if (current := _current(call)) and config.redis != current.at_start.redis:
-        raise CallRefused(
-            "UNAVAILABLE",
-            "The gateway is not restarted, because it would look at another Redis than all the "
-            "rest: [redis] has changed, for which everything has to be started anew.",
-        )
-
-
-# -- confirmed first ------------------------------------------------------------------------------
-
-
-def _rule(call: Call, config: Config) -> str | None:
-    """Return the rule by which a person has to confirm an agent's call."""
-    assert call.caller is not None, "operators are persons"
-    return tool_policy.confirmed_by(config, subject_of(call.caller), call.tool)
-
-
-async def _waiting(call: Call, plan: Plan) -> PendingChange:
-    """Return a change as it waits to be confirmed."""
-    assert call.caller is not None, "operators are persons"
-    now = await call.fleet.confirmations.now_ms()
-    people = {entry.message.from_ for entry in call.turn.entries if entry.origin == "chat"}
-    return PendingChange(
-        id=secrets.token_hex(6),  # by chance, so that no agent can have another one's
-        host=call.home.host_id,
-        tool=call.tool.tool,
-        patch=plan.patch,
-        base=plan.before.hash,
-        after=plan.after.hash,
-        changed=plan.paths,
-        needs_restart=plan.needs_restart,
-        session=str(call.caller.session),
-        senders=sorted(people),
-        asked_ms=now,
-        expires_ms=now + VALID_MS,
-    )
-
-
-def _asks(
-    answer: contract.Changed, version: Version, waits: PendingChange, rule: str | None
+def _needs_approval(
+    answer: contract.Changed, version: Version, approval: PendingChange, rule: str
 ) -> contract.Changed:
+    """Return the answer about a change that waits for approval: nothing is changed yet."""
     more = {
-        "status": "needs_confirmation",
+        "status": "needs_approval",
         "hash": version.hash,
-        "confirmation_id": waits.id,
+        "approval_id": approval.id,
         "detail": (
-            f"Nothing was changed yet: a person has to confirm it within an hour ({rule}), "
-            f"with `remoteclaw config confirm {waits.id}` on {waits.host}."
+            f"Nothing was changed yet: a person has to approve it within an hour ({rule}), "
+            f"with `remoteclaw config approve {approval.id}` on {approval.host}."
         ),
     }
     return answer.model_copy(update=more)
 
 
-async def _pending(call: Call, params: NoParams) -> contract.PendingResult:
-    return contract.PendingResult(
-        changes=tuple(
-            contract.PendingChange(
+async def _approvals(call: Call, params: NoParams) -> contract.ApprovalsResult:
+    return contract.ApprovalsResult(
+        approvals=tuple(
+            contract.Approval(
                 id=one.id,
                 host=one.host,
                 tool=one.tool,
@@ -300,8 +198,8 @@ async def _pending(call: Call, params: NoParams) -> contract.PendingResult:
     )
 
 
-async def _confirm(call: Call, params: contract.ChangeParams) -> contract.Changed:
-    change = await confirm(call.fleet, call.home, params.id, by=call.operator.name)
+async def _approve(call: Call, params: contract.ApprovalParams) -> contract.Changed:
+    change = await approve(call.fleet, call.home, params.id, by=call.operator.name)
     return contract.Changed(
         status="applied",
         hash=change.after,
@@ -310,7 +208,7 @@ async def _confirm(call: Call, params: contract.ChangeParams) -> contract.Change
     )
 
 
-async def _reject(call: Call, params: contract.ChangeParams) -> contract.Rejected:
+async def _reject(call: Call, params: contract.ApprovalParams) -> contract.Rejected:
     await reject(call.fleet, call.home, params.id, by=call.operator.name)
     return contract.Rejected(status="rejected")
 
@@ -321,7 +219,7 @@ async def _repeated(call: Call, version: Version) -> contract.Changed | None:
     if made is None:
         return None
     answer = contract.Changed(**orjson.loads(made[0]))
-    is_done = answer.status == "needs_confirmation" or answer.hash == version.hash
+    is_done = answer.status == "needs_approval" or answer.hash == version.hash
     return answer if is_done else None  # killed before it was written, or undone since
 
 
@@ -343,10 +241,9 @@ def _check_hooks(config: Config) -> None:
 HANDLERS: dict[str, Handler] = {
     "config.get": _get,
     "config.schema": _schema,
-    "gateway.restart": _restart,
     "config.patch": _patch,
     "config.apply": _apply,
-    "config.pending": _pending,
-    "config.confirm": _confirm,
+    "config.approvals": _approvals,
+    "config.approve": _approve,
     "config.reject": _reject,
 }
