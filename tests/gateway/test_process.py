@@ -13,14 +13,28 @@ from tests.support.processes import is_alive
 from tests.support.up import address, ask, gateway_of, remoteclaw, running
 
 
-def test_when_everything_is_ready_the_gateway_is(home: Home) -> None:
+def test_when_everything_is_ready_the_gateway_is(
+    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no files beside the caller for modules, and only its newest token."""
+    for name in ("orjson", "uvicorn", "remoteclaw", "socket"):
+        (directory / f"{name}.py").write_text("raise SystemExit('taken')")
+    monkeypatch.chdir(directory)
+
     with running(home) as up:
         url = address(home)
         token = (home.path / "gateway-token").read_text().strip()
 
         assert ask(f"{url}/tools/invoke", token) == 200
         assert ask(f"{url}/tools/invoke", "wrong") == 401
+        assert ask(f"{url}/healthz") == 405
         assert f"ok  gateway          {url}\n" in remoteclaw(home, "doctor").stdout
+
+        assert remoteclaw(home, "token", "rotate").returncode == 0
+
+        assert ask(f"{url}/tools/invoke", token) == 401
+        token = (home.path / "gateway-token").read_text().strip()
+        assert ask(f"{url}/tools/invoke", token) == 200
         gateway = gateway_of(up.pid)
     assert not is_alive(gateway)
 
@@ -37,18 +51,6 @@ def test_a_gateway_that_is_killed_comes_back_where_it_was(home: Home) -> None:
         assert address(home) == url
         assert gateway_of(up.pid) != before
         assert "RemoteClaw's demo agent" in remoteclaw(home, "send", "hello").stdout
-
-
-def test_connections_with_a_token_that_was_replaced_have_to_use_the_new_one(home: Home) -> None:
-    with running(home):
-        url = address(home)
-        old = (home.path / "gateway-token").read_text().strip()
-
-        assert remoteclaw(home, "token", "rotate").returncode == 0
-
-        assert ask(f"{url}/tools/invoke", old) == 401
-        new = (home.path / "gateway-token").read_text().strip()
-        assert ask(f"{url}/tools/invoke", new) == 200
 
 
 def test_a_port_in_use_is_said_before_anything_is_started(home: Home) -> None:
@@ -73,14 +75,3 @@ def test_a_gateway_that_cannot_start_is_explained(home: Home) -> None:
     assert result.returncode == 1
     assert f"A gateway ended at its start: The gateway's token {token} is too" in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_files_beside_whoever_starts_it_are_not_taken_for_modules(
-    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("orjson", "uvicorn", "remoteclaw", "socket"):
-        (directory / f"{name}.py").write_text("raise SystemExit('taken')")
-    monkeypatch.chdir(directory)
-
-    with running(home):
-        assert ask(f"{address(home)}/healthz") == 405

@@ -79,7 +79,7 @@ MUTANTS = (
         "codex edits the user's settings",
         before="_trust(spec),",
         after="",
-        test="test_no_settings_of_the_users_are_touched[codex]",
+        test="test_a_tool_is_used_and_told_and_no_settings_of_the_user_are_touched[codex]",
     ),
     Mutant(
         "codex trusts the repository around its workspace",
