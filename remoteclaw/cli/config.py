@@ -96,7 +96,7 @@ def approvals() -> None:
 
     async def run(fleet: "Fleet") -> None:
         echo(f"{'CHANGE':<12}  {'UNTIL':<19}  {'SESSION':<8}  {'FOR':<20}  WHAT")
-        for one in await fleet.confirmations.list():
+        for one in await fleet.approvals.list():
             people = one_line(", ".join(one.senders), most=20)
             sid = SessionKey.parse(one.session).sid[:8]
             what = _shown(one.patch)
@@ -118,7 +118,7 @@ def approve_change(change: str) -> None:
     home, _ = load()
 
     async def run(fleet: "Fleet") -> None:
-        if waits := await fleet.confirmations.find(change):
+        if waits := await fleet.approvals.find(change):
             echo(f"The change is {_shown(waits.patch)}.")
         done = await approve(fleet, home, change, by=login_name())
         echo(f"It is done: {one_line(', '.join(done.changed))}.")

@@ -7,7 +7,7 @@ from remoteclaw.cron.job import Job
 from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.effects import Caller, Effects
+from remoteclaw.fleet.calls import Caller, ToolCalls
 from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
 
 __all__ = ["CronCalls"]
@@ -19,8 +19,8 @@ MOST_JOBS = 1000
 class CronCalls:
     """Does what calls ask for of cron jobs."""
 
-    def __init__(self, effects: Effects) -> None:
-        self._effects = effects
+    def __init__(self, calls: ToolCalls) -> None:
+        self._calls = calls
 
     async def job(
         self,
@@ -37,7 +37,7 @@ class CronCalls:
 
         "nothing" means that there was none and is to be none. Asked again, the answer is the same.
         """
-        status, (written,) = await self._effects.perform(
+        status, (written,) = await self._calls.perform(
             caller,
             call,
             note,
@@ -76,7 +76,7 @@ class CronCalls:
         run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
         message = job.entry(now_ms, name=name.partition(":")[2])
         entry = encode_entry(message, "channel", "cron", people=job.maker.people)
-        status, made = await self._effects.perform(
+        status, made = await self._calls.perform(
             caller,
             call,
             note,
@@ -100,5 +100,5 @@ class CronCalls:
         if status == "changed":
             return None
         entry_id, queue = made
-        await self._effects.waker.try_hint(session, queue)
+        await self._calls.waker.try_hint(session, queue)
         return entry_id

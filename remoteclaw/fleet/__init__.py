@@ -7,22 +7,22 @@ The scripts in `scripts/` carry all correctness; read them beside `docs/architec
 from dataclasses import dataclass
 from typing import Self
 
-from remoteclaw.fleet.answers import Answers
+from remoteclaw.fleet.approvals import Approvals
 from remoteclaw.fleet.blobs import Blobs
-from remoteclaw.fleet.confirmations import Confirmations
+from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.deadletters import DeadLetters
-from remoteclaw.fleet.effects import Effects
 from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
+from remoteclaw.fleet.receipts import Receipts
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
 from remoteclaw.fleet.sweep import Sweeper
 from remoteclaw.fleet.tokens import Tokens
 from remoteclaw.fleet.usage import UsageLedger
-from remoteclaw.fleet.waits import Waits
+from remoteclaw.fleet.wait_limit import WaitLimit
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
 
@@ -35,13 +35,13 @@ class Fleet:
 
     scripts: Scripts
     waker: Waker
-    answers: Answers
+    receipts: Receipts
     blobs: Blobs
-    confirmations: Confirmations
+    approvals: Approvals
     inbound: Inbound
     leases: Leases
     dead_letters: DeadLetters
-    effects: Effects
+    calls: ToolCalls
     gateways: Gateways
     outcomes: Outcomes
     replies: Replies
@@ -49,7 +49,7 @@ class Fleet:
     sweeper: Sweeper
     tokens: Tokens
     usage: UsageLedger
-    waits: Waits
+    wait_limit: WaitLimit
     workers: Workers
 
     @classmethod
@@ -65,12 +65,12 @@ class Fleet:
         return cls(
             scripts=scripts,
             waker=waker,
-            answers=Answers(scripts),
+            receipts=Receipts(scripts),
             blobs=Blobs(scripts),
-            confirmations=Confirmations(scripts),
+            approvals=Approvals(scripts),
             inbound=Inbound(scripts, waker),
             dead_letters=DeadLetters(scripts, waker),
-            effects=Effects(scripts, waker),
+            calls=ToolCalls(scripts, waker),
             gateways=Gateways(scripts),
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
@@ -79,7 +79,7 @@ class Fleet:
             sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
             tokens=Tokens(scripts),
             usage=UsageLedger(scripts),
-            waits=Waits(scripts, workers),
+            wait_limit=WaitLimit(scripts, workers),
             workers=workers,
         )
 

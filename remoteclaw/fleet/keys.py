@@ -55,7 +55,7 @@ CRON_LOOKS = "rc:cron:looks"
 #: String: exists while a scheduler looks for due cron jobs; 30 seconds from its last look.
 CRON_SCHEDULER = "rc:cron:scheduler"
 #: Hash: configuration changes that wait for approval, or did, by id, as JSON; an hour.
-CONFIG_PENDING = "rc:config:pending"
+APPROVALS = "rc:approvals"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
 TOKENS = "rc:tokens"
 #: String: stands for a session's state where an operator calls; never written.
@@ -210,7 +210,7 @@ def live(sid: str) -> str:
     return f"rc:live:{{{sid}}}"
 
 
-def effects(sid: str) -> str:
+def side_effects(sid: str) -> str:
     """List: what the tools of the unfinished turn did, in all attempts, as JSON."""
     return f"rc:fx:{{{sid}}}"
 
@@ -242,9 +242,9 @@ def gateway(host_id: str) -> str:
     return f"rc:gateway:{host_id}:{boot_id()}"
 
 
-def answers(name: str) -> str:
+def receipts(name: str) -> str:
     """Stream: what adapters tell of a call's messages and operations, one entry for each; a day."""
-    return f"rc:answer:{name}"
+    return f"rc:receipt:{name}"
 
 
 def bell(sid: str) -> str:

@@ -424,7 +424,7 @@ class Lease:
                 "replies": self._reply_stream,
                 "dead_letters": keys.DEAD_LETTERS,
                 "record": keys.record(self.sid),
-                "effects": keys.effects(self.sid),
+                "side_effects": keys.side_effects(self.sid),
                 "owed_inbound": keys.inbound(owed.to.sid) if owed else None,
                 "owed_state": keys.state(owed.to.sid) if owed else None,
                 "active": keys.ACTIVE,
@@ -481,9 +481,9 @@ class Lease:
             {"text": _json(payload), "keep_ms": LIVE_MS},
         )
 
-    async def effects(self) -> list[dict[str, Any]]:
+    async def side_effects(self) -> list[dict[str, Any]]:
         """Return what the tools of the running turn did, in all attempts, oldest first."""
-        read = functools.partial(self._scripts.client.lrange, keys.effects(self.sid), 0, -1)
+        read = functools.partial(self._scripts.client.lrange, keys.side_effects(self.sid), 0, -1)
         return [orjson.loads(line) for line in await self._scripts.call(read, deadline=self.fence)]
 
     async def grant(self, digest: str, tools: Collection[str]) -> None:

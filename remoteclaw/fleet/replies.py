@@ -242,7 +242,7 @@ class ReplyReader:
             keys={
                 "reader": self._reader,
                 "replies": self._stream,
-                "answers": keys.answers(reply.call) if reply.call else None,
+                "receipts": keys.receipts(reply.call) if reply.call else None,
                 "outcomes": outcomes,
                 "blobs": blobs,
             },

@@ -11,8 +11,8 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.calls import CALL_MS, call_name
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.effects import CALL_MS, call_name
 from remoteclaw.fleet.lease import NOTE, STATE_MS, Lease
 from remoteclaw.fleet.state import QUEUE, SessionState
 from remoteclaw.fleet.wake import Waker

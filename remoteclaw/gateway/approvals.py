@@ -10,18 +10,18 @@ from remoteclaw.config.edit import ConfigFile, Plan
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
+from remoteclaw.fleet.approvals import VALID_MS, Approval
 from remoteclaw.gateway.call import Call
 
 __all__ = ["approval_of", "approve", "reject"]
 
 
-async def approval_of(call: Call, plan: Plan) -> PendingChange:
+async def approval_of(call: Call, plan: Plan) -> Approval:
     """Return a change that an agent asks for as it waits for approval."""
     assert call.caller is not None, "operators' changes don't wait"
-    now = await call.fleet.confirmations.now_ms()
+    now = await call.fleet.approvals.now_ms()
     people = {entry.message.from_ for entry in call.turn.entries if entry.origin == "chat"}
-    return PendingChange(
+    return Approval(
         id=secrets.token_hex(6),  # random, so that no agent can have another one's
         host=call.home.host_id,
         tool=call.tool.tool,
@@ -37,7 +37,7 @@ async def approval_of(call: Call, plan: Plan) -> PendingChange:
     )
 
 
-async def approve(fleet: Fleet, home: Home, change_id: str, *, by: str) -> PendingChange:
+async def approve(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Approval:
     """Apply a change that waits, once; return it.
 
     Raises `CallRefused` if there is none, or the file has changed since it was asked for.
@@ -59,7 +59,7 @@ async def approve(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Pendi
             if plan.after.hash != change.after:
                 raise _moved(change_id)
             await file.write(plan)
-        await fleet.confirmations.settle(change, "done", by=by)
+        await fleet.approvals.decide(change, "done", by=by)
         return change
 
 
@@ -69,11 +69,11 @@ async def reject(fleet: Fleet, home: Home, change_id: str, *, by: str) -> None:
         change = await _find(fleet, home, change_id)
         if change.status == "done":
             raise CallRefused("INVALID_REQUEST", f"The change {change_id} was done already.")
-        await fleet.confirmations.settle(change, "rejected", by=by)
+        await fleet.approvals.decide(change, "rejected", by=by)
 
 
-async def _find(fleet: Fleet, home: Home, change_id: str) -> PendingChange:
-    change = await fleet.confirmations.find(change_id)
+async def _find(fleet: Fleet, home: Home, change_id: str) -> Approval:
+    change = await fleet.approvals.find(change_id)
     if change is None:
         raise CallRefused(
             "NOT_FOUND",

@@ -23,7 +23,7 @@ from remoteclaw.errors import (
     UnknownSession,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.effects import Caller
+from remoteclaw.fleet.calls import Caller
 from remoteclaw.gateway.call import Call, Handler, Restart, Subscriber
 from remoteclaw.gateway.params import checked
 from remoteclaw.gateway.principals import Agent, Operator, Principal
@@ -134,7 +134,7 @@ class Dispatcher:
 
     async def _granted(self, agent: Agent) -> Caller | None:
         """Return an agent's session, if the agent is its current one."""
-        caller = await self._fleet.effects.caller(agent.sid)
+        caller = await self._fleet.calls.caller(agent.sid)
         if caller is None or caller.grant is None or not is_same(caller.grant.digest, agent.digest):
             return None
         return caller

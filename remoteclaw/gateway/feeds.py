@@ -15,8 +15,8 @@ import orjson
 
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.news import News
 from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.subscriptions import Subscriptions
 from remoteclaw.host.logs import frames_of
 
 __all__ = ["EVENTS", "Audience", "Feeds"]
@@ -47,7 +47,7 @@ class Feeds:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._news = News(fleet.scripts)
+        self._news = Subscriptions(fleet.scripts)
         self._followed: dict[str, _Followed] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self._beginning = asyncio.Lock()

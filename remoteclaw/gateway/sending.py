@@ -11,9 +11,9 @@ from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.config import tool_policy
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
-from remoteclaw.fleet.answers import Answer
-from remoteclaw.fleet.effects import call_name
+from remoteclaw.fleet.calls import call_name
 from remoteclaw.fleet.keys import OPERATOR
+from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers, reply_payload
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.media import store
@@ -64,11 +64,11 @@ async def send(
         for place in places
     ]
     note = _note(call, message, noted_to)
-    made = await call.fleet.effects.made(call.caller, call.id)
+    made = await call.fleet.calls.made(call.caller, call.id)
     if made is None:
         source = message.source
         files = [await store(call, places[0].provider, source)] if source is not None else []
-        made = await call.fleet.effects.messages(
+        made = await call.fleet.calls.messages(
             call.caller,
             call.id,
             _on_streams(call, places, parts, message, files),
@@ -91,7 +91,7 @@ async def send(
         call.note(note)
     elif call.caller:
         with contextlib.suppress(CallRefused):  # the turn is over: nobody asks any more
-            await call.fleet.effects.failed(call.caller, call.id)
+            await call.fleet.calls.failed(call.caller, call.id)
     return sent
 
 
@@ -120,13 +120,13 @@ def _attributed(call: Call, place: Place, text: str) -> str:
     return f"(From {own.provider}:{own.channel_id}, by {own.agent}:)\n{text}".rstrip()
 
 
-async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, Answer]:
+async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, PlatformReceipt]:
     """Wait for what adapters tell of these messages; return also what they told of others."""
     awaited = list(itertools.chain.from_iterable(ids))
     timeout_s = RECEIPT_S if awaited else 0.0
     name = call_name(call.caller, call.id)
     try:
-        return await call.fleet.answers.wait(name, awaited, timeout_s=timeout_s)
+        return await call.fleet.receipts.wait(name, awaited, timeout_s=timeout_s)
     except (RedisUnavailable, RedisRefused):
         return {}  # they are stored, whatever comes
 
@@ -162,7 +162,7 @@ def _on_streams(
 
 
 def _sent(
-    place: Place, ids: Sequence[str], answers: Mapping[str, Answer], *, is_there: bool
+    place: Place, ids: Sequence[str], answers: Mapping[str, PlatformReceipt], *, is_there: bool
 ) -> Sent:
     """Return what came of a message, which may have several parts."""
     told = [answers[each] for each in ids if each in answers]

@@ -140,7 +140,7 @@ class Asking:
                     first_index=reply.next_index,
                     newcomers=attempt.steering.entries if attempt.steering else None,
                     history=self.history,
-                    effects=self._lease.effects,
+                    effects=self._lease.side_effects,
                     used_s=time.monotonic() - attempt.began,
                 )
             finally:

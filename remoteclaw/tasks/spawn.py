@@ -10,7 +10,7 @@ from typing import Any
 
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.effects import Caller
+from remoteclaw.fleet.calls import Caller
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task
@@ -56,7 +56,7 @@ async def spawn(
     """
     sender = caller.session if caller else None
     parent = task.parent
-    return await fleet.effects.spawn(
+    return await fleet.calls.spawn(
         caller,
         call_id,
         task.place,

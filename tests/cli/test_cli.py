@@ -239,7 +239,7 @@ async def test_a_session_has_a_label(stack: Stack) -> None:
 
 async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
     alice = (await stack.append("hello")).session
-    child, _ = await stack.fleet.effects.spawn(
+    child, _ = await stack.fleet.calls.spawn(
         None,
         "call",
         alice,

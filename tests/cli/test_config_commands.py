@@ -145,10 +145,10 @@ async def test_what_waits_is_shown_sign_for_sign(stack: Stack) -> None:
     stack.home.config_file.write_text(text + "\n[tools]\napprove = ['gateway_config_patch']\n")
     turn = await begin_turn(stack, HANDLERS, provider="console")
     await turn.call("gateway_config_patch", patches={"queue": {"cap": 5}})
-    (change,) = await stack.fleet.confirmations.list()
+    (change,) = await stack.fleet.approvals.list()
     sly = replace(change, patch={"a\u202e\u2066\u200b": "\x1b[2J"})
     client = stack.fleet.scripts.client
-    await client.hset(keys.CONFIG_PENDING, change.id, sly.encode())
+    await client.hset(keys.APPROVALS, change.id, sly.encode())
     shown, approved = config("approvals").stdout, config("approve", change.id).stdout
 
     for told in (shown, approved):

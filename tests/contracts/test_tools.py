@@ -327,7 +327,9 @@ async def test_a_worker_that_is_killed_behind_a_tool_tells_the_next_try(
         for worker in stack.workers:
             for horse in children(worker.pid):
                 os.kill(horse, signal.SIGKILL)
-        noted = await stack.fleet.scripts.client.lrange(keys.effects(accepted.session.sid), 0, -1)
+        noted = await stack.fleet.scripts.client.lrange(
+            keys.side_effects(accepted.session.sid), 0, -1
+        )
         assert len(noted) == 1
         host = stack.home.host_id
         await eventually(lambda: stack.fleet.sweeper.release_dead(host, is_alive))

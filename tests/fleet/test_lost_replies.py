@@ -232,9 +232,9 @@ async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None
     lost = lose(proxy, "call_change")
     more: Any = {"who": "agent:main", "most": 1, "within_ms": 60_000, "note": None}
 
-    await fleet.effects.change(None, "c", "made", **more, pending=("id", b"{}", 60_000))
+    await fleet.calls.change(None, "c", "made", **more, pending=("id", b"{}", 60_000))
 
     assert lost.reached.is_set()
-    assert await fleet.effects.made(None, "c") == ["made"]
+    assert await fleet.calls.made(None, "c") == ["made"]
     assert await fleet.scripts.client.llen(keys.config_changes("agent:main")) == 1
-    assert await fleet.scripts.client.hgetall(keys.CONFIG_PENDING) == {b"id": b"{}"}
+    assert await fleet.scripts.client.hgetall(keys.APPROVALS) == {b"id": b"{}"}

@@ -131,7 +131,7 @@ async def test_a_turn_sends_a_hundred_messages_however_often_it_begins(stack: St
 
 async def test_what_was_not_sent_counts_towards_nothing(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
-    effects, session = stack.fleet.effects, turn.lease.session
+    effects, session = stack.fleet.calls, turn.lease.session
     caller = await effects.caller(session.sid)
     assert caller is not None
     payload = ("test", "default", {"x": 1})

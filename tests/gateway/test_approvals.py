@@ -13,8 +13,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.tool_policy import Subject, approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
-from remoteclaw.fleet.effects import MOST_PENDING
+from remoteclaw.fleet.approvals import VALID_MS, Approval
+from remoteclaw.fleet.calls import MOST_APPROVALS
 from remoteclaw.gateway.approvals import approve, reject
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from remoteclaw.tools.catalog import TOOLS
@@ -135,7 +135,7 @@ async def test_one_that_was_killed_behind_the_writing_has_done_it(
         raise asyncio.CancelledError
 
     with monkeypatch.context() as patched:
-        patched.setattr("remoteclaw.fleet.confirmations.Confirmations.settle", killed)
+        patched.setattr("remoteclaw.fleet.approvals.Approvals.decide", killed)
         with pytest.raises(asyncio.CancelledError):
             await approve(stack.fleet, stack.home, told["approvalId"], by="a")
     assert mode(stack) == "steer"
@@ -143,19 +143,19 @@ async def test_one_that_was_killed_behind_the_writing_has_done_it(
     await approve(stack.fleet, stack.home, told["approvalId"], by="b")
 
     assert stack.home.config_file.stat().st_ino == inode
-    assert await stack.fleet.confirmations.list() == []
+    assert await stack.fleet.approvals.list() == []
 
 
 async def test_what_was_decided_stays_so(stack: Stack) -> None:
     """Also for a host that has read it before, and for one whose answer was lost."""
     await ask(stack)
-    (change,) = await stack.fleet.confirmations.list()
-    settle = stack.fleet.confirmations.settle
+    (change,) = await stack.fleet.approvals.list()
+    settle = stack.fleet.approvals.decide
 
     assert await settle(change, "rejected", by="a")
     assert await settle(change, "rejected", by="a")
     assert not await settle(change, "done", by="b")
-    found = await stack.fleet.confirmations.find(change.id)
+    found = await stack.fleet.approvals.find(change.id)
     assert found is not None
     assert (found.status, found.by) == ("rejected", "a")
 
@@ -166,7 +166,7 @@ async def test_asked_again_it_waits_once(stack: Stack) -> None:
     again = await turn.call("gateway_config_patch", "one", patches=CHANGE)
 
     assert first == again
-    assert len(await stack.fleet.confirmations.list()) == 1
+    assert len(await stack.fleet.approvals.list()) == 1
 
 
 async def test_no_other_change_takes_an_id_that_a_person_was_shown(
@@ -186,9 +186,9 @@ async def test_no_other_change_takes_an_id_that_a_person_was_shown(
 async def test_what_was_decided_is_in_nobody_s_way(stack: Stack) -> None:
     """As many may wait as may, whatever was rejected within the hour."""
     told = await ask(stack)
-    (change,) = await stack.fleet.confirmations.list()
+    (change,) = await stack.fleet.approvals.list()
     await operate(stack, "config.reject", id=told["approvalId"])
-    settled = [replace(change, id=f"{n}", status="done", by="a") for n in range(MOST_PENDING)]
+    settled = [replace(change, id=f"{n}", status="done", by="a") for n in range(MOST_APPROVALS)]
     for one in settled:
         await store(stack, one)
     await ask(stack, channel_id="chat-2")
@@ -201,35 +201,35 @@ async def test_what_was_decided_is_in_nobody_s_way(stack: Stack) -> None:
 
 async def test_after_its_time_it_is_not_there(stack: Stack) -> None:
     told = await ask(stack)
-    (change,) = await stack.fleet.confirmations.list()
+    (change,) = await stack.fleet.approvals.list()
     over = replace(change, expires_ms=change.asked_ms)
     await store(stack, over)
     for method in ("config.approve", "config.reject"):
         with pytest.raises(CallRefused, match=r"No change .* waits for approval"):
             await operate(stack, method, id=told["approvalId"])
-    assert await stack.fleet.confirmations.list() == []
+    assert await stack.fleet.approvals.list() == []
     await ask(stack, channel_id="chat-2")
 
-    assert len(await stack.fleet.scripts.client.hkeys(keys.CONFIG_PENDING)) == 1
+    assert len(await stack.fleet.scripts.client.hkeys(keys.APPROVALS)) == 1
 
 
-async def store(stack: Stack, change: PendingChange) -> None:
+async def store(stack: Stack, change: Approval) -> None:
     client = stack.fleet.scripts.client
-    await client.hset(keys.CONFIG_PENDING, change.id, change.encode())
+    await client.hset(keys.APPROVALS, change.id, change.encode())
 
 
 async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
     stack: Stack, configured: str
 ) -> None:
     await ask(stack)
-    (change,) = await stack.fleet.confirmations.list()
+    (change,) = await stack.fleet.approvals.list()
     await store(stack, replace(change, patch={"redis": {"url": "redis://evil"}}))
     with pytest.raises(CallRefused, match="agents may not change redis"):
         await operate(stack, "config.approve", id=change.id)
     await store(stack, replace(change, patch={"queue": {"mode": "interrupt"}}))
     with pytest.raises(CallRefused, match="has changed since"):
         await operate(stack, "config.approve", id=change.id)
-    await stack.fleet.scripts.client.hset(keys.CONFIG_PENDING, change.id, b"{}")
+    await stack.fleet.scripts.client.hset(keys.APPROVALS, change.id, b"{}")
     with pytest.raises(CallRefused, match="No change"):
         await operate(stack, "config.approve", id=change.id)
 
@@ -238,7 +238,7 @@ async def test_what_somebody_put_there_gives_no_more_than_an_agent_has(
 
 async def test_another_host_s_change_is_decided_there(stack: Stack) -> None:
     await ask(stack)
-    (change,) = await stack.fleet.confirmations.list()
+    (change,) = await stack.fleet.approvals.list()
     await store(stack, replace(change, host="elsewhere"))
     for decide in (approve, reject):
         with pytest.raises(CallRefused, match="the file of elsewhere: decide it there"):

@@ -34,7 +34,7 @@ async def nothing_was_sent(stack: Stack, platform: Platform, turn: Turn) -> bool
         *await client.keys(keys.reply_stream("*", "*")),
         *await client.keys(keys.blob("*", "*")),
     ]
-    return not platform.events and not left and not await turn.lease.effects()
+    return not platform.events and not left and not await turn.lease.side_effects()
 
 
 async def test_a_file_of_the_workspace(

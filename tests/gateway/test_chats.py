@@ -47,7 +47,7 @@ def is_text(text: str) -> bool:
 
 
 async def noted(stack: Stack, turn: Turn) -> list[dict[str, Any]]:
-    return await turn.lease.effects()
+    return await turn.lease.side_effects()
 
 
 async def waiting(stack: Stack, provider: str = "test", account: str = "default") -> int:
@@ -110,7 +110,7 @@ async def test_what_nobody_wrote_in_the_chat_is_not_quoted(stack: Stack, served:
     assert await lease.begin([accepted.entry_id])
     await lease.grant(DIGEST, ["message_reply"])
 
-    caller = await stack.fleet.effects.caller(lease.sid)
+    caller = await stack.fleet.calls.caller(lease.sid)
     assert caller is not None
     door = gateway(stack.fleet, stack.home, HANDLERS)
     agent = await door.agent(lease.sid, DIGEST)
@@ -173,7 +173,7 @@ async def test_a_broadcast_that_reached_one_chat_was_sent(
         _, effects = await turn.noted("message_broadcast", targets=["a", "other:b"], message="hi")
 
     assert [one["type"] for one in effects] == ["message_sent"]
-    assert side_effects_of(await turn.lease.effects()).sent_texts == ("hi",)
+    assert side_effects_of(await turn.lease.side_effects()).sent_texts == ("hi",)
 
 
 @pytest.mark.parametrize("target", ["console:console", "console"])
@@ -698,7 +698,7 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
     await turn.call("message_reply", "c1", message="hi")
     client: Any = stack.fleet.scripts.client
 
-    (answers,) = await client.keys(keys.answers("*"))
+    (answers,) = await client.keys(keys.receipts("*"))
     (call,) = await client.keys(keys.call("*"))
 
     day_ms = 24 * 3600 * 1000
@@ -712,7 +712,7 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
 async def test_what_the_platform_refused_is_noted_as_not_sent(served: Platform, turn: Turn) -> None:
     served.tell(refuses="There is no such chat.")
     sent, effects = await turn.noted("message_reply", message="It is done.")
-    noted = await turn.lease.effects()
+    noted = await turn.lease.side_effects()
     assert effects == []  # what the connector writes into the file
 
     assert sent["status"] == "failed"
@@ -724,9 +724,9 @@ async def test_what_was_sent_to_a_thread_is_not_said_to_the_chat(
     served: Platform, turn: Turn
 ) -> None:
     await turn.call("message_thread_reply", threadId="t9", message="Done.")
-    elsewhere = await turn.lease.effects()
+    elsewhere = await turn.lease.side_effects()
     await turn.call("message_reply", message="Done.")
 
     answer = [ReplyPayload("Done.")]
     assert not repeats_of(answer, elsewhere, turn.lease.session)
-    assert repeats_of(answer, await turn.lease.effects(), turn.lease.session) == {0}
+    assert repeats_of(answer, await turn.lease.side_effects(), turn.lease.session) == {0}

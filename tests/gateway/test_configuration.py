@@ -415,7 +415,7 @@ async def test_a_stranger_changes_nothing(stack: Stack, configured: str) -> None
 async def test_a_change_is_noted_with_the_turn(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
-    (noted,) = await stack.fleet.scripts.client.lrange(keys.effects(turn.agent.sid), 0, -1)
+    (noted,) = await stack.fleet.scripts.client.lrange(keys.side_effects(turn.agent.sid), 0, -1)
 
     assert json.loads(noted)["changed"] == ["queue.mode"]
 

@@ -188,7 +188,7 @@ async def test_a_new_time_without_a_zone_is_in_the_job_s_own(stack: Stack) -> No
 async def test_what_was_added_is_noted_with_the_turn(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     result, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-    noted = await caller.lease.effects()
+    noted = await caller.lease.side_effects()
 
     job = result.job
     note = {"type": "cron_added", "jobId": job.id, "ts": job.created_ms}
@@ -201,7 +201,7 @@ async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
     first, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
     again, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
     other, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c2")
-    noted = await caller.lease.effects()
+    noted = await caller.lease.side_effects()
 
     assert first == again
     assert effects[0]["jobId"] == first.job.id
@@ -538,7 +538,7 @@ async def test_the_same_call_runs_a_job_once(stack: Stack) -> None:
     assert {*again, late} == {again[0]}
     assert len({one.run_id for one in at_once}) == 1
     assert len(await texts(stack, caller.lease.session)) == 2
-    noted = await caller.lease.effects()
+    noted = await caller.lease.side_effects()
     assert [note["type"] for note in noted] == ["cron_added", "job_changed"]
     assert noted[1]["tool"] == "cron_run"
 
@@ -730,12 +730,12 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
     So its name and its state are as they were, and only the epoch tells.
     """
     caller = await begin_turn(stack, HANDLERS)
-    stale = await stack.fleet.effects.caller(caller.lease.sid)
+    stale = await stack.fleet.calls.caller(caller.lease.sid)
     await caller.lease.release()
     lease = await stack.fleet.leases.acquire(caller.lease.sid, worker="other", host="here")
     assert lease is not None
     await lease.begin([caller.id])
-    current = await stack.fleet.effects.caller(caller.lease.sid)
+    current = await stack.fleet.calls.caller(caller.lease.sid)
     job = Job(
         id="0" * 16,
         name="late",

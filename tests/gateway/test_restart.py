@@ -175,7 +175,7 @@ async def test_an_agent_s_call_is_fenced_and_noted(stack: Stack) -> None:
     event.clear()
     await turn.call("gateway_restart", "one")
     assert not event.is_set()  # asked again, it does nothing again
-    (noted,) = await stack.fleet.scripts.client.lrange(keys.effects(turn.agent.sid), 0, -1)
+    (noted,) = await stack.fleet.scripts.client.lrange(keys.side_effects(turn.agent.sid), 0, -1)
     await stack.fleet.sessions.stop(turn.agent.sid)
     await stack.fleet.scripts.client.delete(keys.config_changes(f"restart:{stack.home.host_id}"))
     with pytest.raises(CallRefused) as refusal:

@@ -141,7 +141,7 @@ async def test_a_message_to_another_session_comes_back_answered(stack: Stack) ->
     await eventually(has_come)
     await answer(stack, bob.session.sid)
     sent = await asking
-    noted = await caller.lease.effects()
+    noted = await caller.lease.side_effects()
 
     assert sent.status == "answered"
     assert "- hello" in sent.reply
@@ -176,7 +176,7 @@ async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 0, "call_id": "c"}
     first, second = [await call(stack, caller, "sessions_send", **params) for _ in range(2)]
-    noted = await caller.lease.effects()
+    noted = await caller.lease.side_effects()
     view = await stack.fleet.sessions.view(bob.session.sid)
 
     assert first == second

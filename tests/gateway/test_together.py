@@ -310,7 +310,7 @@ async def test_a_wait_ends_with_its_turn(stack: Stack, door: str) -> None:
         other = await begin_turn(stack, HANDLERS, from_="dora")
         view = await stack.fleet.sessions.view(bob.session.sid)
         assert view is not None
-        waiting = stack.fleet.waits.one(other.lease.sid, other.id, view, timeout_s=HANG_S)
+        waiting = stack.fleet.wait_limit.hold(other.lease.sid, other.id, view, timeout_s=HANG_S)
         async with waiting as verdict:
             pass
         await stack.fleet.sessions.stop(bob.session.sid)
@@ -327,7 +327,9 @@ async def test_a_session_waits_for_no_worker_of_its_own_host_that_it_holds(stack
     view = await stack.fleet.sessions.view(bob.session.sid)
     alice = await begin_turn(stack, HANDLERS)
     assert view is not None
-    async with stack.fleet.waits.one(alice.lease.sid, alice.id, view, timeout_s=HANG_S) as verdict:
+    async with stack.fleet.wait_limit.hold(
+        alice.lease.sid, alice.id, view, timeout_s=HANG_S
+    ) as verdict:
         assert verdict == "full"
 
 
@@ -339,9 +341,9 @@ async def test_two_waits_of_one_call_are_two(stack: Stack) -> None:
     view = await stack.fleet.sessions.view(bob.session.sid)
     assert view is not None
     client: Any = stack.fleet.scripts.client
-    one = stack.fleet.waits.one
-    async with one(alice.lease.sid, alice.id, view, timeout_s=HANG_S):
-        async with one(alice.lease.sid, alice.id, view, timeout_s=HANG_S):
+    hold = stack.fleet.wait_limit.hold
+    async with hold(alice.lease.sid, alice.id, view, timeout_s=HANG_S):
+        async with hold(alice.lease.sid, alice.id, view, timeout_s=HANG_S):
             pass
         assert await client.zcard(keys.WAITS) == 1
     assert await client.zcard(keys.WAITS) == 0

@@ -178,8 +178,8 @@ MUTANTS = (
     ),
     Mutant(
         "live text that outlives its turn",
-        before="keys.effects, keys.live",
-        after="keys.effects",
+        before="keys.side_effects, keys.live",
+        after="keys.side_effects",
         test="test_a_tool_is_shown_while_it_runs",
     ),
     Mutant(

@@ -48,8 +48,8 @@ async def spawn(
     caller = None
     if lease:
         await lease.grant(call[0] * 64, ["sessions_spawn"])
-        caller = await stack.fleet.effects.caller(parent.sid)
-    return await stack.fleet.effects.spawn(
+        caller = await stack.fleet.calls.caller(parent.sid)
+    return await stack.fleet.calls.spawn(
         caller,
         call,
         parent,

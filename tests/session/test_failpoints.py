@@ -364,7 +364,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
     parent = SessionKey("main", "test", "default", "chat-1", word)
     task = message(f"first{word}", from_=word)
     failpoint = lab.proxy.arm(step, side)
-    child, entry_id = await lab.stack.fleet.effects.spawn(
+    child, entry_id = await lab.stack.fleet.calls.spawn(
         None,
         word,
         parent,

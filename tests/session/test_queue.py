@@ -155,7 +155,7 @@ async def test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal(
 async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
     """Have a session that another one has started do its task; return the result's entry."""
     key = parent.session
-    child, entry_id = await stack.fleet.effects.spawn(
+    child, entry_id = await stack.fleet.calls.spawn(
         None,
         task,
         key,

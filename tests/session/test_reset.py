@@ -129,7 +129,7 @@ async def test_only_people_give_commands(agent: Stack) -> None:
     """Another session's agent, or a cron job, can't end a conversation."""
     first = await agent.append("one")
     await drain(agent, first)
-    entry_id = await agent.fleet.effects.entry(
+    entry_id = await agent.fleet.calls.entry(
         None, "call", first.session, message("/new"), note=None, provenance=None
     )
     await drain(agent, first)

@@ -15,7 +15,7 @@ def cron_of(fleet: Fleet) -> Cron:
 
 def calls_of(fleet: Fleet) -> CronCalls:
     """Return what calls ask for of a fleet's cron jobs."""
-    return CronCalls(fleet.effects)
+    return CronCalls(fleet.calls)
 
 
 @functools.cache

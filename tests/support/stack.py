@@ -185,7 +185,7 @@ class Stack:
     ) -> str:
         """Put an entry on a session's stream that no adapter has accepted; return its id."""
         entry = encode_entry(message(text, **fields), deliver, origin)
-        effects = self.fleet.effects
+        effects = self.fleet.calls
         _, made = await effects.perform(
             None,
             text,

@@ -1,6 +1,6 @@
 -- The scripts call_*.lua do what a call of a tool asks for: once, and only while the turn runs that
 -- asks for it; and they note with the turn that it was done. These are the same in all of them:
--- keys: caller?, call, effects?, sent?: the caller's state, what is known of the call, what the tools of
+-- keys: caller?, call, side_effects?, sent?: the caller's state, what is known of the call, what the tools of
 --   the turn did, what those of the chat have sent within the hour; of an operator only the call
 -- args: epoch?, turn?, call_ms, note?, note_ms: how long the call and the note (JSON) are kept
 -- → done|again, what came of it: ids, one a line; or why nothing was done:
@@ -70,8 +70,8 @@ local function end_call(keys, args, ...)
   if args.sends then count_sent(keys.caller, keys.sent, args.sends) end
   redis.call('SET', keys.call, result, 'PX', args.call_ms)
   if args.note then
-    redis.call('RPUSH', keys.effects, args.note)
-    redis.call('PEXPIRE', keys.effects, args.note_ms)
+    redis.call('RPUSH', keys.side_effects, args.note)
+    redis.call('PEXPIRE', keys.side_effects, args.note_ms)
   end
   return {'done', result}
 end

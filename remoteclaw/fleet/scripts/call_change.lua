@@ -1,6 +1,6 @@
 -- Remember that a call changes RemoteClaw itself, before it does; or keep the change until a person approves.
 -- uses: calls
--- keys: caller?, call, effects?, sent?, changes, approvals
+-- keys: caller?, call, side_effects?, sent?, changes, approvals
 -- args: epoch?, turn?, call_ms, note?, note_ms, most, within_ms, made, approval_id?, approval?, approval_ms,
 --   most_waiting
 -- → as in the prelude: `made`; limited: after how long ms it may be asked for again; taken: the id;

@@ -1,6 +1,6 @@
 -- Write, change or remove a cron job.
 -- uses: calls, cron
--- keys: caller?, call, effects?, sent?, jobs, due
+-- keys: caller?, call, side_effects?, sent?, jobs, due
 -- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before?, job?, due_ms?, most
 -- → as in the prelude: its id, or nothing if there was none to remove
 --   changed: the job is another one than before; full: there are so many

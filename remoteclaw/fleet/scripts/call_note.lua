@@ -1,6 +1,6 @@
 -- Note with the turn what came of a call.
 -- uses: calls
--- keys: caller?, call, effects?, sent?
+-- keys: caller?, call, side_effects?, sent?
 -- args: epoch?, turn?, call_ms, note?, note_ms
 -- → as in the prelude
 local answered = answer_call(keys, args)

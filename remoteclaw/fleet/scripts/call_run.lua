@@ -1,6 +1,6 @@
 -- Begin a run of a cron job.
 -- uses: replies, entries, calls
--- keys: caller?, call, effects?, sent?, jobs, open, looks, inbound, state, active, sessions
+-- keys: caller?, call, side_effects?, sent?, jobs, open, looks, inbound, state, active, sessions
 -- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms,
 --   outcomes, session_key, lane
 -- → as in the prelude: entry id, queue if a hint is due, else nothing; changed: the job is another one

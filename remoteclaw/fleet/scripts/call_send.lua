@@ -1,6 +1,6 @@
 -- Put messages on reply streams, with their files.
 -- uses: replies, calls
--- keys: caller?, call, effects?, sent?, replies*, blobs*
+-- keys: caller?, call, side_effects?, sent?, replies*, blobs*
 -- args: epoch?, turn?, call_ms, note?, note_ms, blob_ms, payloads*
 -- → as in the prelude, each "STREAM ID"; incomplete: a file is not there any more
 local answered = answer_call(keys, args)

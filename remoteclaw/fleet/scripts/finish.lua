@@ -1,6 +1,6 @@
 -- End the turn: its outcome, its last messages and the removal of its entries are one step.
 -- uses: replies, entries, sessions
--- keys: state, inbound, replies, dead_letters, record, effects, owed_inbound?, owed_state?, active, sessions,
+-- keys: state, inbound, replies, dead_letters, record, side_effects, owed_inbound?, owed_state?, active, sessions,
 --   usage, usage_day, live, queues*, blobs*
 -- args: epoch, turn, attempt, status, outcome_ms, outcomes, done_channel, reply?, error?, agent_process?,
 --   sid, first_index, steered, answered, record?, record_bytes, record_ms?, owed?,
@@ -101,7 +101,7 @@ if args.record then
   end
   redis.call('PEXPIRE', keys.record, args.record_ms)
 end
-redis.call('DEL', keys.effects, keys.live)
+redis.call('DEL', keys.side_effects, keys.live)
 -- Numbers are added to those that are kept; more of them than before are those of a newer version.
 local function add_usage(key, field)
   local sums = {}

@@ -1,6 +1,6 @@
 -- A reply was delivered: remove it and its files, and note the time with every entry that it answers.
 -- If a call wrote it, whoever called is told what came of it.
--- keys: reader, replies, answers?, outcomes*, blobs*
+-- keys: reader, replies, receipts?, outcomes*, blobs*
 -- args: token, reply, answer?, answer_ms
 
 -- Where there is little room, an answer is kept for the call that waits for it, and not for its repetition.
@@ -23,7 +23,7 @@ for _, outcome in ipairs(keys.outcomes) do
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 if args.answer then
-  redis.call('XADD', keys.answers, '*', 'id', keys.replies .. ' ' .. args.reply, 'answer', args.answer)
-  redis.call('PEXPIRE', keys.answers, is_full_for('tools') and MINUTE_MS or args.answer_ms)
+  redis.call('XADD', keys.receipts, '*', 'id', keys.replies .. ' ' .. args.reply, 'answer', args.answer)
+  redis.call('PEXPIRE', keys.receipts, is_full_for('tools') and MINUTE_MS or args.answer_ms)
 end
 return 1

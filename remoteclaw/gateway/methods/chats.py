@@ -12,8 +12,8 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.answers import Answer
-from remoteclaw.fleet.effects import call_name
+from remoteclaw.fleet.calls import call_name
+from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers, operation_payload
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.places import Place, current_place, place_of
@@ -154,12 +154,12 @@ async def _operate(
     args: Mapping[str, Any],
     *,
     chat: str | None = None,
-) -> Answer:
+) -> PlatformReceipt:
     """Have something done in the current chat, or in another one of the channel."""
     readers = await call.fleet.replies.readers()
     place = _place_of(call, readers, chat)
     call_as = call_name(call.caller, call.id)
-    made = await call.fleet.effects.made(call.caller, call.id)
+    made = await call.fleet.calls.made(call.caller, call.id)
     if made is None:
         if not readers.is_there(place.provider, place.account):
             raise CallRefused(
@@ -171,10 +171,10 @@ async def _operate(
         payload = operation_payload(call_as, operation)
         about = {"type": "operation", "tool": call.method.tool, "to": place.chat, **args}
         note = None if name == "read" else about
-        made = await call.fleet.effects.messages(
+        made = await call.fleet.calls.messages(
             call.caller, call.id, [(place.provider, place.account, payload)], note=note
         )
-    answers = await call.fleet.answers.wait(call_as, made, timeout_s=OPERATION_S)
+    answers = await call.fleet.receipts.wait(call_as, made, timeout_s=OPERATION_S)
     if (answer := answers.get(made[0])) is None:
         raise CallRefused(
             "TIMEOUT",

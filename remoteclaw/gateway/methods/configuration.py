@@ -18,7 +18,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.confirmations import VALID_MS, PendingChange
+from remoteclaw.fleet.approvals import VALID_MS, Approval
 from remoteclaw.gateway.approvals import approval_of, approve, reject
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.rights import check_allowed, subject_of
@@ -128,7 +128,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             approval = await approval_of(call, plan)
             answer = _needs_approval(answer, version, approval, rule)
         note = {"type": "config_asked" if approval else "config_changed", "changed": plan.paths}
-        await call.fleet.effects.change(
+        await call.fleet.calls.change(
             call.caller,
             call.id,
             answer.model_dump_json(by_alias=False),
@@ -163,7 +163,7 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
 
 
 def _needs_approval(
-    answer: contract.Changed, version: Version, approval: PendingChange, rule: str
+    answer: contract.Changed, version: Version, approval: Approval, rule: str
 ) -> contract.Changed:
     """Return the answer about a change that waits for approval: nothing is changed yet."""
     more = {
@@ -193,7 +193,7 @@ async def _approvals(call: Call, params: NoParams) -> contract.ApprovalsResult:
                 asked_ms=one.asked_ms,
                 expires_ms=one.expires_ms,
             )
-            for one in await call.fleet.confirmations.list()
+            for one in await call.fleet.approvals.list()
         )
     )
 
@@ -215,7 +215,7 @@ async def _reject(call: Call, params: contract.ApprovalParams) -> contract.Rejec
 
 async def _repeated(call: Call, version: Version) -> contract.Changed | None:
     """Return the answer to a call that was answered before; None if it has to be done (again)."""
-    made = await call.fleet.effects.made(call.caller, call.id)
+    made = await call.fleet.calls.made(call.caller, call.id)
     if made is None:
         return None
     answer = contract.Changed(**orjson.loads(made[0]))

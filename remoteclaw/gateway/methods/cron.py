@@ -12,7 +12,7 @@ from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.store import Cron
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.effects import call_name
+from remoteclaw.fleet.calls import call_name
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.cron_jobs import (
     changed_job,
@@ -60,7 +60,7 @@ async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     now_ms = await _cron(call).now_ms()
     job = new_job(call, params.job, session, now_ms)
     note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
-    await CronCalls(call.fleet.effects).job(
+    await CronCalls(call.fleet.calls).job(
         call.caller, call.id, job.id, before=None, after=job.encode(), due_ms=job.next_ms, note=note
     )
     call.note(note)
@@ -73,7 +73,7 @@ async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResu
     for _ in range(MOST_TRIES):
         job = await _seen(call, job_id)
         after = changed_job(call, job, params.updates, await _cron(call).now_ms())
-        status = await CronCalls(call.fleet.effects).job(
+        status = await CronCalls(call.fleet.calls).job(
             call.caller, call.id, job_id,
             before=job.stored, after=after.encode(), due_ms=after.next_ms,
             note=_changes(call, job_id),
@@ -91,7 +91,7 @@ async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedRes
         if job and not _sees(call, job.session.agent):
             return contract.RemovedResult(removed=False)
         # Also where there is none: this call may have removed it before.
-        status = await CronCalls(call.fleet.effects).job(
+        status = await CronCalls(call.fleet.calls).job(
             call.caller, call.id, job_id,
             before=job.stored if job else None, after=None, due_ms=None,
             note=_changes(call, job_id) if job else None,
@@ -106,7 +106,7 @@ async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
     digest = hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
     name = f"{job_id}:now-{digest}"
     # Under this call's name it may have been done before; then it is not refused now.
-    is_new = await call.fleet.effects.made(call.caller, call.id) is None
+    is_new = await call.fleet.calls.made(call.caller, call.id) is None
     for _ in range(MOST_TRIES):
         job = await _seen(call, job_id)
         if is_new and not params.force:
@@ -119,7 +119,7 @@ async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
                 )
         now_ms = await _cron(call).now_ms()
         note = _changes(call, job_id)
-        entry_id = await CronCalls(call.fleet.effects).run(
+        entry_id = await CronCalls(call.fleet.calls).run(
             call.caller, call.id, job, name, now_ms=now_ms, note=note
         )
         if entry_id is not None:

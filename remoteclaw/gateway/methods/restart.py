@@ -24,11 +24,11 @@ async def _restart(call: Call, params: NoParams) -> Restarted:
         ),
     )
     async with call.restart.asking:
-        was_asked = await call.fleet.effects.made(call.caller, call.id)
+        was_asked = await call.fleet.calls.made(call.caller, call.id)
         if not was_asked and not call.restart.wanted.is_set():
             _check_start(call)
             note = {"type": "gateway_restarted", "tool": call.method.tool}
-            await call.fleet.effects.change(
+            await call.fleet.calls.change(
                 call.caller,
                 call.id,
                 "restarting",

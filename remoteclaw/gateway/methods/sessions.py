@@ -160,7 +160,7 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
     call_id = await _unanswered(call, target, params.message) or call.id
     # Whether it can wait is known before anything is sent: a failure then has sent nothing.
     async with _waiting(call, view, timeout_s) as may_wait:
-        entry_id = await call.fleet.effects.entry(
+        entry_id = await call.fleet.calls.entry(
             call.caller,
             call_id,
             target,
@@ -188,10 +188,10 @@ async def _unanswered(call: Call, target: SessionKey, text: str) -> str | None:
     """
     if call.caller is None:
         return None
-    for note in await call.fleet.effects.noted(call.caller):
+    for note in await call.fleet.calls.side_effects(call.caller):
         if (note.get("tool"), note.get("to"), note.get("text")) != (TOOL, str(target), text):
             continue
-        made = await call.fleet.effects.made(call.caller, note["callId"])
+        made = await call.fleet.calls.made(call.caller, note["callId"])
         outcome = made and await call.fleet.outcomes.read(target.sid, made[0])
         if outcome and not outcome.is_final:
             return str(note["callId"])
@@ -207,7 +207,9 @@ async def _waiting(call: Call, target: SessionView, timeout_s: float) -> AsyncIt
         yield True
     else:
         own, turn = call.caller.session, call.turn.id
-        async with call.fleet.waits.one(own.sid, turn, target, timeout_s=timeout_s) as verdict:
+        async with call.fleet.wait_limit.hold(
+            own.sid, turn, target, timeout_s=timeout_s
+        ) as verdict:
             if verdict == "circle":
                 raise CallRefused(
                     "INVALID_REQUEST",

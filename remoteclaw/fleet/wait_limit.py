@@ -13,7 +13,7 @@ from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.fleet.workers import Workers
 
-__all__ = ["Verdict", "Waits"]
+__all__ = ["Verdict", "WaitLimit"]
 
 #: How long it is tried to begin or end one while Redis is away, in seconds.
 WAIT_S = 2.0
@@ -25,7 +25,7 @@ UNCOUNTED = 1000
 Verdict = Literal["free", "full", "circle"]
 
 
-class Waits:
+class WaitLimit:
     """Who waits at the moment."""
 
     def __init__(self, scripts: Scripts, workers: Workers) -> None:
@@ -33,7 +33,7 @@ class Waits:
         self._workers = workers
 
     @contextlib.asynccontextmanager
-    async def one(
+    async def hold(
         self, sid: str, turn: str, target: SessionView, *, timeout_s: float
     ) -> AsyncIterator[Verdict]:
         """Have a session's turn wait for a turn of another one, for so long at most, if it may.

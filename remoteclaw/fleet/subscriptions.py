@@ -13,13 +13,13 @@ from redis import exceptions
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import RECONNECT_S, Scripts
 
-__all__ = ["News"]
+__all__ = ["Subscriptions"]
 
 Listener = Callable[[bytes | None], None]
 """Is called with what was announced; with None when something may have been missed."""
 
 
-class News:
+class Subscriptions:
     """Listens to announcements of sessions: live text, and entries whose outcome is final."""
 
     def __init__(self, scripts: Scripts) -> None:

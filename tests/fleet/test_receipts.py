@@ -16,7 +16,7 @@ from tests.support.waiting import HANG_S
 async def asked(fleet: Fleet, call: str) -> str:
     """Have something asked for in a chat; return its id on the stream."""
     operation = Operation("pin", "chat-1", None, {"messageId": "m1"}, expires_ms=2**50)
-    (made,) = await fleet.effects.messages(
+    (made,) = await fleet.calls.messages(
         None, call, [("test", "default", operation_payload(call, operation))], note=None
     )
     return made
@@ -32,21 +32,21 @@ async def answer(reader: ReplyReader, told: dict[str, Any]) -> None:
 async def test_an_answer_is_there_for_everybody_who_waits(fleet: Fleet) -> None:
     made = await asked(fleet, "c1")
     waiting = [
-        asyncio.create_task(fleet.answers.wait("c1", [made], timeout_s=600)) for _ in range(3)
+        asyncio.create_task(fleet.receipts.wait("c1", [made], timeout_s=600)) for _ in range(3)
     ]
 
     await answer(fleet.replies.reader("test", "default"), {"a": 1})
 
     assert [await each for each in waiting] == [{made: {"a": 1}}] * 3
-    assert await fleet.answers.wait("c1", [made], timeout_s=0) == {made: {"a": 1}}
-    assert await fleet.answers.wait("c2", [made], timeout_s=0) == {}
+    assert await fleet.receipts.wait("c1", [made], timeout_s=0) == {made: {"a": 1}}
+    assert await fleet.receipts.wait("c2", [made], timeout_s=0) == {}
 
 
 async def test_what_is_told_in_time_is_returned(fleet: Fleet) -> None:
     made = await asked(fleet, "c1")
     await answer(fleet.replies.reader("test", "default"), {"a": 1})
 
-    found = await fleet.answers.wait("c1", [made, "9-9"], timeout_s=0.05)
+    found = await fleet.receipts.wait("c1", [made, "9-9"], timeout_s=0.05)
 
     assert found == {made: {"a": 1}}
 
@@ -61,15 +61,15 @@ async def test_a_receipt_that_is_repeated_answers_once(fleet: Fleet) -> None:
         await reader.receipt(reply, answer=orjson.dumps(told))
     await replies.aclose()
 
-    assert await fleet.scripts.client.xlen(keys.answers("c1")) == 1
-    assert await fleet.answers.wait("c1", [made], timeout_s=0) == {made: {"a": 1}}
+    assert await fleet.scripts.client.xlen(keys.receipts("c1")) == 1
+    assert await fleet.receipts.wait("c1", [made], timeout_s=0) == {made: {"a": 1}}
 
 
 async def test_time_runs_out_without_an_answer(fleet: Fleet) -> None:
     made = await asked(fleet, "c1")
     since = time.monotonic()
 
-    assert await fleet.answers.wait("c1", [made], timeout_s=0.1) == {}
+    assert await fleet.receipts.wait("c1", [made], timeout_s=0.1) == {}
 
     assert time.monotonic() - since > 0.09
 
@@ -111,11 +111,11 @@ async def test_the_time_that_is_left_is_redis_own(fleet: Fleet, left_ms: int) ->
 async def test_who_waits_is_not_held_up_by_others(fleet: Fleet) -> None:
     """Each waits on a connection of its own."""
     made = await asked(fleet, "c1")
-    waits = [fleet.answers.wait(f"x{number}", ["1-1"], timeout_s=600) for number in range(20)]
+    waits = [fleet.receipts.wait(f"x{number}", ["1-1"], timeout_s=600) for number in range(20)]
     others = [asyncio.create_task(wait) for wait in waits]
 
     async with asyncio.timeout(HANG_S):
-        waiting = asyncio.create_task(fleet.answers.wait("c1", [made], timeout_s=600))
+        waiting = asyncio.create_task(fleet.receipts.wait("c1", [made], timeout_s=600))
         await answer(fleet.replies.reader("test", "default"), {"a": 1})
         assert made in await waiting
     for other in others:

@@ -1,7 +1,7 @@
-"""Configuration changes that wait for a person's approval.
+"""Approvals of configuration changes, and the changes that wait for them.
 
-What waits is exactly what would be done, of which file, and until when; what became of it stays as
-long. `Effects.change()` puts it there, fenced by the turn that asks.
+A change is kept exactly as it would be made, with its file's hash, for an hour; so is the decision.
+`ToolCalls.change()` puts it there, fenced by the turn that asks.
 """
 
 import functools
@@ -15,17 +15,17 @@ from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
-__all__ = ["VALID_MS", "Confirmations", "PendingChange"]
+__all__ = ["VALID_MS", "Approval", "Approvals"]
 
-#: How long a change waits, in milliseconds: what nobody has confirmed by then was forgotten.
+#: How long a change waits, in milliseconds: longer than a person needs who is there.
 VALID_MS = 3600 * 1000
 #: How long it is tried while Redis is away, in seconds.
 TRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingChange:
-    """A change that waits, or waited."""
+class Approval:
+    """A configuration change, and the decision about it."""
 
     id: str
     host: str
@@ -35,29 +35,29 @@ class PendingChange:
     """The change, as a JSON merge patch."""
     base: str
     after: str
-    """The hash of the file for which it was made, and of what becomes of that."""
+    """The hashes of the file before and after it."""
     changed: Sequence[str]
     needs_restart: Sequence[str]
     session: str
     """The key of the session whose agent asks."""
     senders: Sequence[str]
-    """The ids of those for whom it does."""
+    """The ids of the people on whose behalf."""
     asked_ms: int
     expires_ms: int
     status: Literal["pending", "done", "rejected"] = "pending"
     by: str | None = None
     """Who has decided."""
     stored: bytes = field(default=b"", compare=False, repr=False)
-    """It as it was read: who changes it says so."""
+    """Its JSON as it was read, which a decision must still find."""
 
     def encode(self) -> bytes:
-        """Return it as it is stored."""
+        """Return the JSON that is stored."""
         fields = asdict(self)
         del fields["stored"]
         return orjson.dumps(fields)
 
 
-class Confirmations:
+class Approvals:
     """The changes that wait, by their ids."""
 
     def __init__(self, scripts: Scripts) -> None:
@@ -67,11 +67,11 @@ class Confirmations:
         """Return the time on Redis' clock, which all hosts share."""
         return int(await self._scripts.run("clock", deadline=boottime() + TRY_S))
 
-    async def list(self) -> list[PendingChange]:
+    async def list(self) -> list[Approval]:
         """Return what waits, oldest first."""
         client = self._scripts.client
         found: Sequence[bytes] = await self._scripts.call(
-            lambda: client.hvals(keys.CONFIG_PENDING), deadline=boottime() + TRY_S
+            lambda: client.hvals(keys.APPROVALS), deadline=boottime() + TRY_S
         )
         now = await self.now_ms()
         changes = (_decoded(data) for data in found)
@@ -80,31 +80,31 @@ class Confirmations:
         ]
         return sorted(waiting, key=lambda one: one.asked_ms)
 
-    async def find(self, change_id: str) -> PendingChange | None:
+    async def find(self, change_id: str) -> Approval | None:
         """Return a change that waits, or waited of late; None if there is none."""
-        read = functools.partial(self._scripts.client.hget, keys.CONFIG_PENDING, change_id)
+        read = functools.partial(self._scripts.client.hget, keys.APPROVALS, change_id)
         data = await self._scripts.call(read, deadline=boottime() + TRY_S)
         found = _decoded(data) if data else None
         return found if found and found.expires_ms > await self.now_ms() else None
 
-    async def settle(
-        self, change: PendingChange, status: Literal["done", "rejected"], *, by: str
+    async def decide(
+        self, change: Approval, status: Literal["done", "rejected"], *, by: str
     ) -> bool:
-        """Say what became of a change; False if something else did meanwhile."""
-        settled = replace(change, status=status, by=by)
+        """Record a decision; False if another one came first."""
+        decided = replace(change, status=status, by=by)
         told = await self._scripts.run(
-            "confirm",
-            keys={"approvals": keys.CONFIG_PENDING},
-            args={"id": change.id, "before": change.stored, "after": settled.encode()},
+            "decide",
+            keys={"approvals": keys.APPROVALS},
+            args={"id": change.id, "before": change.stored, "after": decided.encode()},
             deadline=boottime() + TRY_S,
         )
         return bool(told == b"done")
 
 
-def _decoded(data: bytes) -> PendingChange | None:
-    """Return a change; None for what is none."""
+def _decoded(data: bytes) -> Approval | None:
+    """Return a change; None if it is damaged."""
     try:
-        found = PendingChange(**orjson.loads(data), stored=data)
+        found = Approval(**orjson.loads(data), stored=data)
         return found if isinstance(found.expires_ms, int) else None
     except (TypeError, ValueError):
         return None

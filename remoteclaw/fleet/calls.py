@@ -32,7 +32,7 @@ from remoteclaw.fleet.state import SessionState, pairs
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey, hops_of, via_of
 
-__all__ = ["CALL_MS", "Caller", "Effects", "Grant", "RunningTurn", "call_name"]
+__all__ = ["CALL_MS", "Caller", "Grant", "RunningTurn", "ToolCalls", "call_name"]
 
 #: How many digits of a call's name are the name of the task that it starts.
 TASK_DIGITS = 16
@@ -41,7 +41,7 @@ CALL_S = 5.0
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
 #: How many changes may wait for approval.
-MOST_PENDING = 100
+MOST_APPROVALS = 100
 NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
@@ -100,7 +100,7 @@ class Caller:
     """How many sessions are above it."""
 
 
-class Effects:
+class ToolCalls:
     """Does what calls ask for."""
 
     def __init__(self, scripts: Scripts, waker: Waker) -> None:
@@ -136,9 +136,9 @@ class Effects:
         made = await self._scripts.call(read, deadline=boottime() + CALL_S)
         return None if made is None else made.decode().split("\n")
 
-    async def noted(self, caller: Caller) -> list[dict[str, Any]]:
+    async def side_effects(self, caller: Caller) -> list[dict[str, Any]]:
         """Return what the tools of the caller's running turn did so far, oldest first."""
-        name = keys.effects(caller.session.sid)
+        name = keys.side_effects(caller.session.sid)
         read = functools.partial(self._scripts.client.lrange, name, 0, -1)
         lines = await self._scripts.call(read, deadline=boottime() + CALL_S)
         return [orjson.loads(line) for line in lines]
@@ -296,7 +296,7 @@ class Effects:
             call,
             note,
             "call_change",
-            {"changes": keys.config_changes(who), "approvals": keys.CONFIG_PENDING},
+            {"changes": keys.config_changes(who), "approvals": keys.APPROVALS},
             {
                 "most": most,
                 "within_ms": within_ms,
@@ -304,7 +304,7 @@ class Effects:
                 "approval_id": waiting_id,
                 "approval": waiting,
                 "approval_ms": valid_ms,
-                "most_waiting": MOST_PENDING,
+                "most_waiting": MOST_APPROVALS,
             },
         )
         if status == "limited":
@@ -320,7 +320,7 @@ class Effects:
         if status == "full":
             raise CallRefused(
                 "UNAVAILABLE",
-                f"Nothing was done: {MOST_PENDING} changes wait for approval already.",
+                f"Nothing was done: {MOST_APPROVALS} changes wait for approval already.",
             )
 
     async def perform(
@@ -390,7 +390,7 @@ def _caller(caller: Caller | None) -> tuple[Keys, Arguments]:
     sid = caller.session.sid
     names = {
         "caller": keys.state(sid),
-        "effects": keys.effects(sid),
+        "side_effects": keys.side_effects(sid),
         "sent": keys.sent(caller.session),
     }
     return names, {"epoch": caller.turn.epoch, "turn": caller.turn.id}
