@@ -1,50 +1,31 @@
-"""The seams: protocols between the parts."""
+"""The seam to agents: how a CLI is specified, started, asked and answered."""
 
 import hashlib
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol
 
 import orjson
 
-from remoteclaw.events import AgentEvent, PermissionEvent, ToolActivity, ToolResultEvent
-from remoteclaw.messages import OWN_SERVER, Attachment, Entry, Image, McpServerConfig, ReplyPayload
+from remoteclaw.events import AgentEvent
+from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 
 __all__ = [
     "FILES",
-    "FORK_OF",
     "LOG_LINE",
-    "SIDE_EFFECTS_FILE",
     "AgentPipes",
     "AgentProcess",
     "AgentSpec",
     "Agents",
-    "AttachmentStore",
-    "BridgeCallbacks",
     "Capabilities",
-    "ChannelAdapter",
-    "ChannelProfile",
     "Decision",
-    "Effects",
-    "History",
     "Launch",
-    "Newcomers",
-    "OperatingAdapter",
-    "Operation",
-    "Receipt",
-    "Reply",
     "Runtime",
-    "SessionMap",
-    "Unit",
-    "conversation_name",
     "prompt_file",
 ]
 
-
-#: Where a turn's tools write what they did besides answering, in the agent's run directory.
-SIDE_EFFECTS_FILE = "side-effects.ndjson"
 #: The notification as which a line of a CLI's log is read; its `line` is that.
 LOG_LINE = "$/log"
 #: The part of a run directory in which the agent may read: for the files that people send.
@@ -312,201 +293,3 @@ def prompt_file(run_dir: Path, prompt: str) -> Path:
     """Return where agents read this system prompt, beside the directory of all run directories."""
     digest = hashlib.sha256(prompt.encode("utf-8", "replace")).hexdigest()[:32]
     return run_dir.parent.parent / "prompts" / f"{digest}.md"
-
-
-def conversation_name(runtime: str, workspace: str) -> str:
-    """Return the name under which a session map keeps a CLI's id of a conversation.
-
-    Another CLI doesn't know the id, and claude finds it in its own directory only.
-    """
-    return f"{runtime}|{workspace}"
-
-
-#: How a session map marks the id of another session's conversation: a copy of it is to be made.
-FORK_OF = "fork of "
-
-
-class SessionMap(Protocol):
-    """Remembers the CLIs' own session ids of one session."""
-
-    async def get(self, name: str) -> str | None:
-        """Return the id kept under a runtime and workspace."""
-
-    async def note(self, name: str) -> str:
-        """Return what an agent has noted with that id; nothing if there is none."""
-
-    async def set(self, name: str, session_id: str, note: str = "") -> None:
-        """Keep an id, and what the agent has noted with it, for 7 days from now."""
-
-    async def delete(self, name: str) -> None:
-        """Forget an id that the CLI no longer knows."""
-
-
-class AttachmentStore(Protocol):
-    """Where the files of one session are kept on their way."""
-
-    async def load(self, attachment: Attachment) -> bytes | None:
-        """Return a file's content; None if it is not kept any more."""
-
-    async def store(self, name: str, content: bytes) -> Attachment:
-        """Keep a file that the agent sends; raises `RedisRefused` when there is no room."""
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """An action in a chat besides sending a message."""
-
-    name: Literal["react", "delete", "pin", "read"]
-    channel_id: str
-    """The chat."""
-    thread_id: str | None
-    args: Mapping[str, Any]
-    """`messageId` but for `read`; `emoji` for `react`, where an empty one takes the reaction away;
-    `limit` for `read`."""
-    expires_ms: int
-    """When it is too late to begin with it, on Redis' clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """One entry of a reply stream: a message to deliver, or an operation."""
-
-    id: str
-    """Its id on the stream."""
-    sid: str
-    """The session whose agent says it; "operator" if none does."""
-    turn: str
-    """The turn that it answers."""
-    attempt: int
-    """Which attempt at the turn said it."""
-    index: int
-    """Its place among the turn's messages, or among those of the call, from 0."""
-    channel_id: str
-    """The chat that it goes to."""
-    thread_id: str | None
-    """The thread of that chat."""
-    text: str
-    """What to send; empty if there are only files, or if it only says that the turn is over."""
-    is_error: bool
-    """Whether it reports a failure."""
-    reply_to_id: str | None
-    """The message of the chat to quote."""
-    attachments: tuple[Attachment, ...]
-    """The files to send with it; `fleet.blobs.get` has their contents."""
-    is_final: bool
-    """True for the last one of its turn."""
-    entries: tuple[str, ...]
-    """With a turn's last message, the entries that the turn answers."""
-    call: str | None = None
-    """The call of a tool that sent it, between the messages of the answer; None for the answer."""
-    effect: str | None = None
-    """The platform's name for an effect to show it with."""
-    operation: Operation | None = None
-    """What to do instead of sending a message; then nothing else tells more of it."""
-
-    @property
-    def key(self) -> str:
-        """Names this message among all, for platforms that send once what has the same key."""
-        if self.call is not None:
-            return f"{self.call}:{self.index}"
-        return f"{self.sid}:{self.turn}:{self.attempt}:{self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """An adapter's report about a message that the platform has."""
-
-    message_id: str | None = None
-    """The platform's name for it; of several, the first one's."""
-    kept: Collection[Attachment] = ()
-    """The files that could not be sent: they are kept."""
-    has_effect: bool = False
-    """Whether it has the effect that was asked for."""
-
-
-#: What platforms count in a text: code points, units of UTF-16, or bytes of UTF-8.
-Unit = Literal["characters", "utf16", "bytes"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelProfile:
-    """What a channel is: its limits, its format, its ids and its owners.
-
-    `[channels.NAME]` goes before the limits and the format.
-    """
-
-    chunk_limit: int = 4000
-    """The longest message, in `chunk_unit`."""
-    chunk_unit: Unit = "characters"
-    formatting: tuple[str, ...] = ()
-    """How it shows messages, a sentence each, for agents."""
-    attachment_mb: int = 20
-    """The largest file, in megabytes."""
-    attachment_types: tuple[str, ...] = ("*",)
-    """The MIME types of files that it takes; `*` stands for any part."""
-    live_every_s: float = 0.25
-    """The shortest time between two edits of a message that is being written, in seconds."""
-    has_threads: bool = True
-    lacks: frozenset[str] = frozenset()
-    """The tools about the current chat that do nothing there."""
-    id_form: str | None = None
-    """The regular expression of its ids of people and chats, where that tells them from names."""
-    is_owners: bool = False
-    """Whether everyone who writes there is an owner, as long as no owners are configured."""
-
-
-class ChannelAdapter(Protocol):
-    """One account on one chat platform."""
-
-    async def deliver(self, reply: Reply) -> Receipt | None:
-        """Send one message; when this returns, the platform has it.
-
-        Raises `PlatformRefused` if the platform will never take it: it is then given up, and its
-        sender is told. Any other exception ends the relay, and the message is delivered again when
-        the relay starts again.
-        """
-
-
-@runtime_checkable
-class OperatingAdapter(ChannelAdapter, Protocol):
-    """An adapter that can do more than send messages."""
-
-    async def operate(self, operation: Operation) -> Mapping[str, Any]:
-        """Do something in a chat; when this returns, it is done.
-
-        Return for `read` the `messages`, oldest first, each with `id`, `from`, `text` and `at`, in
-        milliseconds since 1970; else nothing. It has four seconds.
-        Raises `Unsupported` for what the platform doesn't have, and `PlatformRefused` for what it
-        won't do. Whatever it raises, it is not tried again.
-        """
-
-
-#: The entries that arrive while a turn runs and that its agent is to hear of at once.
-Newcomers = Callable[[], AsyncGenerator[Entry, None]]
-#: What the tools of the turn have done so far, in all attempts at it.
-Effects = Callable[[], Awaitable[Sequence[Mapping[str, Any]]]]
-#: The record of a conversation that the agent itself knows nothing of.
-History = Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
-
-
-@dataclass(frozen=True, slots=True)
-class BridgeCallbacks:
-    """Calls while a turn runs, in the order of the agent's output. All are optional."""
-
-    on_partial_reply: Callable[[ReplyPayload], Awaitable[None]] | None = None
-    """A message of the answer is complete and more follows."""
-    on_block_reply: Callable[[ReplyPayload], Awaitable[None]] | None = None
-    """The last message of the answer, and behind it messages about errors and files."""
-    on_tool_result: Callable[[ToolResultEvent], Awaitable[None]] | None = None
-    """A tool came back; it is no part of the answer."""
-    on_thinking: Callable[[str], None] | None = None
-    """More of the model's reasoning; not awaited."""
-    on_live_text: Callable[[int, str], None] | None = None
-    """The message with this index as far as it has come; not awaited."""
-    on_activity: Callable[[tuple[ToolActivity, ...]], None] | None = None
-    """The tools that the agent uses at the moment, each time that they change; not awaited."""
-    on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None = None
-    """Decides whether a tool may be used, where `permissions = "ask"`; the agent waits for it, and
-    the call is cancelled when the turn ends. Without it, no one can be asked."""
-    on_phase: Callable[[str, str], Awaitable[None]] | None = None
-    """The attempt reached a phase (spawned, output, tool), with a word about how."""

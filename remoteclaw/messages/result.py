@@ -1,0 +1,82 @@
+"""The result of a turn: messages for the chat, tool calls, and side effects."""
+
+from dataclasses import dataclass
+
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import AgentRunResult
+from remoteclaw.messages.chat import Attachment
+
+__all__ = ["AgentDeliveryResult", "McpSideEffects", "ReplyPayload", "SentTarget", "ToolCall"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyPayload:
+    """One message for the chat."""
+
+    text: str
+    index: int = 0
+    """Its place among the turn's messages, from 0."""
+    is_error: bool = False
+    reply_to_id: str | None = None
+    """The message of the chat that it is to quote, where the agent asked for that."""
+    is_ours: bool = False
+    """Whether these are RemoteClaw's own words, and not the agent's."""
+    attachments: tuple[Attachment, ...] = ()
+    """The files that go with it. With one, there may be no text."""
+    delivered: bool = False
+    """True once a callback took it: it must not be sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One tool that the agent used in a turn, in short."""
+
+    name: str
+    input: str
+    """Its arguments as JSON, the first 300 characters."""
+    output: str = ""
+    """What came back, the first 300 characters."""
+    is_error: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SentTarget:
+    """Where a messaging tool sent something during a turn."""
+
+    tool: str
+    provider: str
+    account_id: str | None = None
+    to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class McpSideEffects:
+    """What the turn's tools did besides answering."""
+
+    sent_texts: tuple[str, ...] = ()
+    sent_media_urls: tuple[str, ...] = ()
+    sent_targets: tuple[SentTarget, ...] = ()
+    cron_adds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDeliveryResult:
+    """What `ChannelBridge.handle()` returns."""
+
+    payloads: tuple[ReplyPayload, ...]
+    run: AgentRunResult
+    mcp: McpSideEffects
+    error: str | None = None
+    """What the CLI or RemoteClaw said about a failure, for logs; people read the payloads."""
+    error_category: ErrorCategory | None = None
+    retry_at_ms: int | None = None
+    """When the provider takes requests again, in milliseconds since 1970, where it says so."""
+    steered: tuple[str, ...] = ()
+    """The ids of the entries that came during the turn and that the agent took up."""
+    answered: tuple[str, ...] = ()
+    """The ids of the entries whose answer was complete before another one began: an error is not
+    about them."""
+    is_silent: bool = False
+    """Whether the agent chose to say nothing."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that it used, in their order, the last 200."""

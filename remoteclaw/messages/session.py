@@ -1,0 +1,86 @@
+"""The key of a session: its names in text, in Redis and for agents."""
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Self
+from urllib.parse import quote, unquote
+
+from remoteclaw.messages.chat import ChannelMessage
+
+__all__ = ["SessionKey"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKey:
+    """Who talks to which agent, and where: one conversation.
+
+    Its text ends with the `channel:user:thread` that agents see, scoped by agent, provider and
+    account. A session that another one has started for a task has a fourth part, which no message
+    of a chat can have.
+    """
+
+    agent: str
+    provider: str
+    account: str
+    channel_id: str
+    user: str
+    thread: str | None = None
+    task: str | None = None
+    """The name of the task that it was started for, in the place of the session that started it."""
+
+    @classmethod
+    def of(cls, message: ChannelMessage, *, agent: str) -> Self:
+        """Return the key of the conversation that a message belongs to."""
+        return cls(
+            agent=agent,
+            provider=message.provider,
+            account=message.account,
+            channel_id=message.channel_id,
+            user=message.from_,
+            thread=message.thread_id,
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the key whose `str()` is `text`; raises ValueError on anything else."""
+        agent, provider, account, rest = text.split("/")
+        channel_id, user, thread, *task = rest.split(":")
+        if len(task) > 1 or task == [""]:
+            raise ValueError("too many parts to unpack")
+        return cls(
+            agent=unquote(agent),
+            provider=unquote(provider),
+            account=unquote(account),
+            channel_id=unquote(channel_id),
+            user=unquote(user),
+            thread=None if thread == "_" else unquote(thread),
+            task=unquote(task[0]) if task else None,
+        )
+
+    @classmethod
+    def kept(cls, text: str, task: str | None) -> Self:
+        """Return a key of which the task is kept apart."""
+        key = cls.parse(text)
+        return key if task is None else replace(key, task=unquote(task))
+
+    def __str__(self) -> str:
+        """Return the key as text; `parse()` reads it."""
+        scope = "/".join(_encode(part) for part in (self.agent, self.provider, self.account))
+        return f"{scope}/{self.conversation}"
+
+    @property
+    def conversation(self) -> str:
+        """`channel:user:thread`, with `_` for no thread; behind it the task, if it has one."""
+        thread = "_" if self.thread is None else _encode(self.thread)
+        task = "" if self.task is None else f":{_encode(self.task)}"
+        return f"{_encode(self.channel_id)}:{_encode(self.user)}:{thread}{task}"
+
+    @property
+    def sid(self) -> str:
+        """128 bits of hash as 32 hexadecimal digits: the session's name in keys, paths and logs."""
+        return hashlib.sha256(str(self).encode()).hexdigest()[:32]
+
+
+def _encode(part: str) -> str:
+    # "_" alone means "no thread", so a thread that is really called "_" is written %5F.
+    return "%5F" if part == "_" else quote(part, safe="")

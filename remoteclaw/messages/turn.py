@@ -1,0 +1,141 @@
+"""Entries of a session, and the turn that answers them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from remoteclaw.messages.chat import ChannelMessage
+from remoteclaw.messages.session import SessionKey
+
+__all__ = [
+    "Deliver",
+    "Entry",
+    "Origin",
+    "Provenance",
+    "Turn",
+    "hops_of",
+    "people_of",
+    "person",
+    "stream_order",
+    "via_of",
+]
+
+#: The destination of a reply: the channel's reply stream, the caller that waits for the outcome, or
+#: as a result the session that has started this one.
+Deliver = Literal["channel", "caller", "parent"]
+#: Who wrote an entry: a person in a chat, another session's agent, the clock, a session that was
+#: started for a task, as its result; or an operator, who ends the conversation with it, and whose
+#: text says why.
+Origin = Literal["chat", "session", "cron", "result", "operator"]
+
+
+class Provenance(BaseModel):
+    """Where an entry comes from that another session has written."""
+
+    # A newer RemoteClaw may say more.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    by: str
+    """The key of that session."""
+    via: tuple[str, ...] = ()
+    """The ids of the sessions whose turns have led here, oldest first: each waits for this turn, or
+    gets its result."""
+    hops: int = 0
+    """How many turns there were since a person, or the clock, wrote something."""
+    run: str | None = None
+    """Of a result: the name of what has ended, as it was given when it began."""
+    status: str | None = None
+    """Of a result: how it ended, as outcomes say it."""
+    label: str | None = None
+    """Of a result: the label of its session, if that has one."""
+    parent: str | None = None
+    """Of a task: the key of the session that gets its result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a session's inbound stream: something that makes the session take a turn."""
+
+    id: str
+    """The stream id, "milliseconds-sequence" of Redis' clock."""
+    message: ChannelMessage
+    deliver: Deliver = "channel"
+    origin: Origin = "chat"
+    provenance: Provenance | None = None
+    """None for what a person or the clock has written."""
+    stopped: int = 0
+    """Of a person's command to stop: how many entries of the session it has stopped."""
+    stopped_below: int = 0
+    """The same of the sessions that this one has started: nothing is said in the chat of these."""
+    people: tuple[str, ...] = ()
+    """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID. Their
+    rights are looked up when it is answered."""
+    unreadable: str = ""
+    """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
+
+    @property
+    def at_ms(self) -> int:
+        """When it was accepted, on Redis' clock."""
+        return int(self.id.partition("-")[0])
+
+
+def stream_order(entry_id: str) -> tuple[int, ...]:
+    """Return what a stream id is sorted by: its two numbers, "10-0" behind "9-1"."""
+    return tuple(int(part) for part in entry_id.split("-"))
+
+
+def person(channel: str, user: str) -> str:
+    """Return a person as entries name them."""
+    return f"{channel}:{user}"
+
+
+def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the people on whose behalf a turn of these entries is, each as CHANNEL:ID.
+
+    Empty, if one of the entries is on no one's behalf.
+    """
+    found: dict[str, None] = {}
+    for entry in entries:
+        sender = person(entry.message.provider, entry.message.from_)
+        people = (sender,) if entry.origin == "chat" else entry.people
+        if not people:
+            return ()
+        found |= dict.fromkeys(people)
+    return tuple(found)
+
+
+def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the ids of the sessions that wait for the turn of these entries, or get its result."""
+    known = (entry.provenance.via for entry in entries if entry.provenance)
+    return tuple(dict.fromkeys(sid for via in known for sid in via))
+
+
+def hops_of(entries: Iterable[Entry]) -> int:
+    """Return how many turns led to these entries since a person, or the clock, wrote something."""
+    return min((entry.provenance.hops if entry.provenance else 0 for entry in entries), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the agent is asked in one go: a list of entries, never joined text."""
+
+    session: SessionKey
+    entries: tuple[Entry, ...]
+    attempt: int = 1
+    """1 for the first time this batch runs; more after a crash."""
+    was_interrupted: bool = False
+    """True when an earlier attempt reached the agent: it may have done part of the work."""
+    left_out: tuple[Entry, ...] = ()
+    """Entries that came before and are only mentioned, because there were too many."""
+
+    @property
+    def id(self) -> str:
+        """The stream id of the first entry; stays the same over all attempts."""
+        return min((*self.left_out, *self.entries), key=lambda entry: stream_order(entry.id)).id
+
+    @property
+    def reference(self) -> str:
+        """The id that people see and that `remoteclaw sessions trace` takes."""
+        return f"{self.session.sid[:8]}-{self.id}"

@@ -1,0 +1,12 @@
+"""Mutants of `remoteclaw/messages/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "a channel with two spellings",
+        before="return channel_name(value)",
+        after="return value",
+        test="test_speaking_for_an_owner_needs_what_the_owners_agent_may",
+    ),
+)

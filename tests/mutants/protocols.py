@@ -1,0 +1,12 @@
+"""Mutants of `remoteclaw/protocols/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "a prompt of gemini's that names tools which it doesn't have",
+        before="replace(self, tools=None, system_prompt=self.plain_prompt)",
+        after="replace(self, tools=None)",
+        test="test_gemini_obeys_nothing_of_a_workspace_and_has_no_tools_then",
+    ),
+)
