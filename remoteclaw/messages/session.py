@@ -1,7 +1,7 @@
 """The key of a session: its names in text, in Redis and for agents."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 from urllib.parse import quote, unquote
 
@@ -56,12 +56,6 @@ class SessionKey:
             thread=None if thread == "_" else unquote(thread),
             task=unquote(task[0]) if task else None,
         )
-
-    @classmethod
-    def kept(cls, text: str, task: str | None) -> Self:
-        """Return a key of which the task is kept apart."""
-        key = cls.parse(text)
-        return key if task is None else replace(key, task=unquote(task))
 
     def __str__(self) -> str:
         """Return the key as text; `parse()` reads it."""
