@@ -2,10 +2,11 @@
 
 import os
 import time
+from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["boot_id", "boottime", "host_zone", "named_zone", "now_ms"]
+__all__ = ["boot_id", "boottime", "host_zone", "local_time", "named_zone", "now_ms"]
 
 #: Differs from machine to machine and from boot to boot; the containers of a machine share it.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -38,6 +39,14 @@ def named_zone(name: str | None) -> ZoneInfo | None:
         return ZoneInfo(name) if name else None
     except (ZoneInfoNotFoundError, ValueError, OSError):  # "Europe" is a directory
         return None
+
+
+def local_time(timestamp_ms: int, zone: str | None) -> datetime:
+    """Return a time in a zone that is named, else in the host's."""
+    here = named_zone(zone)
+    # A platform's timestamp can be nonsense; a wrong clock must not cost the message.
+    seconds = min(max(timestamp_ms / 1000, 0), 32_503_680_000)
+    return datetime.fromtimestamp(seconds, tz=here).astimezone(here)
 
 
 def host_zone() -> str:

@@ -25,9 +25,10 @@ from remoteclaw.bridge.hooks import (
 )
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.bridge.pace import Limits, Pace
-from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.scrubber import Scrubber, secrets_of_agent
 from remoteclaw.bridge.side_effects import SideEffectsReader, repeats_of, side_effects_of
+from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue, RemoteClawError

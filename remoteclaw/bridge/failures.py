@@ -3,7 +3,7 @@
 import time
 
 from remoteclaw.bridge.data import as_data
-from remoteclaw.bridge.prompt import local_time
+from remoteclaw.clock import local_time
 from remoteclaw.errors import ErrorCategory, Overdue, sentence
 from remoteclaw.events import ErrorEvent
 from remoteclaw.messages import Turn

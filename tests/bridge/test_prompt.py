@@ -8,7 +8,8 @@ import pytest
 
 from remoteclaw.bridge.attachments import GivenFile
 from remoteclaw.bridge.data import as_data
-from remoteclaw.bridge.prompt import INTERRUPTED, build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.prompt import build_system_prompt
+from remoteclaw.bridge.turn_prompt import INTERRUPTED, build_turn_prompt
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import MessageRefused
 from remoteclaw.events import AgentRunResult

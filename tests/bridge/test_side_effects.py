@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge.prompt import build_system_prompt, build_turn_prompt
+from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
+from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.config.home import Home
 from remoteclaw.messages import Entry, ReplyPayload, SentTarget, SessionKey, Turn
 from tests.support.bridges import demo_bridge, script

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge import Hooks
-from remoteclaw.bridge.prompt import build_turn_prompt
+from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory, UnknownSession
 from remoteclaw.events import AgentRunResult

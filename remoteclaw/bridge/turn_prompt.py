@@ -1,0 +1,173 @@
+"""The prompt of a turn: one line about who wrote what and when, and the text of the messages.
+
+Everything that comes from people (names, ids) is written as JSON strings on one line, without
+control characters, so that it can't pretend to be a part of the prompt.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from remoteclaw.bridge.attachments import GivenFile, left_out
+from remoteclaw.bridge.data import clean, clean_name
+from remoteclaw.bridge.side_effects import arrived
+from remoteclaw.clock import local_time
+from remoteclaw.messages import Entry, Turn
+
+__all__ = ["INTERRUPTED", "build_turn_prompt"]
+
+#: How much is shown of a message that was left out, in characters.
+SUMMARY = 160
+#: How much is shown of a session's key, in characters.
+LONGEST_KEY = 2000
+
+#: How many effects of an earlier attempt are told.
+MOST_EFFECTS = 50
+
+#: Ends of lines, and marks of direction, that JSON leaves as they are.
+_BREAKS = re.compile("\r\n|[\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+_ODD = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+#: What an agent is told whose earlier attempt at the same message was cut off.
+INTERRUPTED = (
+    "Your earlier attempt at this message was cut off, perhaps after you had done part of the "
+    "work. Look at what is already done before you repeat anything."
+)
+
+
+def build_turn_prompt(
+    turn: Turn,
+    *,
+    zone: str | None = None,
+    is_new: bool = False,
+    history: Sequence[Mapping[str, str]] = (),
+    files: Mapping[str, Sequence[GivenFile]] | None = None,
+    effects: Sequence[Mapping[str, Any]] = (),
+) -> str:
+    """Return what the agent is asked, behind one line about who wrote it and when.
+
+    Of several messages that line tells the number of lines of each, so that none of them can
+    pretend to be another one. Times are in the sender's zone, else in the agent's `zone`, else in
+    the host's. An agent that has no conversation yet (`is_new`) is shown the thread so far, and
+    what is recorded of a conversation that was lost (`history`). `files` are those that came with
+    the messages, by entry; `effects` is what tools did in an earlier attempt.
+    """
+    files = files or {}
+    first, *more = (_about(entry, zone, files.get(entry.id)) for entry in turn.entries)
+    header: dict[str, Any] = first
+    if more:
+        header = {"messages": [first, *more]}
+        for about, entry in zip(header["messages"], turn.entries, strict=True):
+            about["lines"] = len(_in_lines(entry.message.text).split("\n"))
+    if turn.left_out:
+        header["left_out"] = [
+            {**_about(entry, zone), "begins": clean(entry.message.text, longest=SUMMARY)}
+            for entry in turn.left_out
+        ]
+    if turn.was_interrupted:
+        header["note"] = INTERRUPTED
+    if effects:
+        header["already_done"] = [*map(_about_effect, arrived(effects)[-MOST_EFFECTS:])]
+    if is_new and (thread := turn.entries[0].message.thread_context):
+        header["thread_before"] = thread
+    if history:
+        header["conversation_before"] = [*map(_note, history)]
+    text = turn.entries[0].message.text
+    if more:
+        text = "\n".join(_in_lines(entry.message.text) for entry in turn.entries)
+    return f"[remoteclaw {_on_one_line(orjson.dumps(header).decode())}]\n\n{text}"
+
+
+def _in_lines(text: str) -> str:
+    """Return a text with one sign for the end of a line: the header counts lines."""
+    return _BREAKS.sub("\n", text)
+
+
+def _on_one_line(json: str) -> str:
+    """Return JSON with an escape for every character that could be read as the end of a line.
+
+    Such characters can only be in strings, and so can what turns the direction of writing.
+    """
+    return _ODD.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
+
+
+def _about(
+    entry: Entry, zone: str | None, files: Sequence[GivenFile] | None = None
+) -> dict[str, Any]:
+    """Return who wrote a message and when, and what came with it."""
+    message = entry.message
+    about: dict[str, Any] = {
+        "from": _sender(message.user_name, message.from_ if entry.origin == "chat" else None),
+        "at": _clock(message.timestamp, message.timezone or zone),
+    }
+    if entry.origin == "chat":
+        ids = {"id": message.id, "quotes": message.reply_to_id}
+        about |= {name: id_ for name, id_ in ids.items() if id_ and _can_be_named(id_)}
+    about |= _about_session(entry)
+    if files is None:
+        files = left_out(entry)
+    return about | ({"attachments": [*map(_about_file, files)]} if files else {})
+
+
+def _sender(name: str | None, id_: str | None) -> dict[str, str] | str:
+    """Return who sent something: a person by id and name, anything else by its name alone.
+
+    So a person who is called like a cron job isn't taken for one.
+    """
+    shown = clean_name(name or "")
+    if id_ is None:
+        return shown
+    return {"id": id_, "name": shown} if shown and name != id_ else {"id": id_}
+
+
+def _note(note: Mapping[str, str]) -> dict[str, Any]:
+    """Return a note of the record as the agent reads it."""
+    if "from" not in note:
+        return dict(note)
+    return {
+        "from": _sender(note["from"], note.get("from_id")),
+        **{key: value for key, value in note.items() if key not in ("from", "from_id")},
+    }
+
+
+def _about_session(entry: Entry) -> dict[str, Any]:
+    """Return which session has written a message, and of what it is the result."""
+    if (told := entry.provenance) is None:
+        return {}
+    if entry.origin != "result":
+        return {"session": clean(told.by, longest=LONGEST_KEY)}
+    result = {"session": told.by, "run": told.run, "label": told.label, "status": told.status}
+    return {
+        "result_of": {
+            name: clean(value, longest=LONGEST_KEY) for name, value in result.items() if value
+        }
+    }
+
+
+def _about_effect(effect: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool did, in short."""
+    about = {
+        name: effect[name] for name in ("tool", "to", "jobId", "messageId") if effect.get(name)
+    }
+    if text := effect.get("text"):
+        about["text"] = clean(str(text), longest=SUMMARY)
+    return about
+
+
+def _about_file(file: GivenFile) -> dict[str, Any]:
+    about = {"name": file.attachment.name, "type": file.attachment.mime_type}
+    if file.path is None:
+        return {**about, "problem": file.problem}
+    return {**about, "bytes": file.attachment.size, "path": str(file.path)}
+
+
+def _can_be_named(id_: str) -> bool:
+    """Whether a reply tag can name an id, and none of its characters hides another."""
+    return "]" not in id_ and clean(id_, longest=len(id_)) == id_
+
+
+def _clock(timestamp_ms: int, zone: str | None) -> str:
+    """Return a time in the user's zone, else in the host's."""
+    return local_time(timestamp_ms, zone).strftime("%a %Y-%m-%d %H:%M %z")
