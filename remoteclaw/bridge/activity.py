@@ -1,7 +1,6 @@
-"""Tool activity as live text shows it: a tool's name and a short argument."""
+"""Tool activity in live text: the name of each running tool, and a short argument."""
 
 import re
-import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -17,17 +16,14 @@ MOST_TOOLS = 5
 #: How long a name and an argument may be, in characters: both fit on a terminal's line.
 MOST_NAME, MOST_ARGUMENT = 60, 80
 
-#: How long a command may be to be split into words, in characters: that takes a second for a MB.
-MOST_SPLIT = 10_000
-
 #: The arguments that say most, in this order, as the CLIs call them.
 _TELLING = ("command", "cmd", "pattern", "query", "url")
 _PATHS = ("file_path", "filePath", "absolute_path", "notebook_path", "path", "paths", "dir_path")
 #: A name that is one. Agents of which nothing is known give titles, with arguments in them.
 _NAME = re.compile(r"[\w.:/-]+")
 A_TOOL = "a tool"
-#: The shells with which CLIs run a command.
-_SHELLS = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c ")
+#: The shell with which a CLI runs a command.
+_SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c (?:(['\"])(.*)\1|(\w+))", re.DOTALL)
 
 
 def _now_ms() -> int:
@@ -109,13 +105,5 @@ def _text(value: Any) -> str:
 
 def _without_shell(command: str) -> str:
     """Return a command without the shell that a CLI has put around it."""
-    shell = _SHELLS.match(command)
-    if not shell:
-        return command
-    if len(command) > MOST_SPLIT:
-        return command[shell.end() :].lstrip("'\"")
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return command
-    return words[2] if len(words) == 3 else command
+    found = _SHELL.fullmatch(command)
+    return (found[2] or found[3]) if found else command

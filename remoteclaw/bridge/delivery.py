@@ -98,7 +98,8 @@ class DeliveryAdapter:
         self._was_silent = False
         """Whether an earlier answer was silent."""
         self._messages = messages
-        self._answered = list(messages.values())[-1]
+        self._newest = list(messages.values())[-1]
+        """The message that is answered."""
         self._callbacks = callbacks
         self._payloads: list[ReplyPayload] = []
         self._next_index = first_index
@@ -106,97 +107,102 @@ class DeliveryAdapter:
         self._activity: Activity | None = None
         self._calls: dict[str, ToolCall] = {}
         """The tools that were used, by the CLI's id of the call."""
+        self._length = 0
+        self._steered: list[str] = []
+        self._answered: tuple[str, ...] = ()
+        self._error: ErrorEvent | None = None
+        self._done: DoneEvent | None = None
 
     async def process(
         self, events: AsyncIterator[AgentEvent], listeners: Listeners | None = None
     ) -> Delivered:
         """Consume a turn's events; a stream that breaks off still delivers what it said."""
-        self._listeners = listeners = listeners or Listeners()
+        self._listeners = listeners or Listeners()
         if self._callbacks.on_activity:
-            self._activity = Activity(listeners.label, self._callbacks.on_activity)
-        run, error, has_ended = AgentRunResult(), None, False
-        length = 0
-        steered: list[str] = []
-        answered: tuple[str, ...] = ()
-        ends_agent = False
+            self._activity = Activity(self._listeners.label, self._callbacks.on_activity)
         async for event in events:
-            match event:
-                case TextEvent(text):
-                    length += len(text)
-                    if length > MOST_ANSWER:
-                        why = f"more than {MOST_ANSWER:,} characters"
-                        error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
-                        break
-                    await self._text(text)
-                case TextResetEvent(chars):
-                    length -= chars
-                    self._chunker.withdraw(self._directives.withdraw(chars))
-                case ThinkingEvent(text):
-                    if self._callbacks.on_thinking:
-                        self._callbacks.on_thinking(text)
-                case ToolUseEvent():
-                    self._note(event)
-                    if self._activity:
-                        self._activity.begin(event)
-                    await self._reach("tool", event.tool_name)
-                case ToolResultEvent(tool_id, output, is_error):
-                    if call := self._calls.get(tool_id):
-                        shown = listeners.scrub(output, MOST_SHOWN)
-                        self._calls[tool_id] = replace(call, output=shown, is_error=is_error)
-                    if self._activity:
-                        self._activity.end(tool_id)
-                    if self._callbacks.on_tool_result:
-                        await self._callbacks.on_tool_result(event)
-                case SteeredEvent(key):
-                    steered.append(key)
-                    self._asked.append(key)
-                    self._answered = self._messages[key]
-                    if listeners.on_steered:
-                        await listeners.on_steered(key)
-                case AnswerEndEvent():
-                    await self._end_answer()
-                    answered = tuple(self._asked)
-                case PermissionEvent():
-                    if listeners.on_permission:
-                        listeners.on_permission(event)
-                case PlanEvent(steps):
-                    plan = "\n".join(f"[{'x' if done else ' '}] {step}" for step, done in steps)
-                    self.show(plan)
-                case NoticeEvent(message):
-                    self.show(f"({message})")
-                case ErrorEvent():
-                    error = event
-                case DoneEvent(run, ends_agent):
-                    has_ended = True
+            await self._take(event)
+            if self._length > MOST_ANSWER:
+                why = f"more than {MOST_ANSWER:,} characters"
+                self._error = ErrorEvent(ErrorCategory.TOO_LONG, why, ends_agent=True)
+                break
         await self.flush()
         is_silent = (self._was_silent or self._directives.is_silent) and not self._payloads
         return Delivered(
-            run=run,
-            error=error,
-            has_ended=has_ended,
-            steered=tuple(steered),
+            run=self._done.result if self._done else AgentRunResult(),
+            error=self._error,
+            has_ended=self._done is not None,
+            steered=tuple(self._steered),
             is_silent=is_silent,
             tool_calls=tuple(self._calls.values()),
-            answered=answered,
-            ends_agent=ends_agent,
+            answered=self._answered,
+            ends_agent=self._done is not None and self._done.ends_agent,
         )
 
-    def _note(self, event: ToolUseEvent) -> None:
+    async def _take(self, event: AgentEvent) -> None:
+        match event:
+            case TextEvent(text):
+                self._length += len(text)
+                if self._length <= MOST_ANSWER:
+                    await self._text(text)
+            case TextResetEvent(chars):
+                self._length -= chars
+                self._chunker.withdraw(self._directives.withdraw(chars))
+            case ThinkingEvent(text):
+                if self._callbacks.on_thinking:
+                    self._callbacks.on_thinking(text)
+            case ToolUseEvent():
+                await self._begin_tool(event)
+            case ToolResultEvent():
+                await self._end_tool(event)
+            case SteeredEvent(key):
+                self._steered.append(key)
+                self._asked.append(key)
+                self._newest = self._messages[key]
+                if self._listeners.on_steered:
+                    await self._listeners.on_steered(key)
+            case AnswerEndEvent():
+                await self._end_answer()
+            case PermissionEvent():
+                if self._listeners.on_permission:
+                    self._listeners.on_permission(event)
+            case PlanEvent(steps):
+                self.show("\n".join(f"[{'x' if done else ' '}] {step}" for step, done in steps))
+            case NoticeEvent(message):
+                self.show(f"({message})")
+            case ErrorEvent():
+                self._error = event
+            case DoneEvent():
+                self._done = event
+
+    async def _begin_tool(self, event: ToolUseEvent) -> None:
         if len(self._calls) >= MOST_CALLS:
             del self._calls[next(iter(self._calls))]
         try:
             arguments = orjson.dumps(event.input, default=str).decode()
         except TypeError:  # nested deeper than orjson writes
             arguments = "(…)"
-        self._calls[event.tool_id] = ToolCall(
-            event.tool_name, self._listeners.scrub(arguments, MOST_SHOWN)
-        )
+        shown = self._listeners.scrub(arguments, MOST_SHOWN)
+        self._calls[event.tool_id] = ToolCall(event.tool_name, shown)
+        if self._activity:
+            self._activity.begin(event)
+        await self._reach("tool", event.tool_name)
+
+    async def _end_tool(self, event: ToolResultEvent) -> None:
+        if call := self._calls.get(event.tool_id):
+            shown = self._listeners.scrub(event.output, MOST_SHOWN)
+            self._calls[event.tool_id] = replace(call, output=shown, is_error=event.is_error)
+        if self._activity:
+            self._activity.end(event.tool_id)
+        if self._callbacks.on_tool_result:
+            await self._callbacks.on_tool_result(event)
 
     async def _end_answer(self) -> None:
         await self._finish(self._callbacks.on_partial_reply)
         self._chunker = self._new_chunker()
         self._was_silent |= self._directives.is_silent
         self._directives = Directives()
+        self._answered = tuple(self._asked)
 
     async def flush(self) -> None:
         """Deliver what was said and is in no message yet."""
@@ -254,7 +260,7 @@ class DeliveryAdapter:
         """The message to quote: one that the agent was shown, or none."""
         wanted = self._directives.reply_to
         if wanted == "":
-            return self._answered.id
+            return self._newest.id
         shown = (id_ for m in self._messages.values() for id_ in (m.id, m.reply_to_id))
         return wanted if wanted in shown else None
 

@@ -1,8 +1,7 @@
 """Directives in an agent's answer: `[[…]]` tags, and the silent token.
 
-Both are taken out of the answer while it streams, except from code.
-Whatever could still become one is held back until it has, or hasn't; so where the stream is cut
-into deltas makes no difference. Time is linear in what is said.
+Both are taken out of the answer while it streams, except from code. Text that could still become a
+directive is held back, so the deltas of the stream make no difference. Time is linear.
 """
 
 import re
@@ -13,7 +12,7 @@ from remoteclaw.bridge.chunks import open_fence
 
 __all__ = ["SILENT_REPLY_TOKEN", "Directives"]
 
-#: What an agent answers, and nothing else, when there is nothing to say.
+#: The silent token: the whole answer of an agent that has nothing to say.
 SILENT_REPLY_TOKEN = "NO_REPLY"  # noqa: S105 - no secret
 
 #: The longest tag that is waited for, and the most that is held back at all, in characters: a
@@ -24,7 +23,7 @@ MOST_PATH = 4200
 
 _TAG_BEGINS = re.compile(r"\[\[[ \t]*(?:[ra]|\Z)", re.IGNORECASE)
 _CURRENT, _TO, _ATTACH = "reply_to_current", "reply_to:", "attach:"
-#: Models like to set the token in bold or as code; in a fence it is an answer.
+#: Models set the token in bold or as code; in a fence it is an answer.
 _FENCE = "```"
 _BEGINNINGS = "|".join(
     SILENT_REPLY_TOKEN[:length] for length in range(len(SILENT_REPLY_TOKEN) - 1, 0, -1)
@@ -42,14 +41,11 @@ _TRAILING = re.compile(rf"\s[\s*]*+(?:{SILENT_REPLY_TOKEN}[\s*]*+)++")
 _MAY_TRAIL = re.compile(rf"\s[\s*]*+(?:{SILENT_REPLY_TOKEN}[\s*]*+)*+(?:{_BEGINNINGS})?\Z")
 _SILENCE_AT_ALL = re.compile(_SILENCE.pattern, re.IGNORECASE)
 _MAYBE_AT_ALL = re.compile(_MAYBE.pattern, re.IGNORECASE)
-#: Some models say it so. The same without its blanks: what could become it is told by that.
-_JSON = re.compile(rf'\s*\{{\s*"action"\s*:\s*"{SILENT_REPLY_TOKEN}"\s*\}}\s*', re.IGNORECASE)
-_JSON_BARE = f'{{"action":"{SILENT_REPLY_TOKEN}"}}'
 
 
 @dataclass(slots=True)
 class _Lines:
-    """Where a text that is being written has come to: in a fence, in code within a line."""
+    """The position in a text that is being written: in a fence, in code within a line."""
 
     fence: str = ""
     """The line that opened the fence."""
@@ -77,7 +73,7 @@ class Directives:
     reply_to: str | None = None
     """The id of the message that the last tag names; empty for the one that is being answered."""
     is_silent: bool = False
-    """Whether the answer, now complete, was the token for silence and nothing else."""
+    """Whether the answer, now complete, was the silent token alone."""
     attached: list[str] = field(default_factory=list)
     """The files that tags name, as the agent wrote their paths."""
     _raw: list[str] = field(default_factory=list)
@@ -90,7 +86,7 @@ class Directives:
     _is_behind_tag: bool = False
     _last: str = ""
     """The last character before a tag that is being taken out."""
-    # -- the token for silence
+    # -- the silent token
     _pending: str = ""
     """What may become the token: it begins where a line does, or with the gap behind a word."""
     _released: _Lines = field(default_factory=_Lines)
@@ -128,8 +124,7 @@ class Directives:
         silence = _SILENCE if self._has_begun else _SILENCE_AT_ALL
         if self._is_in_line:
             silence = _TRAILING
-        is_token = silence.fullmatch(pending) and _FENCE not in pending
-        if is_token or (not self._has_begun and _JSON.fullmatch(pending)):
+        if silence.fullmatch(pending) and _FENCE not in pending:
             self.is_silent = not self._has_begun
             return rest
         return rest + pending
@@ -186,7 +181,7 @@ class Directives:
         self._tagged.advance(text)
         return text
 
-    # -- the token for silence -----------------------------------------------------------------
+    # -- the silent token ----------------------------------------------------------------------
 
     def _without_token(self, text: str) -> str:
         text, position = self._pending + text, 0
@@ -211,7 +206,7 @@ class Directives:
         return "".join(out)
 
     def _pass(self, line: str) -> None:
-        """Take notice that a line, or a part of one, is passed on."""
+        """Note that a line, or a part of one, is passed on."""
         self._released.advance(line)
         self._is_in_line = not line.endswith("\n")
         self._has_begun = self._has_begun or not line.isspace()
@@ -221,10 +216,7 @@ class Directives:
         if self._released.fence or len(text) - position > MOST_HELD:
             return False
         maybe = _MAYBE if self._has_begun else _MAYBE_AT_ALL
-        if maybe.fullmatch(text, position) and _FENCE not in text[position:]:
-            return True
-        bare = "" if self._has_begun else re.sub(r"\s", "", text[position:])
-        return bool(bare) and _JSON_BARE.upper().startswith(bare.upper())
+        return maybe.fullmatch(text, position) is not None and _FENCE not in text[position:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ PIECES = st.sampled_from(
             "[[attach:]]",
         ),
         *("NO_REPLY", "no_reply", "NO_", "NO", "N", "_REPLY", "**NO_REPLY**", "NO_REPLY."),
-        *('{"action": "NO_REPLY"}', '{"action"', "{", "}", '"'),
         *(" ", "  ", "\n", "\n\n", "\t", "*", "`", "hello", "Hi there.", "a", "é", "0"),
     ]
 )
@@ -127,7 +126,7 @@ def test_tags(text: str, clean: str, reply_to: str | None) -> None:
             "NO_REPLY.",
             "NO_REPLY NO_REPLY",
         ),
-        *('{"action": "NO_REPLY"}', '{ "action":"no_reply" }\n', "[[reply_to_current]] NO_REPLY"),
+        "[[reply_to_current]] NO_REPLY",
     ],
 )
 def test_silence(text: str) -> None:
@@ -169,7 +168,7 @@ def test_silence(text: str) -> None:
         ("NO", "NO"),
         ("mail noreply@example.org or no_reply", "mail noreply@example.org or no_reply"),
         ("THE_NO_REPLY", "THE_NO_REPLY"),
-        ('{"action": "NO_REPLY", "why": 1}', '{"action": "NO_REPLY", "why": 1}'),
+        ('{"action": "NO_REPLY"}', '{"action": "NO_REPLY"}'),
         ("", ""),
     ],
 )
@@ -192,7 +191,7 @@ def test_nothing_of_a_tag_or_token_is_shown_while_it_comes() -> None:
     ("before", "piece", "after"),
     [
         *(("", "[", ""), ("", "[[r", ""), ("", "NO_REPLY ", "x"), ("", "\n", "x"), ("", "`", "")),
-        *(("NO_REPLY", "\n", "x"), ("{", " ", "}"), ("", " N", ""), ("", "x" + " " * 500, "")),
+        *(("NO_REPLY", "\n", "x"), ("", " N", ""), ("", "x" + " " * 500, "")),
         *(
             ("x", " NO_REPLY", ""),
             ("", "N\n", ""),

@@ -53,8 +53,8 @@ MUTANTS = (
     ),
     Mutant(
         "a secret in what a tool returned",
-        before="listeners.scrub(output, MOST_SHOWN)",
-        after="output[:MOST_SHOWN]",
+        before="self._listeners.scrub(event.output, MOST_SHOWN)",
+        after="event.output[:MOST_SHOWN]",
         test="test_a_secret_reaches_neither_redis_nor_a_viewer",
     ),
     Mutant(
