@@ -111,14 +111,9 @@ class Conduct:
 
     async def _decide(self, event: PermissionEvent) -> None:
         """Answer a request for a permission; an agent that can't be answered is ended."""
-        decision = Decision("deny", NOT_ALLOWED)
         try:
             decision = await self._decision(event)
-        except Exception:
-            log.exception("turn %s: who was asked could not answer", self._reference)
-        finally:
             self._pace.decided(decision)
-        try:
             await self._agent.answer(event.id, decision)
         except Exception:
             self._is_unanswered.set()  # it would wait for the answer as long as a turn may take
@@ -133,7 +128,11 @@ class Conduct:
             case "ask" if event.server in (OWN_SERVER, *self._spec.mcp_servers):
                 return Decision("allow")
             case "ask" if self._on_permission:
-                return await self._on_permission(event)
+                try:
+                    return await self._on_permission(event)
+                except Exception:
+                    log.exception("turn %s: the question could not be asked", self._reference)
+                return Decision("deny", NOBODY_TO_ASK)
             case "ask":
                 return Decision("deny", NOBODY_TO_ASK)
         return Decision("deny", NOT_ALLOWED)

@@ -84,7 +84,7 @@ async def agent_bridge(
 
     `options` are fields of its `AgentSpec`, or parts of the bridge.
     """
-    runtime = create_cli_runtime(name)
+    runtime = options.pop("runtime", None) or create_cli_runtime(name)
     keeper = AgentKeeper(
         home,
         epoch=1,
