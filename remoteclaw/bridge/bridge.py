@@ -79,13 +79,13 @@ class _Run:
     """What the agent has to be like: the bridge's template, completed by steps 2 to 4."""
     delivery: DeliveryAdapter
     callbacks: BridgeCallbacks
-    abort: asyncio.Event
     messages: dict[str, ChannelMessage]
     """What the agent was shown, by entry."""
-    newcomers: Newcomers | None
-    history: History | None
-    effects: Effects | None
-    used_s: float
+    abort: asyncio.Event = field(default_factory=asyncio.Event)
+    newcomers: Newcomers | None = None
+    history: History | None = None
+    effects: Effects | None = None
+    used_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
     session_id: str | None = None
     """The CLI's own id of the conversation; None if it has none yet."""
@@ -181,28 +181,9 @@ class ChannelBridge:
         delivered.
         """
         turn = message if isinstance(message, Turn) else _turn_of(message)
-        callbacks = callbacks or BridgeCallbacks()
-        if self._channel.activity == "off":
-            callbacks = replace(callbacks, on_activity=None)
-        messages = {entry.id: entry.message for entry in (*turn.left_out, *turn.entries)}
-        run = _Run(
-            turn=turn,
-            spec=self._spec,
-            delivery=DeliveryAdapter(
-                chunk_limit=self._channel.chunk_limit,
-                chunk_unit=self._channel.chunk_unit,
-                callbacks=callbacks,
-                first_index=first_index,
-                messages=messages,
-            ),
-            callbacks=callbacks,
-            abort=abort or asyncio.Event(),
-            messages=messages,
-            newcomers=newcomers,
-            history=history,
-            effects=effects,
-            used_s=used_s,
-        )
+        run = self._new_run(turn, callbacks or BridgeCallbacks(), first_index)
+        run.abort = abort or run.abort
+        run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
         for entry in turn.entries:
             await self._tell_of_message(turn, entry.message)
 
@@ -218,6 +199,19 @@ class ChannelBridge:
         await self._update_session(run)  # 9
         self._begin_exit_hooks(run)  # 10
         return _result_of(run)
+
+    def _new_run(self, turn: Turn, callbacks: BridgeCallbacks, first_index: int) -> _Run:
+        if self._channel.activity == "off":
+            callbacks = replace(callbacks, on_activity=None)
+        messages = {entry.id: entry.message for entry in (*turn.left_out, *turn.entries)}
+        delivery = DeliveryAdapter(
+            chunk_limit=self._channel.chunk_limit,
+            chunk_unit=self._channel.chunk_unit,
+            callbacks=callbacks,
+            first_index=first_index,
+            messages=messages,
+        )
+        return _Run(turn, self._spec, delivery, callbacks, messages)
 
     async def _tell_of_message(self, turn: Turn, message: ChannelMessage) -> None:
         event = MessageReceived(turn.session, message, turn.attempt)
