@@ -18,7 +18,8 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import check_fitness, open_redis
+from remoteclaw.fleet.connection import open_redis
+from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY, announce
 from remoteclaw.host.logs import logging_config
 from remoteclaw.session import drain as _preloaded  # noqa: F401 - so that work-horses find it loaded

@@ -56,7 +56,7 @@ def require_running(home: "Home", config: "Config") -> None:
 @contextlib.asynccontextmanager
 async def _fleet(home: "Home", config: "Config") -> "AsyncIterator[Fleet]":
     from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.connection import check_fitness
+    from remoteclaw.fleet.fitness import check_fitness
 
     url = home.redis_url(config)
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)

@@ -243,8 +243,10 @@ async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome
 
 async def _warn_of_refused_writes(fleet: "Fleet") -> None:
     """Say once why nothing goes on, if Redis takes no writes while a reply is waited for."""
+    from remoteclaw.fleet.fitness import write_problem
+
     while True:
-        if problem := await fleet.scripts.write_problem():
+        if problem := await write_problem(fleet.scripts.client):
             complain(problem)
             return
         await asyncio.sleep(WRITABLE_S)

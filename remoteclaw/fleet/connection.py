@@ -1,4 +1,4 @@
-"""The connection to Redis: fitness of the server, and idempotent scripts with repeats.
+"""The connection to Redis: idempotent scripts and commands, repeated while Redis is away.
 
 redis-py's own retries are off.
 A script is repeated here after a lost connection, a timeout or a restart, until the caller's
@@ -6,7 +6,6 @@ deadline; that is safe because every script is idempotent. Listeners connect ane
 """
 
 import asyncio
-import contextlib
 import errno
 import os
 import re
@@ -30,7 +29,6 @@ from remoteclaw.errors import (
     LeaseLost,
     RedisRefused,
     RedisUnavailable,
-    RedisUnfit,
     RemoteClawError,
 )
 from remoteclaw.fleet.lua import Arguments, Keys, Script
@@ -40,17 +38,11 @@ __all__ = [
     "Memory",
     "Scripts",
     "announcements",
-    "check_fitness",
     "open_redis",
-    "unfit_reason",
 ]
 
-#: The oldest server whose streams and scripts do what we need.
-OLDEST = (6, 2)
 #: How long one command may take before its connection counts as dead, in seconds.
 COMMAND_S = 5.0
-#: How long a TLS handshake may take before it is looked for another reason, in seconds.
-TLS_S = 1.0
 #: How long a listener waits for an announcement before it looks by itself, in seconds.
 LISTEN_S = 1.0
 #: How long a listener waits before it connects again, in seconds.
@@ -95,8 +87,9 @@ _NO_CONNECTION = (errno.ECONNREFUSED, errno.ENOENT, errno.EHOSTUNREACH, errno.EN
 #: full disk lasts longer than a person waits without a word.
 UNWRITABLE_S = 3.0
 #: How a refused login reads. redis-py reports it as a failed connection; waiting does not heal it.
-_LOGIN = re.compile("NOAUTH|NOPERM|WRONGPASS|already authenticated|username-password", re.I)
-
+LOGIN = re.compile(
+    "NOAUTH|NOPERM|WRONGPASS|Authentication required|already authenticated|username-password", re.I
+)
 
 #: How a server that knows no flags calls a script which begins with some.
 _NO_FLAGS = re.compile("compil|near '#'")
@@ -111,12 +104,6 @@ MAKE_ROOM = (
     "`remoteclaw replies` shows what no adapter has delivered and can drop it; or raise its "
     "maxmemory ([redis] maxmemory for RemoteClaw's own)."
 )
-
-#: A script that writes, its number of keys, and its key. What begins by removing something is run
-#: by a full server as well.
-_SET = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
-_PROBE = ("redis.call('UNLINK', KEYS[1]) " + _SET, 1, "rc:probe")
-_PROBE_OF_ROOM = (_SET, 1, "rc:probe")
 
 
 def open_redis(url: str) -> "redis.asyncio.Redis":
@@ -222,17 +209,6 @@ class Scripts:
 
         return await self.call(send, deadline=deadline, is_new=name in ACCEPTING)
 
-    async def write_problem(self) -> str | None:
-        """Return why the server refuses every write; None if it doesn't, or can't be asked."""
-        try:
-            async with asyncio.timeout(COMMAND_S):
-                await self.client.eval(*_PROBE_OF_ROOM)
-        except exceptions.ResponseError as error:
-            return _unwritable(str(error))
-        except _TRANSIENT:
-            pass
-        return None
-
     async def memory(self) -> Memory:
         """Return how full the server is."""
         told = await self.run("memory", deadline=boottime() + COMMAND_S)
@@ -261,10 +237,10 @@ class Scripts:
                 async with asyncio.timeout(max(0.0, min(COMMAND_S, deadline - boottime()))):
                     return await command()
             except _TRANSIENT as error:
-                if _LOGIN.search(str(error)):
+                if LOGIN.search(str(error)):
                     raise RedisRefused(_refusal(error)) from None
                 away = RedisUnavailable(
-                    f"Redis can't be reached ({_reason(error)}): nothing goes on until it is back."
+                    f"Redis can't be reached ({reason(error)}): nothing goes on until it is back."
                 )
                 away.may_have_run = may_have_run = may_have_run or _may_have_run(error)
                 failure: RemoteClawError = away
@@ -304,10 +280,10 @@ async def announcements(
 
 
 def _refusal(error: Exception) -> str:
-    return _unwritable(str(error)) or f"Redis refuses: {error}."
+    return unwritable(str(error)) or f"Redis refuses: {error}."
 
 
-def _unwritable(text: str) -> str | None:
+def unwritable(text: str) -> str | None:
     """Return what a refusal of every write means; None for another one."""
     if _NO_MEMORY.search(text):
         return (
@@ -320,130 +296,6 @@ def _unwritable(text: str) -> str | None:
         why = f" ({found[1].partition(' script')[0]})" if found[1] else ""
         return f"Redis can't write to its disk{why} and refuses writes: look at the disk, its log."
     return None
-
-
-async def check_fitness(
-    client: "redis.asyncio.Redis", url: str, *, needs_room: bool = False
-) -> None:
-    """Raise `RedisUnfit`, with the reason, if a server can't keep what RemoteClaw promises.
-
-    Raises `RedisUnavailable` when it can't be reached at all, and `RedisRefused` while it takes no
-    writes because of its disk; with `needs_room`, as RQ does, also because its memory is full.
-    """
-    name = f"The Redis at {_without_password(url)}"
-    try:
-        async with asyncio.timeout(COMMAND_S):
-            info = await _info(client, url)
-            if info.get("loading"):  # the rest of its INFO is not true yet
-                raise RedisUnavailable(f"{name} is still loading its data: try again soon.")
-            if reason := unfit_reason(info):
-                raise RedisUnfit(f"{name} can't be used: {reason}.")
-            await _probe(client, name, _PROBE_OF_ROOM if needs_room else _PROBE)
-    except (exceptions.RedisError, OSError) as error:
-        raise _unfit(name, url, error) from None
-
-
-def unfit_reason(info: dict[str, Any]) -> str | None:
-    """Return why a server with this INFO can't be used, or None."""
-    version = str(info.get("redis_version", "0"))
-    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
-        return f"it is version {version}, and 6.2 is the oldest that will do"
-    if info.get("cluster_enabled"):
-        return "it runs in Cluster mode, which RQ can't use: give it one primary"
-    if info.get("role") not in ("master", None):
-        return "it is a replica and takes no writes: name the primary, or use Sentinel's address"
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy != "noeviction":
-        return (
-            f"its maxmemory-policy is {policy}, which throws messages away: "
-            "set `maxmemory-policy noeviction`"
-        )
-    if not info.get("aof_enabled"):
-        return (
-            "its append-only file is off, so a crash would lose accepted messages: "
-            "set `appendonly yes`"
-        )
-    return None
-
-
-async def _probe(client: "redis.asyncio.Redis", name: str, probe: tuple[str, int, str]) -> None:
-    """Raise `RedisUnfit` for what INFO does not tell."""
-    with contextlib.suppress(exceptions.ResponseError):  # not everybody may read the configuration
-        if (await client.config_get("appendfsync")).get("appendfsync") == "no":
-            raise RedisUnfit(
-                f"{name} can't be used: it writes its append-only file to the disk whenever the "
-                "system likes, so a power failure would lose accepted messages: "
-                "set `appendfsync everysec` or `always`."
-            )
-    try:
-        await client.eval(*probe)
-    except exceptions.ResponseError as error:
-        if problem := _unwritable(str(error)):
-            raise RedisRefused(problem) from None
-        raise RedisUnfit(f"{name} does not let this user run scripts: {_reason(error)}.") from None
-
-
-async def _info(client: "redis.asyncio.Redis", url: str) -> dict[str, Any]:
-    """Return INFO; raise `_PlainRedis` as soon as it is clear why TLS gets no answer.
-
-    A Redis without TLS takes the start of a handshake for half a command, and waits for the rest.
-    """
-    if not url.startswith("rediss:"):
-        return dict(await client.info("everything"))
-    asking = asyncio.ensure_future(client.info("everything"))
-    try:
-        done, _ = await asyncio.wait((asking,), timeout=TLS_S)
-        if not done and await _speaks_plainly(client):
-            raise _PlainRedis
-        return dict(await asking)
-    finally:
-        asking.cancel()
-        await asyncio.wait((asking,))
-
-
-async def _speaks_plainly(client: "redis.asyncio.Redis") -> bool:
-    """Whether a server answers without TLS."""
-    place = client.connection_pool.connection_kwargs
-    try:
-        async with asyncio.timeout(TLS_S):
-            host, port = place.get("host", "localhost"), place.get("port", 6379)
-            reader, writer = await asyncio.open_connection(host, port)
-            with contextlib.closing(writer):
-                writer.write(b"PING\r\n")
-                return (await reader.read(1)) in (b"+", b"-")
-    except OSError:
-        return False
-
-
-class _PlainRedis(exceptions.ConnectionError):
-    """Raised when a Redis was asked with TLS and speaks without."""
-
-
-def _unfit(name: str, url: str, error: Exception) -> RemoteClawError:
-    """Return what a server's first refusal, or its silence, means for whoever configured it."""
-    text, scheme = str(error), url.partition(":")[0]
-    if isinstance(error, exceptions.BusyLoadingError):
-        return RedisUnavailable(f"{name} is still loading its data: try again soon.")
-    if isinstance(error, _PlainRedis):
-        return RedisUnfit(f"{name} speaks without TLS: write redis:// in [redis] url.")
-    if re.search("NOAUTH|already authenticated|Authentication required", text, re.I):
-        return RedisUnfit(
-            f"{name} gives no permission because it needs a password: "
-            f"put it into [redis] url as {scheme}://:PASSWORD@… (or {scheme}://USER:PASSWORD@…)."
-        )
-    if re.search("WRONGPASS|username-password", text, re.I):
-        return RedisUnfit(
-            f"{name} gives no permission because user or password is wrong: correct [redis] url."
-        )
-    if "DB index" in text:
-        return RedisUnfit(f"{name} has no database of that number: correct [redis] url.")
-    if _LOGIN.search(text):
-        return RedisUnfit(f"{name} gives no permission: {_reason(error)}.")
-    if isinstance(error, exceptions.ResponseError):
-        return RedisUnfit(f"{name} answers with an error: {_reason(error)}.")
-    return RedisUnavailable(
-        f"{name} can't be reached ({_reason(error)}): start it, or correct [redis] url."
-    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -463,7 +315,7 @@ def _may_have_run(error: Exception) -> bool:
     )
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """Return why something failed, without the address that redis-py and asyncio repeat."""
     for cause in _causes(error):
         if isinstance(cause, OSError) and (number := re.search(r"\[Errno (\d+)\]", str(cause))):
@@ -473,12 +325,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, (TimeoutError, exceptions.TimeoutError)):
         return "it does not answer"
     return str(error).rstrip(".") or type(error).__name__
-
-
-def _without_password(url: str) -> str:
-    """Return an address as people may see it; of one that can't be used, only its beginning."""
-    try:
-        return redis_address(url)
-    except ValueError:
-        scheme, separator, _ = url.partition("://")
-        return f"{scheme}://…" if separator and scheme.isalpha() else "…"

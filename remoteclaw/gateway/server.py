@@ -16,7 +16,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.connection import check_fitness
+from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.gateway.doors.http import create_app
 from remoteclaw.gateway.gateway import FINISH_S, Gateway

@@ -16,7 +16,7 @@ from remoteclaw.config.load import load_config, overrides
 from remoteclaw.config.model import AgentConfig, Config, HooksConfig
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.connection import check_fitness
+from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.keys import lane_on
 from remoteclaw.fleet.replies import Unread
 from remoteclaw.fleet.workers import WorkerView

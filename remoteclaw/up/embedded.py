@@ -19,7 +19,8 @@ from redis.exceptions import BusyLoadingError, RedisError
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
-from remoteclaw.fleet.connection import OLDEST, open_redis
+from remoteclaw.fleet.connection import open_redis
+from remoteclaw.fleet.fitness import OLDEST
 from remoteclaw.host.process import read_output, spawn, stop
 from remoteclaw.up.aof import begins_with_snapshot, find_damage
 

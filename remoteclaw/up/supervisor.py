@@ -29,7 +29,7 @@ from remoteclaw.errors import (
     StateDirectoryError,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.connection import check_fitness
+from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.client import holders_ended, remove_dead_runs

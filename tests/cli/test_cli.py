@@ -444,8 +444,8 @@ def test_a_redis_that_wants_a_password_says_what_to_do(directory: Path) -> None:
         without = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}")
         wrong = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://:hush@{place}")
 
-    refused(without, "needs a password: put it into [redis] url as redis://:PASSWORD@…")
-    refused(wrong, "gives no permission because user or password is wrong: correct [redis] url.")
+    for result in (without, wrong):
+        refused(result, "write user and password in [redis] url, as redis://USER:PASSWORD@….")
     assert "hush" not in wrong.stderr
 
 
@@ -453,18 +453,14 @@ def test_a_redis_database_that_is_not_there(directory: Path) -> None:
     with redis_on_a_port(directory) as (_, place):
         result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}/99")
 
-    refused(result, f"redis://{place}/99 has no database of that number: correct [redis] url.")
+    refused(result, "answers with an error (DB index is out of range): correct [redis] url.")
 
 
 def test_tls_to_a_redis_that_has_none(directory: Path) -> None:
-    """It is said at once: another attempt would meet the same."""
-    with redis_on_a_port(directory) as (server, place), redis.Redis.from_url(server.url) as admin:
-        before = admin.info("stats")["total_connections_received"]
+    with redis_on_a_port(directory) as (_, place):
         result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"rediss://{place}")
-        after = admin.info("stats")["total_connections_received"]
 
-    refused(result, f"rediss://{place} speaks without TLS: write redis:// in [redis] url.")
-    assert after - before == 2  # one with TLS, one to see what it speaks
+    refused(result, "or correct [redis] url (rediss:// is for servers with TLS).")
 
 
 def listens(place: str) -> bool:

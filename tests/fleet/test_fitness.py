@@ -12,7 +12,8 @@ import redis
 
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.connection import _refusal, check_fitness, open_redis, unfit_reason
+from remoteclaw.fleet.connection import _refusal, open_redis
+from remoteclaw.fleet.fitness import check_fitness, unfit_reason, write_problem
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
@@ -171,7 +172,7 @@ async def test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes(
         with server.no_space():
             with contextlib.suppress(redis.ResponseError):
                 await client.set("first", "is in memory")
-            await eventually(fleet.scripts.write_problem)
+            await eventually(lambda: write_problem(client))
             async with asyncio.timeout(HANG_S):
                 with pytest.raises(RedisRefused, match=r"to its disk \(File too large\)"):
                     await fleet.inbound.append(message("hello"), agent="main")
@@ -185,7 +186,7 @@ async def test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes(
 
 
 async def is_writable(fleet: Fleet) -> bool:
-    return await fleet.scripts.write_problem() is None
+    return await write_problem(fleet.scripts.client) is None
 
 
 @pytest.mark.parametrize(

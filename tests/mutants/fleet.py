@@ -11,7 +11,7 @@ MUTANTS = (
     ),
     Mutant(
         "a full disk that is called a right that is missing",
-        before="if problem := _unwritable(str(error)):",
+        before="if problem := unwritable(str(error)):",
         after="if problem := None:",
         test="test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes",
     ),

@@ -12,7 +12,8 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.connection import check_fitness, open_redis
+from remoteclaw.fleet.connection import open_redis
+from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.up import embedded as module
 from remoteclaw.up.embedded import EmbeddedRedis, bundled_server, find_server
 from tests.support.stack import message

@@ -1,0 +1,117 @@
+"""The fitness of a Redis: what a server needs to keep what RemoteClaw promises."""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from redis import exceptions
+
+from remoteclaw.config.redis_url import redis_address
+from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit, RemoteClawError
+from remoteclaw.fleet.connection import COMMAND_S, LOGIN, reason, unwritable
+
+if TYPE_CHECKING:
+    import redis.asyncio
+
+__all__ = ["OLDEST", "check_fitness", "unfit_reason", "write_problem"]
+
+#: The oldest server whose streams and scripts do what we need.
+OLDEST = (6, 2)
+
+#: A script that writes, its number of keys, and its key. A full server runs what begins by removing
+#: something.
+_SET = "redis.call('SET', KEYS[1], '1', 'PX', 1000) return redis.call('TIME')"
+_PROBE = ("redis.call('UNLINK', KEYS[1]) " + _SET, 1, "rc:probe")
+_PROBE_OF_ROOM = (_SET, 1, "rc:probe")
+
+
+async def check_fitness(
+    client: "redis.asyncio.Redis", url: str, *, needs_room: bool = False
+) -> None:
+    """Raise `RedisUnfit`, with the reason, if a server can't keep what RemoteClaw promises.
+
+    Raises `RedisUnavailable` when it can't be reached, and `RedisRefused` while it takes no writes
+    because of its disk; with `needs_room`, as RQ does, also because its memory is full.
+    """
+    name = f"The Redis at {_without_password(url)}"
+    try:
+        async with asyncio.timeout(COMMAND_S):
+            info = await client.info("everything")
+            if info.get("loading"):  # the rest of its INFO is not true yet
+                raise exceptions.BusyLoadingError
+            if problem := unfit_reason(info) or await _sync_problem(client):
+                raise RedisUnfit(f"{name} can't be used: {problem}.")
+            await _probe(client, name, _PROBE_OF_ROOM if needs_room else _PROBE)
+    except (exceptions.RedisError, OSError) as error:
+        raise _unfit(name, url, error) from None
+
+
+def unfit_reason(info: dict[str, Any]) -> str | None:
+    """Return why a server with this INFO can't be used, or None."""
+    version = str(info.get("redis_version", "0"))
+    policy = info.get("maxmemory_policy", "noeviction")
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        return f"it is version {version}, and 6.2 is the oldest that will do"
+    if info.get("cluster_enabled"):
+        return "it runs in Cluster mode: give RemoteClaw one primary"
+    if info.get("role") not in ("master", None):
+        return "it is a replica: name the primary"
+    if policy != "noeviction":
+        return f"its maxmemory-policy {policy} loses messages: set `maxmemory-policy noeviction`"
+    if not info.get("aof_enabled"):
+        return "its append-only file is off, so a crash loses messages: set `appendonly yes`"
+    return None
+
+
+async def write_problem(client: "redis.asyncio.Redis") -> str | None:
+    """Return why a server refuses every write; None if it doesn't, or can't be asked."""
+    with contextlib.suppress(exceptions.ConnectionError, exceptions.TimeoutError, OSError):
+        try:
+            async with asyncio.timeout(COMMAND_S):
+                await client.eval(*_PROBE_OF_ROOM)
+        except exceptions.ResponseError as error:
+            return unwritable(str(error))
+    return None
+
+
+async def _sync_problem(client: "redis.asyncio.Redis") -> str | None:
+    with contextlib.suppress(exceptions.ResponseError):  # not every user may read the configuration
+        if (await client.config_get("appendfsync")).get("appendfsync") == "no":
+            return "a power failure loses messages: set `appendfsync everysec` or `always`"
+    return None
+
+
+async def _probe(client: "redis.asyncio.Redis", name: str, probe: tuple[str, int, str]) -> None:
+    try:
+        await client.eval(*probe)
+    except exceptions.ResponseError as error:
+        if problem := unwritable(str(error)):
+            raise RedisRefused(problem) from None
+        raise RedisUnfit(f"{name} does not let this user run scripts: {reason(error)}.") from None
+
+
+def _unfit(name: str, url: str, error: Exception) -> RemoteClawError:
+    """Return what a server's first refusal, or its silence, means for its operator."""
+    scheme = url.partition(":")[0]
+    if isinstance(error, exceptions.BusyLoadingError):
+        return RedisUnavailable(f"{name} is still loading its data: try again soon.")
+    if LOGIN.search(str(error)):
+        return RedisUnfit(
+            f"{name} gives no permission ({reason(error)}): write user and password in [redis] "
+            f"url, as {scheme}://USER:PASSWORD@…."
+        )
+    if isinstance(error, exceptions.ResponseError):
+        return RedisUnfit(f"{name} answers with an error ({reason(error)}): correct [redis] url.")
+    tls = " (rediss:// is for servers with TLS)" if scheme == "rediss" else ""
+    return RedisUnavailable(
+        f"{name} can't be reached ({reason(error)}): start it, or correct [redis] url{tls}."
+    )
+
+
+def _without_password(url: str) -> str:
+    """Return an address as people may see it; of one that can't be used, only its beginning."""
+    try:
+        return redis_address(url)
+    except ValueError:
+        scheme, separator, _ = url.partition("://")
+        return f"{scheme}://…" if separator and scheme.isalpha() else "…"
