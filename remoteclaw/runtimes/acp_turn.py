@@ -1,8 +1,8 @@
-"""A turn over ACP, translated, with the agent's requests."""
+"""A turn over ACP: the agent's messages and requests, translated."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
 from remoteclaw.events import (
@@ -19,67 +19,50 @@ from remoteclaw.events import (
     ToolUseEvent,
 )
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
-from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError, RpcTurn
-from remoteclaw.runtimes.prose import Prose
-from remoteclaw.runtimes.waits import retry_at_ms
+from remoteclaw.runtimes.acp_dialect import AcpDialect
+from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError
+from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-if TYPE_CHECKING:
-    from remoteclaw.runtimes.acp import AcpRuntime
-
-__all__ = ["CANCELLED", "AcpTurn", "LogNote", "failure"]
+__all__ = ["AcpTurn", "deny", "failure"]
 
 #: The answer to a question that nobody decides about.
-CANCELLED = {"outcome": {"outcome": "cancelled"}}
-#: Updates that say nothing which a person waits for.
-_SILENT = frozenset(
-    (
-        *("user_message_chunk", "available_commands_update", "current_mode_update"),
-        *("config_option_update", "session_info_update"),
-    )
-)
+_CANCELLED = {"outcome": {"outcome": "cancelled"}}
+#: The kinds of options that carry out a decision, the best first. None is for longer than asked.
+_KINDS = {
+    "allow": ("allow_once", "allow_always"),
+    "allow_session": ("allow_once", "allow_always"),
+    "deny": ("reject_once", "reject_always"),
+}
 
 
-@dataclass(frozen=True, slots=True)
-class LogNote:
-    """What a line of an agent's log says of a turn."""
-
-    session: str | None = None
-    """The session that it is about, where it says so."""
-    begins: str = ""
-    """The id of a message that is begun."""
-    is_own: bool = False
-    """Whether that message is for the agent itself, such as a summary of the conversation."""
-    failure: ErrorEvent | None = None
-    """Why a request to the model failed, which the agent repeats."""
-    wait_s: float = 0.0
-    """After how long it does so."""
-
-
-class AcpTurn(RpcTurn):
+class AcpTurn(CliTurn[Message]):
     """One turn, and the messages that join it."""
 
     def __init__(
         self,
         pipes: AgentPipes,
         peer: Peer,
-        runtime: "AcpRuntime",
+        dialect: AcpDialect,
         spec: AgentSpec,
         session: str,
-        cost: float,
         *,
+        cost: float = 0.0,
         said_before: str = "",
     ) -> None:
-        """`said_before` is the message that an earlier turn ended with: more of it is not ours."""
+        """`cost` is the session's so far, in US dollars.
+
+        `said_before` is the message that an earlier turn ended with: more of it is not ours.
+        """
         super().__init__(pipes, peer)
-        self.name = runtime.name
-        self._runtime = runtime
+        self.name = dialect.name
+        self._peer = peer
+        self._dialect = dialect
         self._spec = spec
-        self._said_before = said_before
-        self.said = said_before
         self._session = session
         self._cost_before = self.cost = cost
-        self._prose = Prose()
+        self._said_before = self.said = said_before
         self._saying: str | None = None
         """The id of the message that is being said, where the agent gives one."""
         self._prompts: dict[int, str | None] = {}
@@ -88,9 +71,6 @@ class AcpTurn(RpcTurn):
         """What is known of each tool call, by its id."""
         self._used: set[str] = set()
         """Tool calls that were said to have begun."""
-        self._asked: dict[str, Message] = {}
-        """Requests for a permission that were not answered yet."""
-        self._denied: list[str] = []
         self._usage = AgentUsage()
         self._is_cancelled = False
         self._begun = ""
@@ -114,10 +94,9 @@ class AcpTurn(RpcTurn):
         """Ask the agent to stop; some wait for open questions to be answered then."""
         self._is_cancelled = True
         await self._peer.notify("session/cancel", {"sessionId": self._session})
-        for message in [*self._asked.values()]:
-            if message.id is not None:
-                await self._peer.respond(message.id, CANCELLED)
-        self._asked.clear()
+        asked, self._asked = self._asked, {}
+        for message in asked.values():
+            await deny(self._peer, message)
 
     async def answer(self, permission_id: str, decision: Decision) -> None:
         """Choose the option that fits a decision."""
@@ -126,23 +105,19 @@ class AcpTurn(RpcTurn):
             return
         if decision.verdict == "deny":
             self._denied.append(self._tool_of(message))
-        kinds = {
-            "allow": ("allow_once", "allow_always"),
-            "allow_session": ("allow_once", "allow_always"),
-            "deny": ("reject_once", "reject_always"),
-        }[decision.verdict]
         offered = [
             (text(option.get("kind")), text(option.get("optionId")))
             for option in mappings(message.params.get("options"))
         ]
+        kinds = _KINDS[decision.verdict]
         fitting = [name for kind in kinds for of, name in offered if of == kind and name]
         if decision.verdict == "allow_session" and self._is_command(message):
-            for_session = [name for name in self._runtime.for_session if name in fitting]
+            for_session = [name for name in self._dialect.for_session if name in fitting]
             fitting = [*for_session, *fitting]
-        chosen = next(iter(fitting), None)
-        outcome = (
-            {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
-        )
+        if not fitting:
+            await self._peer.respond(message.id, _CANCELLED)
+            return
+        outcome = {"outcome": "selected", "optionId": fitting[0]}
         await self._peer.respond(message.id, {"outcome": outcome})
 
     # -- what the agent says -------------------------------------------------------------------
@@ -155,15 +130,13 @@ class AcpTurn(RpcTurn):
             return self._take_answer(message)
         if message.method == LOG_LINE:
             return await self._take_log(text(message.params.get("line")))
-        if message.method != "session/update":
-            self.unknown_messages += 1
-            return []
-        if message.params.get("sessionId", self._session) != self._session:
+        is_ours = message.params.get("sessionId", self._session) == self._session
+        if message.method != "session/update" or not is_ours:
             return []
         return self._update(mapping(message.params.get("update")))
 
     async def _take_log(self, line: str) -> list[AgentEvent]:
-        note = self._runtime.read_log(line)
+        note = self._dialect.read_log(line)
         if note is None or note.session not in (None, self._session):
             return []
         self._begun = note.begins or self._begun
@@ -172,18 +145,16 @@ class AcpTurn(RpcTurn):
         return await self._wait(note.failure, note.wait_s) if note.failure else []
 
     async def _take_request(self, message: Message) -> list[AgentEvent]:
-        if message.method != "session/request_permission":
-            await self._peer.refuse(message)
-            return []
-        if message.params.get("sessionId", self._session) != self._session:
-            await self._peer.respond(message.id or 0, CANCELLED)
+        is_ours = message.params.get("sessionId", self._session) == self._session
+        if message.method != "session/request_permission" or not is_ours:
+            await deny(self._peer, message)
             return []
         permission_id = str(message.id)
         self._asked[permission_id] = message
         call = mapping(message.params.get("toolCall"))
         known = self._know(call)
         tool = self._tool_of(message)
-        server = self._runtime.server_of(known, self._spec)
+        server = self._dialect.server_of(known, self._spec)
         return [
             *self._use(text(call.get("toolCallId"))),
             PermissionEvent(permission_id, tool, _input(known), server),
@@ -199,30 +170,24 @@ class AcpTurn(RpcTurn):
 
     def _tool_of(self, message: Message) -> str:
         call = mapping(message.params.get("toolCall"))
-        return self._runtime.tool_name(self._tools.get(text(call.get("toolCallId")), call))
+        return self._dialect.tool_name(self._tools.get(text(call.get("toolCallId")), call))
 
     def _take_answer(self, message: Message) -> list[AgentEvent]:
         if message.id not in self._prompts:
             return []
         key = self._prompts.pop(int(message.id))
         events: list[AgentEvent] = [SteeredEvent(key)] if key else []
+        # What was to join a turn that fails would be answered by itself.
+        is_unfit = bool(self._prompts)
         if self._given_up:
-            error = replace(self._given_up, ends_agent=bool(self._prompts))
+            error = replace(self._given_up, ends_agent=is_unfit)
             return [*events, error, DoneEvent(self.result())]
         if message.error and not self._is_cancelled:
-            category, detail = failure(message.error)
-            may_wait = category in (ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE)
-            error = ErrorEvent(
-                category,
-                detail,
-                # What was to join it would be answered by itself.
-                ends_agent=bool(self._prompts),
-                retry_at_ms=retry_at_ms(detail) if may_wait else None,
-            )
+            error = _failed(message.error, ends_agent=is_unfit)
             return [*events, error, DoneEvent(self.result())]
         self._take_usage(message.result)
         is_aborted = self._is_cancelled or message.result.get("stopReason") == "cancelled"
-        if is_aborted and self._prompts:
+        if is_aborted and is_unfit:
             why = "the agent was stopped with a message still waiting"
             error = ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
             return [*events, error, DoneEvent(self.result(aborted=True))]
@@ -236,8 +201,6 @@ class AcpTurn(RpcTurn):
     def _take_usage(self, result: Mapping[str, Any]) -> None:
         usage = mapping(result.get("usage"))
         quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
-        if not usage and not quota:
-            return  # it may have told it piece by piece
         self._usage = AgentUsage(
             input_tokens=count(usage.get("inputTokens")) or count(quota.get("input_tokens")),
             output_tokens=count(usage.get("outputTokens")) or count(quota.get("output_tokens")),
@@ -245,22 +208,11 @@ class AcpTurn(RpcTurn):
             cache_write_tokens=count(usage.get("cachedWriteTokens")),
         )
 
-    def _add_usage(self, usage: Mapping[str, Any]) -> None:
-        """Count what one request to the model took, where the agent tells it with a chunk."""
-        now = self._usage
-        self._usage = AgentUsage(
-            now.input_tokens + count(usage.get("inputTokens")),
-            now.output_tokens + count(usage.get("outputTokens")),
-            now.cache_read_tokens + count(usage.get("cachedReadTokens")),
-            now.cache_write_tokens + count(usage.get("cachedWriteTokens")),
-        )
-
     def _update(self, update: dict[str, Any]) -> list[AgentEvent]:
         content = mapping(update.get("content"))
         match update.get("sessionUpdate"):
             case "agent_message_chunk":
-                self._add_usage(mapping(mapping(update.get("_meta")).get("usage")))
-                return self._say(update.get("messageId"), text(content.get("text")))
+                return self._say(text(update.get("messageId")), text(content.get("text")))
             case "agent_thought_chunk":
                 return [ThinkingEvent(text(content.get("text")))]
             case "tool_call":
@@ -275,28 +227,22 @@ class AcpTurn(RpcTurn):
                 amount = mapping(update.get("cost")).get("amount")
                 if isinstance(amount, int | float):
                     self.cost = float(amount)
-            case kind if kind not in _SILENT:
-                self.unknown_messages += 1
         return []
 
-    def _say(self, message_id: Any, words: str) -> list[AgentEvent]:
+    def _say(self, message_id: str, words: str) -> list[AgentEvent]:
         if message_id and message_id == self._said_before:
             return []  # the end of what it said in an earlier turn
         if message_id in self._own:
             return []
-        self.said = text(message_id) or self.said
+        self.said = message_id or self.said
         if self._saying is None or (message_id and message_id != self._saying):
             self._prose.begin_block()
-            self._saying = text(message_id)
+            self._saying = message_id
         return self._prose.add(words)
 
     def _know(self, call: dict[str, Any]) -> dict[str, Any]:
-        """Keep what is said of a tool call: the first title is its name, the last input counts.
-
-        Some agents put a tool's real name into `_meta`, beside a title that the model wrote.
-        """
+        """Keep what is said of a tool call: the first title is its name, the last input counts."""
         known = self._tools.setdefault(text(call.get("toolCallId")), {})
-        known["_meta"] = {**mapping(known.get("_meta")), **mapping(call.get("_meta"))}
         for name in ("toolCallId", "title", "kind", "rawInput"):
             value = call.get(name)
             if value not in (None, {}, []) and not (name == "title" and "title" in known):
@@ -309,7 +255,7 @@ class AcpTurn(RpcTurn):
         self._used.add(call_id)
         self._saying = None  # what it says next is another paragraph
         known = self._tools[call_id]
-        return [ToolUseEvent(self._runtime.tool_name(known), call_id, _input(known))]
+        return [ToolUseEvent(self._dialect.tool_name(known), call_id, _input(known))]
 
     def _tool_update(self, update: dict[str, Any]) -> list[AgentEvent]:
         call_id = text(update.get("toolCallId"))
@@ -340,11 +286,26 @@ class AcpTurn(RpcTurn):
         )
 
 
+async def deny(peer: Peer, message: Message) -> None:
+    """Answer a request that nobody decides about."""
+    if message.method == "session/request_permission" and message.id is not None:
+        await peer.respond(message.id, _CANCELLED)
+    else:
+        await peer.refuse(message)
+
+
 def failure(error: RpcError) -> tuple[ErrorCategory, str]:
     """Return what an error means, and what it says."""
     detail = " ".join(filter(None, (str(error), text(error.data.get("details")))))
     status = error.code if 400 <= error.code < 600 else None
     return classify_error(detail, status=status), detail or f"error {error.code}"
+
+
+def _failed(error: RpcError, *, ends_agent: bool) -> ErrorEvent:
+    category, detail = failure(error)
+    may_wait = category in (ErrorCategory.USAGE_LIMIT, ErrorCategory.RETRYABLE)
+    retry_at = retry_at_ms(detail) if may_wait else None
+    return ErrorEvent(category, detail, ends_agent=ends_agent, retry_at_ms=retry_at)
 
 
 def _input(call: Mapping[str, Any]) -> dict[str, Any]:

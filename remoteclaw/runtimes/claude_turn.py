@@ -1,211 +1,262 @@
-"""A turn of claude's, translated; claude also speaks unasked.
+"""A turn of claude's: its messages and requests, translated."""
 
-When a background task ends, claude takes a turn of its own to hear of it, with text and a result
-like any other. What it says is the answer to our message only once claude has repeated that
-message, which it does with the first complete block of its answer: after the block's deltas.
-So text is passed on at once while nothing else can be speaking, and held back otherwise.
-"""
-
+import logging
+import math
+import re
+import uuid
 from typing import Any
 
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
-    NoticeEvent,
+    AgentRunResult,
+    AgentUsage,
+    AnswerEndEvent,
+    DoneEvent,
+    ErrorEvent,
+    PermissionEvent,
+    SteeredEvent,
     TextEvent,
-    TextResetEvent,
-    ThinkingEvent,
-    ToolResultEvent,
-    ToolUseEvent,
 )
+from remoteclaw.protocols import AgentPipes, Decision
+from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.claude_exchange import Activity, Exchange
+from remoteclaw.runtimes.claude_failure import Failures
+from remoteclaw.runtimes.claude_peer import ClaudePeer
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-__all__ = ["Activity", "Exchange", "TurnReading"]
+__all__ = ["ClaudeTurn", "Conversation"]
+
+#: What stands behind every message, as a block of text of its own. Claude takes only the last
+#: block for what a person typed: there `@/any/file` is replaced by the file, whatever the agent is
+#: allowed to read, and `/name` is a command.
+CLOSING = "(End of the message.)"
+#: What claude is told that gives a tool what can't be repeated to it.
+_TOO_DEEP = "The tool's input is nested too deeply: use it with less in it."
+#: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
+_SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+log = logging.getLogger(__name__)
 
 
-class Activity:
-    """What claude is known to be doing, from all that it prints."""
+class Conversation:
+    """What is known of claude and its conversation from one turn to the next."""
 
-    def __init__(self) -> None:
-        self.is_in_turn = False
-        self.is_unasked = False
-        """Whether the turn that it is in is one of its own."""
-        self._tasks: set[str] = set()
-        """Background tasks that claude has not spoken of since they ended."""
-
-    @property
-    def may_speak(self) -> bool:
-        """Whether it speaks, or could at any moment, without being asked."""
-        return self.is_in_turn or bool(self._tasks)
+    def __init__(self, session_id: str | None) -> None:
+        self.session_id = session_id
+        self.model = ""
+        """The model that claude has named: another process asks for the same."""
+        self.cost = 0.0
+        """What the process has cost so far, in US dollars."""
+        self.activity = Activity()
+        self.failures = Failures()
 
     def note(self, message: dict[str, Any]) -> None:
         """Take notice of a line."""
-        if message.get("type") == "result":
-            self.is_in_turn = self.is_unasked = False
-        if message.get("type") != "system":
-            return
-        match message.get("subtype"):
-            case "init":
-                self.is_in_turn = True
-            case "task_started":
-                self._tasks.add(text(message.get("task_id")))
-            case "task_notification":
-                self._tasks.discard(text(message.get("task_id")))
-                # Within a turn it belongs to it; alone it is what claude's own turn begins with.
-                if not self.is_in_turn:
-                    self.is_in_turn = self.is_unasked = True
+        self.activity.note(message)
+        self.failures.note(message)
+        if (message.get("type"), message.get("subtype")) == ("system", "init"):
+            self.model = text(message.get("model"))
 
-    def is_asked(self) -> None:
-        """Take notice that a message goes to it: a turn that runs already is its own."""
-        self.is_unasked = self.is_in_turn
+    def keep_session_id(self, session_id: str) -> None:
+        """Keep the id that claude gives the conversation."""
+        if _SESSION_ID.fullmatch(session_id):
+            self.session_id = session_id
+        elif session_id:
+            log.warning("claude named a conversation in a way that is no id, and is not believed")
 
+    def cost_of_turn(self, total: Any) -> float | None:
+        """Return what was added to the process's total, which is what claude reports.
 
-class Exchange:
-    """One message of ours, and what claude says until the answer to it is complete."""
-
-    def __init__(self, message_id: str, *, holds_back: bool) -> None:
-        self.message_id = message_id
-        self.is_claimed = False
-        """Whether claude has repeated our message: what it says now is the answer."""
-        self.reading = TurnReading()
-        self._held: list[AgentEvent] | None = [] if holds_back else None
-
-    def read(self, message: dict[str, Any], *, is_unasked: bool) -> list[AgentEvent] | None:
-        """Return what a line means, as far as it can be passed on; None for an unknown kind."""
-        if message.get("type") == "user" and message.get("uuid") == self.message_id:
-            return self._claim(is_unasked)
-        events = self.reading.read(message)
-        if events is None or self._held is None:
-            return events
-        self._held += events
-        return []
-
-    def _claim(self, is_unasked: bool) -> list[AgentEvent]:
-        """Pass on what was held back, unless claude's own turn took our message up."""
-        self.is_claimed = True
-        held, self._held = self._held, None
-        if is_unasked and held is not None:
-            self.reading = TurnReading()
-            return []
-        return held or []
-
-    def is_answered_by(self, result: dict[str, Any], *, is_unasked: bool) -> bool:
-        """Whether a result is the end of our exchange.
-
-        A message that no model was asked about is not repeated: one that a hook of the user's
-        refused, or one for a conversation that claude doesn't know.
+        A turn of claude's own, which has no answer that it could stand with, counts to the next.
         """
-        return self.is_claimed or (result.get("num_turns") == 0 and not is_unasked)
-
-    def drop(self) -> list[AgentEvent]:
-        """Forget what turned out to be a turn of claude's own; return how to take it back."""
-        shown = 0 if self._held is not None else len(self.reading.text)
-        self.reading = TurnReading()
-        self._held = []
-        return [TextResetEvent(shown)] if shown else []
+        if not isinstance(total, int | float) or not math.isfinite(total):
+            return None
+        before, self.cost = self.cost, float(total)
+        return max(0.0, total - before)
 
 
-class TurnReading:
-    """What has been read of one turn: claude says everything twice, as deltas and as blocks."""
+class ClaudeTurn(CliTurn[dict[str, Any]]):
+    """One turn: our message, those that join it, and an answer to each that claude takes apart."""
 
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-        self._unconfirmed = ""
-        """Text that came as deltas and whose block has not come yet."""
-        self._break_due = False
-        """Whether a paragraph has to end before more text: another block has begun."""
+    name = "claude"
 
-    @property
-    def text(self) -> str:
-        """What was said so far."""
-        return "".join(self._parts)
+    def __init__(self, pipes: AgentPipes, peer: ClaudePeer, conversation: Conversation) -> None:
+        super().__init__(pipes, peer)
+        self._peer = peer
+        self._conversation = conversation
+        activity = conversation.activity
+        holds_back = activity.may_speak or not pipes.is_clean
+        activity.is_asked()
+        conversation.failures.begin()
+        self._exchange = Exchange(str(uuid.uuid4()), holds_back=holds_back)
+        self._before: AgentRunResult | None = None
+        """What earlier answers of this turn came to."""
+        self._steered: dict[str, str] = {}
+        """Messages that joined and were not taken up yet: their keys, by id."""
 
-    def read(self, message: dict[str, Any]) -> list[AgentEvent] | None:
-        """Return what a line means; None for a kind that isn't known."""
-        kind = message.get("type")
-        if message.get("parent_tool_use_id"):
-            return []  # a subagent talks to claude, not to the person
-        if kind == "stream_event":
-            return self._delta(mapping(message.get("event")))
-        if kind == "assistant":
-            return self._assistant(message)
-        if kind == "user":
-            return self._tool_results(message)
-        if kind == "system":
-            return self._system(message)
-        return [] if kind in ("control_response", "rate_limit_event") else None
+    async def ask(self, parts: list[dict[str, Any]]) -> None:
+        """Send the turn's message."""
+        await self._say(self._exchange.message_id, parts)
 
-    def _delta(self, event: dict[str, Any]) -> list[AgentEvent]:
-        delta = mapping(event.get("delta"))
-        if event.get("type") == "content_block_start":
-            block = mapping(event.get("content_block"))
-            if block.get("type") == "text" and self._parts:
-                self._break_due = True
-        elif delta.get("type") == "text_delta":
-            return self._add(text(delta.get("text")))
-        elif delta.get("type") == "thinking_delta":
-            return [ThinkingEvent(text(delta.get("thinking")))]
-        return []
+    async def _say(self, message_id: str, parts: list[dict[str, Any]]) -> None:
+        message = {"role": "user", "content": [*parts, {"type": "text", "text": CLOSING}]}
+        await self._peer.send({"type": "user", "uuid": message_id, "message": message})
 
-    def _add(self, words: str) -> list[AgentEvent]:
-        if not words:
+    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
+        """Have a message join the turn.
+
+        While claude uses a tool, it hears of the message with the tool's result; while it writes,
+        it answers it in a turn of its own right behind, which counts as a part of ours.
+        """
+        message_id = str(uuid.uuid4())
+        self._steered[message_id] = key
+        await self._say(message_id, parts)
+
+    async def interrupt(self) -> None:
+        """Stop the turn; claude answers within milliseconds, also while it runs a tool."""
+        await self._peer.request("interrupt")
+
+    # -- permissions ---------------------------------------------------------------------------
+
+    async def _take_request(self, message: dict[str, Any]) -> list[AgentEvent]:
+        request = mapping(message.get("request"))
+        if request.get("subtype") != "can_use_tool":
+            await self._peer.refuse(message)
             return []
-        self._unconfirmed += words
-        if self._break_due:
-            self._break_due = False
-            words = "\n\n" + words
-        self._parts.append(words)
-        return [TextEvent(words)]
+        request_id = text(message.get("request_id"))
+        self._asked[request_id] = message
+        tool = text(request.get("tool_name"))
+        return [PermissionEvent(request_id, tool, mapping(request.get("input")))]
 
-    def _assistant(self, message: dict[str, Any]) -> list[AgentEvent]:
-        said = mapping(message.get("message"))
-        if message.get("error") or said.get("model") == "<synthetic>":
-            return []  # an error as if claude had said it; the result reports it as one
-        events: list[AgentEvent] = []
-        for block in mappings(said.get("content")):
-            if block.get("type") == "text":
-                events += self._confirm(text(block.get("text")))
-            elif block.get("type") == "tool_use":
-                name, tool_id = text(block.get("name")), text(block.get("id"))
-                events.append(ToolUseEvent(name, tool_id, mapping(block.get("input"))))
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request for a permission; one that claude took back is not answered."""
+        message = self._asked.pop(permission_id, None)
+        if message is None:
+            return
+        if decision.verdict == "deny":
+            await self._deny(message, decision.message)
+            return
+        request = mapping(message.get("request"))
+        answer: dict[str, Any] = {
+            "behavior": "allow",
+            "updatedInput": mapping(request.get("input")),
+        }
+        if decision.verdict == "allow_session":
+            answer["updatedPermissions"] = _rules_for_session(request)
+        try:
+            await self._peer.respond(message, answer)
+        except TypeError:  # orjson reads what is nested deeper than it writes
+            await self._deny(message, _TOO_DEEP)
+
+    async def _deny(self, message: dict[str, Any], why: str) -> None:
+        self._denied.append(text(mapping(message.get("request")).get("tool_name")))
+        await self._peer.respond(message, {"behavior": "deny", "message": why})
+
+    # -- what claude says ----------------------------------------------------------------------
+
+    async def take(self, message: dict[str, Any]) -> list[AgentEvent]:
+        """Return what a line means."""
+        is_unasked = self._conversation.activity.is_unasked
+        self._conversation.note(message)
+        events = self._taken_up(text(message.get("uuid")))
+        match message.get("type"):
+            case "control_request":
+                events += await self._take_request(message)
+            case "control_cancel_request":
+                self._asked.pop(text(message.get("request_id")), None)
+            case "result":
+                events += self._take_result(message, is_unasked)
+            case _:
+                if said := self._exchange.read(message, is_unasked=is_unasked):
+                    # A message that joined is repeated only behind what answers it.
+                    events += [*self._taken_up(self._exchange.message_id), *said]
         return events
 
-    def _confirm(self, whole: str) -> list[AgentEvent]:
-        """Compare a whole block with its deltas: after a broken stream they differ."""
-        streamed, self._unconfirmed = self._unconfirmed, ""
-        if whole.startswith(streamed):
-            if not streamed and self._parts:
-                self._break_due = True
-            events = self._add(whole[len(streamed) :])
-            self._unconfirmed = ""
-            return events
-        before = self.text
-        self._parts = [before[: len(before) - len(streamed)]]
-        reset = TextResetEvent(len(streamed))
-        events = [reset, *self._add(whole)]
-        self._unconfirmed = ""
-        return events
+    def _taken_up(self, message_id: str) -> list[AgentEvent]:
+        key = self._steered.pop(message_id, None)
+        return [SteeredEvent(key)] if key else []
 
-    def _tool_results(self, message: dict[str, Any]) -> list[AgentEvent]:
-        events: list[AgentEvent] = []
-        for block in mappings(mapping(message.get("message")).get("content")):
-            if block.get("type") == "tool_result":
-                output = block.get("content")
-                if isinstance(output, list):
-                    output = "".join(text(part.get("text")) for part in mappings(output))
-                is_error = bool(block.get("is_error"))
-                tool_id = text(block.get("tool_use_id"))
-                events.append(ToolResultEvent(tool_id, text(output), is_error))
-        return events
+    def _take_result(self, message: dict[str, Any], is_unasked: bool) -> list[AgentEvent]:
+        if not self._exchange.is_answered_by(message, is_unasked=is_unasked):
+            log.info("claude took a turn of its own, and what it said is dropped")
+            return self._exchange.drop()
+        events = self._taken_up(self._exchange.message_id)  # a hook of the user's refused it
+        aborted = text(message.get("terminal_reason")).startswith("aborted")
+        failure, answer = self._failure(message, aborted), self._exchange.reading.text
+        if failure:
+            events.append(failure)
+        elif not answer and not aborted and (answer := text(message.get("result"))):
+            events.append(TextEvent(answer))  # what claude says without a model
+        run = self._run(message, answer, aborted)
+        if failure or not self._steered:
+            # With a question open, it may go on with whatever it asked about.
+            return [*events, DoneEvent(run, ends_agent=bool(self._asked))]
+        # What came after the last tool gets an answer of its own, right behind this one.
+        self._before = run
+        holds_back = self._conversation.activity.may_speak
+        self._exchange = Exchange(next(iter(self._steered)), holds_back=holds_back)
+        return [*events, AnswerEndEvent()]
 
-    def _system(self, message: dict[str, Any]) -> list[AgentEvent]:
-        if message.get("subtype") != "api_retry":
-            return []
-        status, kind = count(message.get("error_status")), text(message.get("error"))
-        if status in (401, 403) or kind == "authentication_failed":
-            what = "The model refuses the sign-in"
-        elif status in (429, 529) or kind in ("rate_limit", "overloaded"):
-            what = "The model is busy"
-        else:
-            what = "The model can't be reached"
-        delay_s = round(count(message.get("retry_delay_ms")) / 1000)
-        return [NoticeEvent(f"{what}; trying again in {delay_s} s.")]
+    def _failure(self, message: dict[str, Any], aborted: bool) -> ErrorEvent | None:
+        """Return why an answer failed.
+
+        `subtype` is "success" for most failures, so `is_error` and `terminal_reason` decide.
+        A claude that failed with a message still waiting would take that up by itself.
+        """
+        if message.get("is_error") and not aborted:
+            return self._conversation.failures.of(message, ends_agent=bool(self._steered))
+        if aborted and self._steered:
+            why = "claude was stopped with a message still waiting"
+            return ErrorEvent(ErrorCategory.ABORTED, why, ends_agent=True)
+        return None
+
+    def _run(self, message: dict[str, Any], answer: str, aborted: bool) -> AgentRunResult:
+        # A conversation that claude doesn't know is answered under a new id: not the one to keep.
+        if not message.get("errors"):
+            self._conversation.keep_session_id(text(message.get("session_id")))
+        usage = mapping(message.get("usage"))
+        run = AgentRunResult(
+            text=answer,
+            session_id=self._conversation.session_id,
+            duration_ms=count(message.get("duration_ms")),
+            usage=AgentUsage(
+                input_tokens=count(usage.get("input_tokens")),
+                output_tokens=count(usage.get("output_tokens")),
+                cache_read_tokens=count(usage.get("cache_read_input_tokens")),
+                cache_write_tokens=count(usage.get("cache_creation_input_tokens")),
+            ),
+            aborted=aborted,
+            total_cost_usd=self._conversation.cost_of_turn(message.get("total_cost_usd")),
+            num_turns=count(message.get("num_turns")),
+            stop_reason=text(message.get("stop_reason")) or None,
+            permission_denials=tuple(self._denied),
+        )
+        return self._before.followed_by(run) if self._before else run
+
+    def result(self, *, aborted: bool = False) -> AgentRunResult:
+        """Return what the turn has come to so far."""
+        run = AgentRunResult(
+            text=self._exchange.reading.text,
+            session_id=self._conversation.session_id,
+            aborted=aborted,
+        )
+        return self._before.followed_by(run) if self._before else run
+
+
+def _rules_for_session(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the suggested rules that allow this call again, none of them in a file of the user's.
+
+    Claude suggests more beside them: to accept all edits from now on (`rm` among them), or to open
+    another directory. A rule without content would allow the tool for whatever it is asked.
+    """
+    tool = text(request.get("tool_name"))
+    return [
+        {**one, "destination": "session"}
+        for one in mappings(request.get("permission_suggestions"))
+        if (one.get("type"), one.get("behavior")) == ("addRules", "allow")
+        and all(
+            rule.get("toolName") == tool and text(rule.get("ruleContent")).strip("*: ")
+            for rule in mappings(one.get("rules"))
+        )
+    ]

@@ -5,34 +5,24 @@ No file of the user's is edited: tools, system prompt and permissions are the th
 
 import asyncio
 import base64
-import contextlib
 import hashlib
 import json
 import logging
 import os
 import re
 import tomllib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
-from remoteclaw.events import AgentEvent, DoneEvent
 from remoteclaw.messages import Image, McpServerConfig
-from remoteclaw.protocols import (
-    FILES,
-    SIDE_EFFECTS_FILE,
-    AgentPipes,
-    AgentProcess,
-    AgentSpec,
-    Capabilities,
-    Launch,
-)
-from remoteclaw.runtimes.codex_turn import CodexTurn, deny
-from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcProcess
-from remoteclaw.runtimes.programs import find_program
-from remoteclaw.runtimes.wire import count, mapping, text
+from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch
+from remoteclaw.runtimes.agent import CliProcess
+from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
+from remoteclaw.runtimes.codex_turn import CodexTurn, deny, tokens_of
+from remoteclaw.runtimes.jsonrpc import Message, Peer
+from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
 
@@ -63,27 +53,18 @@ _NOT_SIGNED_IN = "codex did not start: nobody has signed in to it; `codex login`
 log = logging.getLogger(__name__)
 
 
-class CodexRuntime:
+class CodexRuntime(BaseRuntime):
     """How to start codex and how to take over a running one."""
 
     name = "codex"
     command = ("codex",)
-    image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
     capabilities = Capabilities(steers=True, explains_denial=False, forks=True, tested="0.169.0")
     natives = ("@openai/codex-linux-*/vendor/*/bin/codex",)
-
-    def find(self, program: str, path: str | None) -> str | None:
-        """Return the program to start: the real one, where npm's script would start that."""
-        return find_program(program, path=path, natives=self.natives)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return what codex needs of our environment: its own settings and its provider's keys."""
         markers = ("CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED", "CODEX_THREAD_ID")
         return inherit(inherited, prefixes=("CODEX_", "OPENAI_"), without=markers)
-
-    def fitted(self, spec: AgentSpec) -> AgentSpec:
-        """Return the spec as it is."""
-        return spec
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
@@ -110,31 +91,19 @@ class CodexRuntime:
             argv += ["-c", option]
         return Launch(argv=tuple(argv), env=spec.env, cwd=spec.workspace, session_id=session_id)
 
-    async def connect(
-        self,
-        pipes: AgentPipes,
-        spec: AgentSpec,
-        *,
-        session_id: str | None,
-        fork: bool,
-        parked_state: Mapping[str, Any] | None,
-        run_dir: Path,
-    ) -> AgentProcess:
-        """Return a codex that is ready for a turn; a new one starts or resumes its thread first."""
-        # Who may do nothing that needs a permission may not look around with a shell either.
+    def process(
+        self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
+    ) -> "CodexProcess":
+        """Return codex before its handshake."""
+        # An agent that may do nothing without a permission may not look around with a shell either.
         may_look = spec.permissions != "deny"
         readable = (Path(spec.workspace), run_dir / FILES) if may_look else ()
         # Codex asks nobody about these; under "deny", it asks us.
         unasked = frozenset(spec.server_names) if may_look else frozenset()
-        process = CodexProcess(pipes, readable=readable, unasked=unasked)
-        if parked_state is not None:
-            process.restore(parked_state)
-        else:
-            await process.greet(spec, session_id, run_dir, fork=fork)
-        return process
+        return CodexProcess(pipes, readable=readable, unasked=unasked)
 
 
-class CodexProcess(RpcProcess["CodexTurn"]):
+class CodexProcess(CliProcess[Message, CodexTurn]):
     """One codex with one thread, between and during turns."""
 
     name = "codex"
@@ -150,24 +119,32 @@ class CodexProcess(RpcProcess["CodexTurn"]):
 
         It uses the tools of the `unasked` servers without a question.
         """
-        super().__init__(pipes, Peer(pipes, version=None))
+        self._peer = Peer(pipes, version=None)
+        super().__init__(pipes, self._peer)
         self._readable = readable
         self._unasked = unasked
         self._thread = ""
         self._account = 0
         """The id of the request that asks whether somebody is signed in."""
         self._used: dict[str, int] = {}
-        """Tokens of the whole thread so far, as codex counts them."""
+        """Tokens of the whole thread so far."""
+        self._prompt = ""
+        """The hash of the prompt that the thread began with, if it was told no other one."""
 
     @property
     def session_id(self) -> str | None:
         """The thread's id; `codex resume` takes the same."""
         return self._thread or None
 
+    @property
+    def note(self) -> str:
+        """Which prompt the thread knows: another process needs not repeat it."""
+        return self._prompt
+
     # -- coming and going ----------------------------------------------------------------------
 
     async def greet(
-        self, spec: AgentSpec, thread: str | None, run_dir: Path, *, fork: bool = False
+        self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
         """Start, resume or fork the thread; wait for its MCP servers, which tell how they fare.
 
@@ -179,20 +156,9 @@ class CodexProcess(RpcProcess["CodexTurn"]):
         )
         await self._peer.notify("initialized")
         self._account = await self._peer.request("account/read", {"refreshToken": False})
-        policy, sandbox = _POLICIES[spec.permissions]
-        params: dict[str, Any] = {
-            "cwd": spec.workspace,
-            "approvalPolicy": policy,
-            "sandbox": sandbox,
-            "config": {
-                f"mcp_servers.{name}": _server(server, spec.permissions, run_dir)
-                for name, server in spec.mcp_servers.items()
-            },
-        }
-        if spec.model:
-            params["model"] = spec.model
-        if thread:
-            params |= {"threadId": thread, "excludeTurns": True}
+        params = _thread(spec, run_dir)
+        if session_id:
+            params |= {"threadId": session_id, "excludeTurns": True}
             way = "thread/fork" if fork else "thread/resume"
             second = await self._peer.request(way, params)
         else:
@@ -200,17 +166,17 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             second = await self._peer.request("thread/start", params)
         waiting = {first, second, *spec.mcp_servers}
         while second in waiting:
-            await self._hear(await self.next_of_start(), waiting)
+            await self._hear(await self._next_of_start(), waiting)
         try:
             async with asyncio.timeout(START_S):
                 while waiting:
-                    await self._hear(await self.next_of_start(), waiting)
+                    await self._hear(await self._next_of_start(), waiting)
         except TimeoutError:
             log.warning("codex's MCP servers were not ready after %d s", START_S)
         prompt = hashlib.sha256(spec.system_prompt.encode("utf-8", "replace")).hexdigest()[:16]
-        # Which prompt the thread began with, as long as it was told no other one.
-        self.note = prompt if thread is None or prompt == spec.note else ""
-        if not self.note:
+        if session_id is None or prompt == spec.note:
+            self._prompt = prompt
+        else:
             await self._instruct(spec.system_prompt)
 
     async def _hear(self, message: Message, waiting: set[Any]) -> None:
@@ -244,19 +210,10 @@ class CodexProcess(RpcProcess["CodexTurn"]):
         item = {"type": "message", "role": "developer", "content": content}
         await self._peer.request("thread/inject_items", {"threadId": self._thread, "items": [item]})
 
-    def parked_state(self) -> dict[str, Any] | None:
-        """Return what the next driver must know; None in a turn, or with a request open."""
-        if self._turn is not None:
-            return None
-        for message in self._peer.take_unread():
-            if message.is_request:
-                return None
-            self._note(message)
-        if not self._pipes.is_clean:
-            return None
+    def _state(self) -> dict[str, Any]:
         return {
             "thread": self._thread,
-            "note": self.note,
+            "note": self._prompt,
             "last_id": self._peer.last_id,
             "used": self._used,
         }
@@ -264,30 +221,27 @@ class CodexProcess(RpcProcess["CodexTurn"]):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where another driver left off."""
         self._thread = state["thread"]
-        self.note = state["note"]
+        self._prompt = state["note"]
         self._peer.last_id = state["last_id"]
         self._used = dict(state["used"])
 
+    def _is_request(self, message: Message) -> bool:
+        return message.is_request
+
+    async def _deny(self, message: Message) -> None:
+        await deny(self._peer, message)
+
     def _note(self, message: Message) -> None:
-        """Take notice of what is said between turns."""
         is_ours = message.params.get("threadId", self._thread) == self._thread
         if is_ours and message.method == "thread/tokenUsage/updated":
-            total = mapping(mapping(message.params.get("tokenUsage")).get("total"))
-            self._used = {name: count(value) for name, value in total.items()}
+            self._used = tokens_of(message.params)
 
     # -- a turn --------------------------------------------------------------------------------
 
-    async def turn(
-        self, prompt: str, images: Sequence[Image] = ()
-    ) -> AsyncGenerator[AgentEvent, None]:
-        """Ask codex; yield what it says, with exactly one `DoneEvent`, last."""
-        for message in self._peer.take_unread():
-            if message.is_request:
-                await deny(self._peer, message)  # it belongs to nobody
-            self._note(message)
-        params = {"threadId": self._thread, "input": self.parts(prompt, images)}
+    async def _begin(self, prompt: str, images: Sequence[Image]) -> CodexTurn:
+        params = {"threadId": self._thread, "input": self._parts(prompt, images)}
         request = await self._peer.request("turn/start", params)
-        turn = CodexTurn(
+        return CodexTurn(
             self._pipes,
             self._peer,
             self._thread,
@@ -296,19 +250,34 @@ class CodexProcess(RpcProcess["CodexTurn"]):
             self._readable,
             self._unasked,
         )
-        async with contextlib.aclosing(self.events_of(turn)) as events:
-            async for event in events:
-                if isinstance(event, DoneEvent):
-                    self._used = turn.used
-                yield event
 
-    def parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+    def _end(self, turn: CodexTurn) -> None:
+        self._used = turn.used
+
+    def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return a message as codex wants it."""
         parts: list[dict[str, Any]] = [{"type": "text", "text": prompt, "text_elements": []}]
         for image in images:
             data = base64.b64encode(image.data).decode()
             parts.append({"type": "image", "url": f"data:{image.mime_type};base64,{data}"})
         return parts
+
+
+def _thread(spec: AgentSpec, run_dir: Path) -> dict[str, Any]:
+    """Return what a thread of this spec is like."""
+    policy, sandbox = _POLICIES[spec.permissions]
+    servers = {
+        f"mcp_servers.{name}": _server(server, spec.permissions, run_dir)
+        for name, server in spec.mcp_servers.items()
+    }
+    model = {"model": spec.model} if spec.model else {}
+    return {
+        "cwd": spec.workspace,
+        "approvalPolicy": policy,
+        "sandbox": sandbox,
+        "config": servers,
+        **model,
+    }
 
 
 def _trust(spec: AgentSpec) -> str:
@@ -349,5 +318,5 @@ def _server(server: McpServerConfig, permissions: str, run_dir: Path) -> dict[st
     }
     if server.url is not None:
         return {"url": server.url, "http_headers": server.headers, **common}
-    env = {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / SIDE_EFFECTS_FILE)}
+    env = server_environment(server, run_dir)
     return {"command": server.command, "args": list(server.args), "env": env, **common}

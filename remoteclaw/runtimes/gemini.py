@@ -24,9 +24,9 @@ from remoteclaw.events import ErrorEvent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
 from remoteclaw.runtimes.acp import AcpRuntime
-from remoteclaw.runtimes.acp_turn import LogNote
-from remoteclaw.runtimes.environment import inherit
-from remoteclaw.runtimes.waits import retry_at_ms
+from remoteclaw.runtimes.acp_dialect import LogNote
+from remoteclaw.runtimes.base import inherit
+from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["GeminiRuntime", "trust_problem"]

@@ -1,39 +1,21 @@
 """JSON-RPC over a CLI's lines, both ways: codex's app-server and ACP speak it.
 
-One reader at a time: a turn, or a handshake. What somebody else waits for meanwhile (the answer to
-a request that was sent while the turn runs) is handed over as it passes by.
+There is one reader at a time, a turn or a handshake. It passes on the answers to requests that
+were sent beside it (`Peer.ask()`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import orjson
+from remoteclaw.protocols import AgentPipes
+from remoteclaw.runtimes.wire import Lines, mapping, text
 
-from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end
-from remoteclaw.events import AgentEvent, AgentRunResult, DoneEvent, ErrorEvent, NoticeEvent
-from remoteclaw.messages import Image
-from remoteclaw.protocols import AgentPipes, Decision
-from remoteclaw.runtimes.patience import Patience
-from remoteclaw.runtimes.wire import decode, mapping, text
-
-__all__ = [
-    "METHOD_NOT_FOUND",
-    "Message",
-    "Peer",
-    "RpcError",
-    "RpcProcess",
-    "RpcTurn",
-    "UnreadableLine",
-]
+__all__ = ["METHOD_NOT_FOUND", "Message", "Peer", "RpcError"]
 
 #: How a request is refused whose method isn't known.
 METHOD_NOT_FOUND = -32601
-
-
-class UnreadableLine(Exception):
-    """Raised for a line that is damaged or was too long: it may have been what is waited for."""
 
 
 class RpcError(Exception):
@@ -87,8 +69,8 @@ class Peer:
 
     def __init__(self, pipes: AgentPipes, *, version: str | None = "2.0", last_id: int = 0) -> None:
         """Codex leaves the `version` out. `last_id` is the last one that was used before us."""
-        self._pipes = pipes
-        self._version = version
+        self._lines = Lines(pipes)
+        self._version = {"jsonrpc": version} if version else {}
         self.last_id = last_id
         self._waiting: dict[int | str, asyncio.Future[Message]] = {}
 
@@ -121,34 +103,24 @@ class Peer:
         await self._send({"id": message.id, "error": error})
 
     async def _send(self, message: dict[str, Any]) -> None:
-        version = {"jsonrpc": self._version} if self._version else {}
-        await self._pipes.write(orjson.dumps({**version, **message}))
+        await self._lines.send({**self._version, **message})
 
     # -- reading -------------------------------------------------------------------------------
 
     async def read(self) -> Message | None:
         """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
-        line = await self._pipes.read()
+        line = await self._lines.read()
         if line is None:
             self._end()
             return None
         return self._message(line)
 
     def take_unread(self) -> list[Message]:
-        """Return what has arrived and was not read, without waiting; damaged lines are left out."""
-        messages = []
-        for line in self._pipes.take_unread():
-            try:
-                messages.append(self._message(line))
-            except UnreadableLine:
-                continue
-        return messages
+        """Return the messages that have arrived, without waiting; damaged lines are left out."""
+        return [self._message(line) for line in self._lines.take_unread()]
 
-    def _message(self, line: bytes) -> Message:
-        decoded = decode(line)
-        if decoded is None:
-            raise UnreadableLine
-        message = Message.of(decoded)
+    def _message(self, line: dict[str, Any]) -> Message:
+        message = Message.of(line)
         if not message.method and message.id is not None:
             waiting = self._waiting.pop(message.id, None)
             if waiting and not waiting.done():
@@ -177,141 +149,3 @@ class Peer:
             if not waiting.done():
                 waiting.set_exception(ConnectionError("the agent has ended"))
         self._waiting.clear()
-
-
-class RpcTurn:
-    """What the turns of all CLIs that speak JSON-RPC have in common: how they go wrong."""
-
-    name = "the agent"
-
-    def __init__(self, pipes: AgentPipes, peer: Peer) -> None:
-        self._pipes = pipes
-        self._peer = peer
-        self.unknown_messages = 0
-        """Messages of a kind that this version does not know; they are skipped."""
-        self._patience = Patience()
-        self._given_up: ErrorEvent | None = None
-        """Why we stop the turn ourselves."""
-
-    async def _wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> list[AgentEvent]:
-        """Go on with a turn whose request to the model the CLI repeats, or stop it."""
-        if self._given_up:
-            return []
-        event = self._patience.wait(failure, wait_s)
-        if isinstance(event, NoticeEvent):
-            return [event]
-        self._given_up = event
-        await self.interrupt()
-        return []
-
-    async def events(self) -> AsyncGenerator[AgentEvent, None]:
-        """Read until the turn has ended; exactly one `DoneEvent`, last."""
-        while True:
-            try:
-                async with asyncio.timeout(self._patience.left_s):
-                    message = await self._peer.read()
-            except TimeoutError:
-                self._given_up = self._patience.give_up()
-                await self.interrupt()
-                continue
-            except UnreadableLine:
-                why = f"{self.name} printed a line that can't be read, or was too long"
-                yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
-                break
-            if message is None:
-                errors = self._pipes.last_errors() or "it said nothing about that"
-                yield ErrorEvent(ErrorCategory.DIED, f"{self.name} ended in mid-turn: {errors}")
-                break
-            for event in await self.take(message):
-                self._patience.note(event)
-                yield event
-                if isinstance(event, DoneEvent):
-                    return
-        yield DoneEvent(self.result())
-
-    async def take(self, message: Message) -> list[AgentEvent]:
-        """Return what a message means; a `DoneEvent` ends the turn."""
-        raise NotImplementedError
-
-    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
-        """Have a message join the turn."""
-        raise NotImplementedError
-
-    async def interrupt(self) -> None:
-        """Ask the CLI to stop the turn."""
-        raise NotImplementedError
-
-    async def answer(self, permission_id: str, decision: Decision) -> None:
-        """Answer a request for a permission; of one that is unknown, do nothing."""
-        raise NotImplementedError
-
-    def result(self) -> AgentRunResult:
-        """Return what the turn has come to so far."""
-        raise NotImplementedError
-
-
-_T = TypeVar("_T", bound=RpcTurn)
-
-
-class RpcProcess(Generic[_T]):
-    """What the processes of all CLIs that speak JSON-RPC have in common: a turn at a time."""
-
-    name = "the agent"
-
-    def __init__(self, pipes: AgentPipes, peer: Peer) -> None:
-        self._pipes = pipes
-        self._peer = peer
-        self._turn: _T | None = None
-        self.note = ""
-        """What the next process of the conversation has to know; nothing by itself."""
-        self._is_asked = asyncio.Event()
-
-    def parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
-        """Return a message as the CLI wants it."""
-        raise NotImplementedError
-
-    async def next_of_start(self) -> Message:
-        """Return the next message while it starts; raises `AgentUnavailable` if it never does."""
-        try:
-            message = await self._peer.read()
-        except UnreadableLine:
-            why = f"{self.name} printed a line that can't be read"
-            raise AgentUnavailable(why, category=ErrorCategory.FATAL) from None
-        if message is None:
-            errors = self._pipes.last_errors()
-            raise AgentUnavailable(
-                f"{self.name} ended while it started: {errors}", category=classify_end(errors)
-            )
-        return message
-
-    async def events_of(self, turn: _T) -> AsyncGenerator[AgentEvent, None]:
-        """Yield the events of a turn that was just asked for."""
-        self._turn = turn
-        self._is_asked.set()
-        try:
-            async for event in turn.events():
-                if isinstance(event, DoneEvent):
-                    self._leave()  # the consumer may stop here
-                yield event
-        finally:
-            self._leave()
-
-    def _leave(self) -> None:
-        self._turn = None
-        self._is_asked.clear()
-
-    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
-        """Give the agent a message while it works: it joins what it does, or follows it."""
-        await self._is_asked.wait()
-        if self._turn is not None:
-            await self._turn.steer(self.parts(prompt, images), key)
-
-    async def interrupt(self) -> None:
-        """Stop the running turn, and what it has started."""
-        if self._turn is not None:
-            await self._turn.interrupt()
-
-    async def answer(self, permission_id: str, decision: Decision) -> None:
-        """Answer a request for a permission."""
-        if self._turn is not None:
-            await self._turn.answer(permission_id, decision)

@@ -15,8 +15,8 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, prompt_file
 from remoteclaw.runtimes.acp import AcpRuntime
-from remoteclaw.runtimes.acp_turn import LogNote
-from remoteclaw.runtimes.environment import inherit
+from remoteclaw.runtimes.acp_dialect import LogNote
+from remoteclaw.runtimes.base import inherit
 from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["OpencodeRuntime", "plugin_problem"]

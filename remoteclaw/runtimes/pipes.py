@@ -53,8 +53,6 @@ class LinePipes:
         self.heard_at = time.monotonic()
         """When the CLI last printed anything."""
         self._writing: asyncio.Future[None] | None = None
-        self.dropped_lines = 0
-        """Lines that were longer than anything sensible."""
         for descriptor in pipes:
             os.set_blocking(descriptor, False)
         if unread:
@@ -158,7 +156,6 @@ class LinePipes:
             return
         if self._is_too_long:
             self._is_too_long = False
-            self.dropped_lines += 1
             self._push(b"")
         else:
             self._push_unless_blank(bytes(self._partial))

@@ -1,23 +1,76 @@
-"""Output of CLIs, read with tolerance: a value of the expected type, or none.
+"""JSON lines to and from a CLI, read with tolerance: a value of the expected type, or none.
 
 A CLI is another program in another version. A line of a wrong shape must cost no more than what
-it would have said, so no reader of these raises.
+it would have said, so the readers of values never raise.
 """
 
 import json
 import math
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
-__all__ = ["count", "decode", "mapping", "mappings", "text"]
+from remoteclaw.protocols import AgentPipes
+
+__all__ = [
+    "Lines",
+    "Messages",
+    "UnreadableLine",
+    "count",
+    "decode",
+    "mapping",
+    "mappings",
+    "text",
+]
+
+_M = TypeVar("_M")
 
 
-def decode(line: bytes) -> dict[str, Any] | None:
-    """Return a line's object; an empty one for what is no message, None for a damaged one.
+class UnreadableLine(Exception):
+    """Raised for a line that is damaged or was too long: the agent may wait for an answer to it."""
 
-    Programs print all sorts of things between a CLI's messages, so what doesn't begin like a
-    message is none. What does and can't be read may have been what somebody waits for.
+
+class Messages(Protocol[_M]):
+    """Messages of a CLI, one at a time."""
+
+    async def read(self) -> _M | None:
+        """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
+
+    def take_unread(self) -> list[_M]:
+        """Return the messages that have arrived, without waiting; damaged lines are left out."""
+
+
+class Lines:
+    """Messages of one JSON object a line, each way."""
+
+    def __init__(self, pipes: AgentPipes) -> None:
+        self._pipes = pipes
+
+    async def read(self) -> dict[str, Any] | None:
+        """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
+        line = await self._pipes.read()
+        return None if line is None else decode(line)
+
+    def take_unread(self) -> list[dict[str, Any]]:
+        """Return the messages that have arrived, without waiting; damaged lines are left out."""
+        messages = []
+        for line in self._pipes.take_unread():
+            try:
+                messages.append(decode(line))
+            except UnreadableLine:
+                continue
+        return messages
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Send a message. Raises TypeError for what is nested too deeply to be written."""
+        await self._pipes.write(orjson.dumps(message))
+
+
+def decode(line: bytes) -> dict[str, Any]:
+    """Return a line's object, an empty one for a line that is no message.
+
+    Programs print all sorts of things between a CLI's messages, so a line that doesn't begin like
+    a message is none. Raises `UnreadableLine` for one that does and can't be read.
     """
     try:
         message = orjson.loads(line)
@@ -26,11 +79,11 @@ def decode(line: bytes) -> dict[str, Any] | None:
     return message if isinstance(message, dict) else {}
 
 
-def _repaired(line: bytes) -> dict[str, Any] | None:
+def _repaired(line: bytes) -> dict[str, Any]:
     """Return the object of a line that isn't UTF-8 throughout.
 
-    JavaScript cuts strings between the halves of a character, and prints one half as `\\ud83d`;
-    it becomes a question mark here, since nothing else of ours could pass it on.
+    JavaScript cuts strings between surrogates, and prints a lone one as `\\ud83d`; it becomes a
+    question mark here, because it can't be encoded again.
     """
     if line and not line.lstrip().startswith(b"{"):
         return {}
@@ -39,8 +92,10 @@ def _repaired(line: bytes) -> dict[str, Any] | None:
         whole = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace")
         message = orjson.loads(whole)
     except (ValueError, RecursionError):
-        return None
-    return message if isinstance(message, dict) else None
+        raise UnreadableLine from None
+    if not isinstance(message, dict):
+        raise UnreadableLine
+    return message
 
 
 def mapping(value: Any) -> dict[str, Any]:

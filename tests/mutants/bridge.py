@@ -34,10 +34,10 @@ MUTANTS = (
         test="test_an_agent_that_may_do_nothing_sends_no_files",
     ),
     Mutant(
-        "an agent that is kept with a message in its queue",
+        "an agent that is kept with a question open",
         before="if run.delivered.ends_agent or (",
         after="if (",
-        test="test_a_joined_message_that_it_never_takes_up_waits_and_fails_nothing",
+        test="test_an_agent_that_ends_its_turn_with_a_question_open_is_ended",
     ),
     Mutant(
         "a secret in what is shown of a tool",

@@ -23,8 +23,8 @@ MUTANTS = (
     ),
     Mutant(
         "what an agent took up is not believed",
-        before="yield SteeredEvent(tool_id)",
-        after="pass",
+        before="return [SteeredEvent(tool_id)]",
+        after="return []",
         test="test_a_message_joins_the_running_turn",
     ),
     Mutant(
@@ -190,8 +190,8 @@ MUTANTS = (
     ),
     Mutant(
         "a resumed codex is told its prompt each time",
-        before="if not self.note:",
-        after="if thread:",
+        before="if session_id is None or prompt == spec.note:",
+        after="if session_id is None:",
         test="test_after_an_idle_time_only_the_new_message_is_new[codex]",
     ),
 )

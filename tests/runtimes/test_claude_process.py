@@ -15,7 +15,6 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import PermissionEvent
 from remoteclaw.messages import AgentDeliveryResult, Entry, McpServerConfig, SessionKey, Turn
 from remoteclaw.protocols import SIDE_EFFECTS_FILE, BridgeCallbacks, Decision
-from remoteclaw.runtimes import claude as claude_module
 from remoteclaw.runtimes import pipes as pipes_module
 from tests.support.bridges import agent_bridge, claude_script
 from tests.support.processes import is_alive
@@ -70,20 +69,6 @@ async def test_what_its_own_turn_says_meanwhile_is_neither_said_nor_shown(
         answers = await answers_of(bridge, "one", "two")
 
     assert answers == [["started"], ["answer"]]
-
-
-async def test_a_message_that_is_never_taken_up_fails_and_ends_the_agent(
-    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claude_module, "CLAIM_S", 0.1)
-    deaf = claude_script(directory, "heard(); result('something else'); time.sleep(600)\n")
-
-    async with agent_bridge(home, "claude", command=deaf) as (bridge, keeper, _):
-        async with asyncio.timeout(HANG_S):
-            result = await bridge.handle(message("one"))
-
-        assert result.error_category is ErrorCategory.FATAL
-        assert keeper.ready is None
 
 
 @pytest.mark.parametrize(
@@ -359,20 +344,6 @@ async def test_a_message_that_its_users_hook_refuses_is_answered_with_the_refusa
 
     assert said(result) == ["answer 1", "refused"]
     assert (result.error, result.steered, result.answered) == (None, ("2-0",), ("1-0",))
-
-
-async def test_a_joined_message_that_it_never_takes_up_waits_and_fails_nothing(
-    home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(claude_module, "QUEUED_CLAIM_S", 0.1)
-    body = "one, two = heard(), heard(); echo(one); delta('answer 1'); result(''); time.sleep(600)"
-    command = claude_script(directory, body)
-    async with agent_bridge(home, "claude", command=command) as (bridge, keeper, _):
-        result = await steered_by(bridge, "two")
-
-        assert keeper.ready is None  # it would take the message up by itself
-    assert said(result) == ["answer 1"]
-    assert (result.error, result.steered) == (None, ())
 
 
 async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from remoteclaw.events import NoticeEvent, TextEvent, TextResetEvent
-from remoteclaw.runtimes.claude_turn import Activity, Exchange, TurnReading
+from remoteclaw.runtimes.claude_exchange import Activity, Exchange
+from remoteclaw.runtimes.claude_text import AnswerReading
 
 INIT = {"type": "system", "subtype": "init"}
 STARTED = {"type": "system", "subtype": "task_started", "task_id": "b1"}
@@ -43,7 +44,7 @@ def delta(text: str) -> dict[str, Any]:
 def test_a_repeated_request_says_why(retry: dict[str, Any], notice: str) -> None:
     line = {"type": "system", "subtype": "api_retry", **retry}
 
-    assert TurnReading().read(line) == [NoticeEvent(notice)]
+    assert AnswerReading().read(line) == [NoticeEvent(notice)]
 
 
 def test_a_background_task_may_make_it_speak_until_it_has_spoken() -> None:

@@ -11,7 +11,8 @@ import pytest
 from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, TextEvent
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex import CodexRuntime
-from remoteclaw.runtimes.codex_turn import CodexTurn, only_looks
+from remoteclaw.runtimes.codex_looking import only_looks
+from remoteclaw.runtimes.codex_turn import CodexTurn
 from remoteclaw.runtimes.jsonrpc import Message, Peer
 from tests.support.silent import SilentPipes
 

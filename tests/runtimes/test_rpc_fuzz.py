@@ -11,11 +11,13 @@ from hypothesis import strategies as st
 from remoteclaw.events import DoneEvent
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_turn import AcpTurn
-from remoteclaw.runtimes.codex_turn import _TOOLS, CodexTurn
+from remoteclaw.runtimes.agent import CliTurn
+from remoteclaw.runtimes.codex_items import TOOLS
+from remoteclaw.runtimes.codex_turn import CodexTurn
 from remoteclaw.runtimes.gemini import GeminiRuntime
-from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcTurn
+from remoteclaw.runtimes.jsonrpc import Message, Peer
 from remoteclaw.runtimes.opencode import OpencodeRuntime
-from remoteclaw.runtimes.wire import decode
+from remoteclaw.runtimes.wire import UnreadableLine, decode
 from tests.support.recording import spec_of
 from tests.support.silent import SilentPipes
 
@@ -25,7 +27,7 @@ WORDS = st.sampled_from(
         *("item/agentMessage/delta", "turn/completed", "thread/tokenUsage/updated", "error"),
         *("agent_message_chunk", "tool_call", "tool_call_update", "plan", "usage_update"),
         *("completed", "failed", "in_progress", "end_turn", "cancelled", "interrupted"),
-        *("agentMessage", "userMessage", "item/commandExecution/requestApproval", *_TOOLS),
+        *("agentMessage", "userMessage", "item/commandExecution/requestApproval", *TOOLS),
         *("mcpServer/elicitation/request", "a", "", "\ud800"),
     ]
 )
@@ -56,14 +58,14 @@ LINES = st.fixed_dictionaries(
 )
 
 
-async def codex() -> RpcTurn:
+async def codex() -> CliTurn[Message]:
     pipes = SilentPipes()
     return CodexTurn(pipes, Peer(pipes, version=None), "thread", 1, {}, (Path("/w"),))
 
 
-async def acp(runtime: AcpRuntime) -> RpcTurn:
+async def acp(runtime: AcpRuntime) -> CliTurn[Message]:
     pipes = SilentPipes()
-    turn = AcpTurn(pipes, Peer(pipes), runtime, spec_of(runtime.name), "s", 0.0)
+    turn = AcpTurn(pipes, Peer(pipes), runtime, spec_of(runtime.name), "s")
     await turn.ask([])
     return turn
 
@@ -75,8 +77,9 @@ async def test_no_line_breaks_a_turn(which: str, lines: list[dict[str, Any]]) ->
     turn = await codex() if which == "codex" else await acp(runtimes[which]())
 
     for line in lines:
-        decoded = decode(json.dumps(line).encode())
-        if decoded is None:
+        try:
+            decoded = decode(json.dumps(line).encode())
+        except UnreadableLine:
             continue
         events = await turn.take(Message.of(decoded))
         ends = [position for position, event in enumerate(events) if isinstance(event, DoneEvent)]

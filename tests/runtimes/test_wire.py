@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.events import DoneEvent
-from remoteclaw.runtimes.claude_turn import Activity, Exchange
-from remoteclaw.runtimes.wire import count, decode
+from remoteclaw.runtimes.claude_exchange import Activity, Exchange
+from remoteclaw.runtimes.wire import UnreadableLine, count, decode
 
 
 def test_half_a_character_costs_that_character_alone() -> None:
@@ -36,7 +36,8 @@ def test_what_is_no_message_is_an_empty_one(line: bytes) -> None:
     ids=["cut off", "two", "deep", "too long"],
 )
 def test_a_damaged_message_is_told_from_one_that_is_none(line: bytes) -> None:
-    assert decode(line) is None
+    with pytest.raises(UnreadableLine):
+        decode(line)
 
 
 @pytest.mark.parametrize("value", [None, True, "many", [], {}, float("inf"), float("nan"), -3])
@@ -86,6 +87,6 @@ def test_no_shape_of_a_line_raises(lines: list[dict[str, Any]]) -> None:
 
     for line in lines:
         activity.note(line)
-        events = exchange.read(line, is_unasked=activity.is_unasked) or []
+        events = exchange.read(line, is_unasked=activity.is_unasked)
         assert not any(isinstance(event, DoneEvent) for event in events)
         exchange.is_answered_by(line, is_unasked=False)

@@ -149,22 +149,6 @@ async def test_a_message_that_comes_too_late_gets_a_turn_of_its_own(agent: Stack
     assert "steered" not in [step.name for step in outcome.steps]
 
 
-async def test_an_agent_that_never_says_what_became_of_a_message_is_ended(
-    agent: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("remoteclaw.runtimes.demo.REFUSE_S", 0.2)
-    file = Path(agent.agent["command"][-1])
-    file.write_text(file.read_text().replace("say(type='refused', id=message['id'])", "pass"))
-    first, task = await busy(agent, "deaf")
-    second = await agent.append("two")
-    await agent.reached(second, "steered")
-    go(agent)
-    await task
-
-    assert [status for status, _ in await results(agent, first, second)] == ["failed", "done"]
-    assert (await agent.reached(second, "spawned")).startswith("new")
-
-
 async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agent: Stack) -> None:
     first, task = await busy(agent)
     client = agent.fleet.scripts.client

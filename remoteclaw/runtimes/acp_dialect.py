@@ -1,0 +1,65 @@
+"""The dialect of an agent within ACP. Each default fits agents that nothing is known of."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from remoteclaw.events import ErrorEvent
+from remoteclaw.protocols import AgentSpec
+from remoteclaw.runtimes.wire import text
+
+__all__ = ["AcpDialect", "LogNote"]
+
+
+@dataclass(frozen=True, slots=True)
+class LogNote:
+    """What a line of an agent's log says of a turn."""
+
+    session: str | None = None
+    """The session that it is about, where it says so."""
+    begins: str = ""
+    """The id of a message that is begun."""
+    is_own: bool = False
+    """Whether that message is for the agent itself, such as a summary of the conversation."""
+    failure: ErrorEvent | None = None
+    """Why a request to the model failed, which the agent repeats."""
+    wait_s: float = 0.0
+    """The time until it does so, in seconds."""
+
+
+class AcpDialect:
+    """What an agent does in its own way."""
+
+    name = "acp"
+    replays_late = False
+    """Whether earlier messages are repeated behind the answer to `session/load`."""
+    for_session: tuple[str, ...] = ()
+    """The options that allow commands like one until the session ends: another agent's "always" may
+    be written down for ever."""
+    log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
+    """What of standard error is a log, and the lines of it for `read_log()`."""
+
+    def read_log(self, line: str) -> LogNote | None:
+        """Return what a line of its log says of a turn."""
+        return None
+
+    def may_load(self, spec: AgentSpec, session_id: str) -> bool:
+        """Whether `session/load` does a conversation no harm."""
+        return True
+
+    def tool_name(self, call: Mapping[str, Any]) -> str:
+        """Return the name of a tool that a `tool_call` is about, for people."""
+        return text(call.get("title")) or text(call.get("kind"))
+
+    def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
+        """Return the configured MCP server that a tool is of, where that is certain."""
+        return None
+
+    def server_name(self, name: str, spec: AgentSpec) -> str:
+        """Return what the agent calls an MCP server that is called `name` here."""
+        return name
+
+    def instructs_by_prompt(self) -> bool:
+        """Whether the system prompt goes with the first message, for want of a better way."""
+        return True

@@ -1,0 +1,227 @@
+"""The handshake of ACP: a session, its MCP servers, and its model."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.messages import OWN_SERVER, McpServerConfig
+from remoteclaw.protocols import AgentPipes, AgentSpec
+from remoteclaw.runtimes.acp_dialect import AcpDialect
+from remoteclaw.runtimes.acp_turn import failure
+from remoteclaw.runtimes.agent import next_of_start
+from remoteclaw.runtimes.base import server_environment
+from remoteclaw.runtimes.jsonrpc import Message, Peer
+from remoteclaw.runtimes.wire import mapping, mappings, text
+
+__all__ = ["AcpStart", "Begun"]
+
+#: The version of the protocol.
+PROTOCOL = 1
+#: How long a replay of what was said before may take, in seconds.
+REPLAY_S = 10.0
+#: The error of an agent to which somebody has to sign in first.
+AUTH_REQUIRED = -32000
+#: What an agent tells again of a session that it loads.
+_REPLAYED = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a handshake came to."""
+
+    session: str
+    """The agent's id of the session."""
+    takes_images: bool
+    """Whether it can be shown pictures."""
+    notice: str = ""
+    """What the person is to know in the first turn."""
+
+
+class AcpStart:
+    """One handshake."""
+
+    def __init__(self, pipes: AgentPipes, peer: Peer, dialect: AcpDialect, spec: AgentSpec) -> None:
+        self._pipes = pipes
+        self._peer = peer
+        self._dialect = dialect
+        self._spec = spec
+        self._can: Mapping[str, Any] = {}
+        """The agent's capabilities."""
+        self._was_replayed = False
+        """Whether the agent told what was said before, while it loaded the session."""
+
+    async def begin(self, session_id: str | None, run_dir: Path, *, fork: bool) -> Begun:
+        """Begin a session, or go on with one or a copy of it; MCP servers connect meanwhile."""
+        params = {
+            "protocolVersion": PROTOCOL,
+            "clientCapabilities": {
+                "fs": {"readTextFile": False, "writeTextFile": False},
+                "terminal": False,
+            },
+            "clientInfo": {"name": "remoteclaw", "version": "1"},
+        }
+        about = await self._call("initialize", params)
+        self._can = mapping(about.get("agentCapabilities"))
+        takes_images = mapping(self._can.get("promptCapabilities")).get("image") is True
+        where = {"cwd": self._spec.workspace, "mcpServers": self._servers(run_dir)}
+        if session_id is None:
+            begun = await self._call("session/new", where)
+        elif fork:
+            begun = await self._fork({**where, "sessionId": session_id})
+        else:
+            begun = await self._go_on({**where, "sessionId": session_id})
+        session = text(begun.get("sessionId")) if fork or not session_id else session_id
+        notice = await self._choose_model(session, begun) if self._spec.model else ""
+        return Begun(session, takes_images, notice)
+
+    def _servers(self, run_dir: Path) -> list[dict[str, Any]]:
+        """Return the MCP servers as ACP wants them described."""
+        takes_http = mapping(self._can.get("mcpCapabilities")).get("http") is True
+        described = []
+        for name, server in self._spec.mcp_servers.items():
+            if server.url is None or takes_http:
+                known_as = self._dialect.server_name(name, self._spec)
+                described.append(_server(known_as, server, run_dir))
+            else:
+                hint = ', unless mcp_transport = "stdio"' if name == OWN_SERVER else ""
+                why = "%s takes no MCP server over HTTP: %s is left out%s"
+                log.warning(why, self._dialect.name, name, hint)
+        return described
+
+    async def _fork(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Begin with a copy of a session; return what the agent says of it."""
+        if "fork" not in mapping(self._can.get("sessionCapabilities")):
+            raise self._lost("can't begin with a copy of a session")
+        return await self._call("session/fork", params)
+
+    async def _go_on(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Go on with a session; return what the agent says of it."""
+        if "resume" in mapping(self._can.get("sessionCapabilities")):
+            return await self._call("session/resume", params)
+        may_load = self._dialect.may_load(self._spec, params["sessionId"])
+        if not (self._can.get("loadSession") and may_load):
+            raise self._lost("can't go on with a session of an earlier process")
+        loaded = await self._call("session/load", params)
+        if self._dialect.replays_late:
+            await self._skip_replay()
+        elif not self._was_replayed:  # some begin an empty session for an id they don't know
+            raise self._lost("told nothing of the session that it was to go on with")
+        return loaded
+
+    def _lost(self, why: str) -> AgentUnavailable:
+        why = f"{self._dialect.name} {why}"
+        return AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)
+
+    async def _skip_replay(self) -> None:
+        try:
+            async with asyncio.timeout(REPLAY_S):
+                while True:
+                    update = mapping((await self._next()).params.get("update"))
+                    if update.get("sessionUpdate") == "available_commands_update":
+                        return
+        except TimeoutError:
+            log.warning("%s did not end its replay", self._dialect.name)
+
+    async def _choose_model(self, session: str, begun: Mapping[str, Any]) -> str:
+        """Ask for the model by its id or its name, unless the session has it.
+
+        Some agents write down what they are asked for, for all sessions. Returns what the person
+        is to know of a model that can't be chosen.
+        """
+        model = self._spec.model or ""
+        offer = _Models.of(begun)
+        model_id = offer.id_of(model)
+        if model_id == offer.current:
+            return ""
+        if offer.option:
+            method, choice = (
+                "session/set_config_option",
+                {"configId": offer.option, "value": model_id},
+            )
+        else:
+            method, choice = "session/set_model", {"modelId": model_id}
+        answer = await self._request(method, {"sessionId": session, **choice})
+        if answer.error is None:
+            return ""
+        log.warning("the model %s could not be chosen: %s", model, failure(answer.error)[1])
+        return f"The model {model} can't be chosen; another one answers."
+
+    async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a request and return its result; raises `AgentUnavailable` for an error."""
+        answer = await self._request(method, params)
+        if answer.error is None:
+            return answer.result
+        category, detail = failure(answer.error)
+        if answer.error.code == AUTH_REQUIRED:
+            category = ErrorCategory.AUTH
+        elif method in ("session/load", "session/resume", "session/fork"):
+            category = ErrorCategory.SESSION_EXPIRED
+        why = f"{self._dialect.name} did not start: {detail}"
+        raise AgentUnavailable(why, category=category)
+
+    async def _request(self, method: str, params: Mapping[str, Any]) -> Message:
+        """Send a request and return its answer; what else is said is dropped."""
+        request = await self._peer.request(method, params)
+        while True:
+            message = await self._next()
+            if message.is_request:
+                await self._peer.refuse(message)
+            elif not message.method and message.id == request:
+                return message
+            update = mapping(message.params.get("update"))
+            self._was_replayed |= update.get("sessionUpdate") in _REPLAYED
+
+    async def _next(self) -> Message:
+        return await next_of_start(self._dialect.name, self._pipes, self._peer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Models:
+    """Which models an agent offers when a session begins."""
+
+    current: str
+    """The id of the one that the session has."""
+    names: Mapping[str, str]
+    """The name of each, by its id."""
+    option: str = ""
+    """The setting that chooses one; empty where there is a method for that."""
+
+    @classmethod
+    def of(cls, begun: Mapping[str, Any]) -> "_Models":
+        """Return what an agent says of them, in either of the protocol's two ways."""
+        for option in mappings(begun.get("configOptions")):
+            if "model" in (option.get("category"), option.get("id")):
+                offered = mappings(option.get("options"))
+                names = {text(one.get("value")): text(one.get("name")) for one in offered}
+                return cls(text(option.get("currentValue")), names, text(option.get("id")))
+        models = mapping(begun.get("models"))
+        offered = mappings(models.get("availableModels"))
+        names = {text(one.get("modelId")): text(one.get("name")) for one in offered}
+        return cls(text(models.get("currentModelId")), names)
+
+    def id_of(self, model: str) -> str:
+        """Return the id of a model that is named by its id or its name."""
+        named = [model_id for model_id, name in self.names.items() if name == model]
+        if model == self.current or model in self.names or not named:
+            return model
+        return self.current if self.current in named else named[0]
+
+
+def _server(name: str, server: McpServerConfig, run_dir: Path) -> dict[str, Any]:
+    """Return an MCP server as ACP wants it described."""
+    if server.url is not None:
+        headers = [{"name": key, "value": value} for key, value in server.headers.items()]
+        return {"type": "http", "name": name, "url": server.url, "headers": headers}
+    env = server_environment(server, run_dir)
+    return {
+        "name": name,
+        "command": server.command,
+        "args": list(server.args),
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+    }

@@ -1,0 +1,235 @@
+"""Running CLIs: a process with one conversation, and its turns, one at a time.
+
+A CLI's own file adds the translation of its messages: `_begin()` and `take()` above all.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end
+from remoteclaw.events import AgentEvent, AgentRunResult, DoneEvent, ErrorEvent, NoticeEvent
+from remoteclaw.messages import Image
+from remoteclaw.protocols import AgentPipes, AgentSpec, Decision
+from remoteclaw.runtimes.patience import Patience
+from remoteclaw.runtimes.prose import Prose
+from remoteclaw.runtimes.wire import Messages, UnreadableLine
+
+__all__ = ["CliProcess", "CliTurn", "next_of_start"]
+
+_M = TypeVar("_M")
+
+
+async def next_of_start(name: str, pipes: AgentPipes, messages: Messages[_M]) -> _M:
+    """Return the next message of a CLI that starts; raises `AgentUnavailable` without one."""
+    try:
+        message = await messages.read()
+    except UnreadableLine:
+        why = f"{name} printed a line that can't be read, or was too long"
+        raise AgentUnavailable(why, category=ErrorCategory.FATAL) from None
+    if message is None:
+        errors = pipes.last_errors()
+        why = f"{name} ended while it started: {errors}"
+        raise AgentUnavailable(why, category=classify_end(errors))
+    return message
+
+
+class CliTurn(Generic[_M]):
+    """One turn, and the messages that join it."""
+
+    name = "the agent"
+
+    def __init__(self, pipes: AgentPipes, messages: Messages[_M]) -> None:
+        self._pipes = pipes
+        self._messages = messages
+        self._prose = Prose()
+        self._asked: dict[str, _M] = {}
+        """Requests for a permission that were not answered yet, by their ids."""
+        self._denied: list[str] = []
+        """Names of the tools that were denied."""
+        self._patience = Patience()
+        self._given_up: ErrorEvent | None = None
+        """Why the turn is stopped by us."""
+        self.has_failed = False
+
+    async def events(self) -> AsyncGenerator[AgentEvent, None]:
+        """Read until the turn has ended; exactly one `DoneEvent`, last."""
+        while True:
+            try:
+                async with asyncio.timeout(self._patience.left_s):
+                    message = await self._messages.read()
+            except TimeoutError:
+                self._given_up = self._patience.give_up()
+                await self.interrupt()
+                continue
+            except UnreadableLine:
+                why = f"{self.name} printed a line that can't be read, or was too long"
+                yield ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
+                break
+            if message is None:
+                errors = self._pipes.last_errors() or "it said nothing about that"
+                yield ErrorEvent(ErrorCategory.DIED, f"{self.name} ended in mid-turn: {errors}")
+                break
+            for event in await self.take(message):
+                self._patience.note(event)
+                self.has_failed |= isinstance(event, ErrorEvent)
+                yield event
+                if isinstance(event, DoneEvent):
+                    return
+        yield DoneEvent(self.result())
+
+    async def _wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> list[AgentEvent]:
+        """Go on with a turn whose request to the model the CLI repeats, or stop it."""
+        if self._given_up:
+            return []
+        event = self._patience.wait(failure, wait_s)
+        if isinstance(event, NoticeEvent):
+            return [event]
+        self._given_up = event
+        await self.interrupt()
+        return []
+
+    async def take(self, message: _M) -> list[AgentEvent]:
+        """Return what a message means; a `DoneEvent` ends the turn."""
+        raise NotImplementedError
+
+    async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
+        """Have a message join the turn."""
+        raise NotImplementedError
+
+    async def interrupt(self) -> None:
+        """Ask the CLI to stop the turn."""
+        raise NotImplementedError
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request for a permission; of one that is unknown, do nothing."""
+        raise NotImplementedError
+
+    def result(self, *, aborted: bool = False) -> AgentRunResult:
+        """Return what the turn has come to so far."""
+        raise NotImplementedError
+
+
+_T = TypeVar("_T", bound=CliTurn[Any])
+
+
+class CliProcess(Generic[_M, _T]):
+    """One running CLI, between and during turns."""
+
+    name = "the agent"
+
+    def __init__(self, pipes: AgentPipes, messages: Messages[_M]) -> None:
+        self._pipes = pipes
+        self._messages = messages
+        self._turn: _T | None = None
+        self._is_asked = asyncio.Event()
+        self._notice = ""
+        """What the person is to know in the next turn."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The CLI's own id of the conversation."""
+        raise NotImplementedError
+
+    @property
+    def note(self) -> str:
+        """What the next process of the conversation has to know."""
+        return ""
+
+    # -- coming and going ----------------------------------------------------------------------
+
+    async def greet(
+        self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
+    ) -> None:
+        """Begin a conversation, or go on with one or a copy of it."""
+        raise NotImplementedError
+
+    async def _next_of_start(self) -> _M:
+        return await next_of_start(self.name, self._pipes, self._messages)
+
+    def parked_state(self) -> dict[str, Any] | None:
+        """Return what the next driver must know; None in a turn, or with a request open."""
+        if self._turn is not None:
+            return None
+        for message in self._messages.take_unread():
+            if self._is_request(message):
+                return None
+            self._note(message)
+        return self._state() if self._pipes.is_clean else None
+
+    def _state(self) -> dict[str, Any] | None:
+        """Return what `restore()` needs; None if the CLI may speak by itself."""
+        raise NotImplementedError
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where another driver left off."""
+        raise NotImplementedError
+
+    def _is_request(self, message: _M) -> bool:
+        """Whether the CLI waits for an answer to it."""
+        raise NotImplementedError
+
+    async def _deny(self, message: _M) -> None:
+        """Answer a request that came between turns."""
+        raise NotImplementedError
+
+    def _note(self, message: _M) -> None:
+        """Take notice of what is said between turns."""
+
+    # -- a turn --------------------------------------------------------------------------------
+
+    async def turn(
+        self, prompt: str, images: Sequence[Image] = ()
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
+        for message in self._messages.take_unread():
+            if self._is_request(message):
+                await self._deny(message)
+            self._note(message)
+        notice, self._notice = self._notice, ""
+        if notice:
+            yield NoticeEvent(notice)
+        turn = self._turn = await self._begin(prompt, images)
+        self._is_asked.set()
+        try:
+            async with contextlib.aclosing(turn.events()) as events:
+                async for event in events:
+                    if isinstance(event, DoneEvent):
+                        self._end(turn)
+                        self._leave()  # the consumer may stop here
+                    yield event
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._turn = None
+        self._is_asked.clear()
+
+    def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
+        """Return a message as the CLI wants it."""
+        raise NotImplementedError
+
+    async def _begin(self, prompt: str, images: Sequence[Image]) -> _T:
+        """Send the turn's message."""
+        raise NotImplementedError
+
+    def _end(self, turn: _T) -> None:
+        """Keep what the next turn has to know of this one."""
+
+    async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:
+        """Give the agent a message while it works: it joins what it does, or follows it."""
+        await self._is_asked.wait()
+        if self._turn is not None:
+            await self._turn.steer(self._parts(prompt, images), key)
+
+    async def interrupt(self) -> None:
+        """Stop the running turn, and what it has started."""
+        if self._turn is not None:
+            await self._turn.interrupt()
+
+    async def answer(self, permission_id: str, decision: Decision) -> None:
+        """Answer a request for a permission of the running turn."""
+        if self._turn is not None:
+            await self._turn.answer(permission_id, decision)

@@ -1,0 +1,100 @@
+"""Runtimes of CLIs: what each has in common with the others before and while it starts."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from remoteclaw.messages import McpServerConfig
+from remoteclaw.protocols import (
+    SIDE_EFFECTS_FILE,
+    AgentPipes,
+    AgentProcess,
+    AgentSpec,
+    Capabilities,
+)
+from remoteclaw.runtimes.agent import CliProcess
+from remoteclaw.runtimes.programs import find_program
+
+__all__ = ["BaseRuntime", "inherit", "server_environment"]
+
+#: Where things are, who the user is, how to reach the network: what any program may need.
+_COMMON = frozenset(
+    "HOME PATH SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR "
+    "HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy "
+    "SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE "
+    "XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME XDG_STATE_HOME XDG_RUNTIME_DIR".split()
+)
+
+
+class BaseRuntime:
+    """A CLI's program, its environment, and the start of its process.
+
+    Each CLI adds `launch()` and `process()` (`protocols.Runtime` is the whole contract).
+    """
+
+    name: str
+    command: tuple[str, ...]
+    capabilities: Capabilities
+    image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+    natives: tuple[str, ...] = ()
+    """Where the real program lies within `node_modules`, as patterns."""
+
+    def find(self, program: str, path: str | None) -> str | None:
+        """Return the program to start: the real one, where npm's script would start that."""
+        return find_program(program, path=path, natives=self.natives)
+
+    def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
+        """Return the common variables of ours."""
+        return inherit(inherited)
+
+    def fitted(self, spec: AgentSpec) -> AgentSpec:
+        """Return the spec as it is."""
+        return spec
+
+    def process(
+        self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
+    ) -> CliProcess[Any, Any]:
+        """Return the process at the other end of the pipes, before its handshake."""
+        raise NotImplementedError
+
+    async def connect(
+        self,
+        pipes: AgentPipes,
+        spec: AgentSpec,
+        *,
+        session_id: str | None,
+        fork: bool,
+        parked_state: Mapping[str, Any] | None,
+        run_dir: Path,
+    ) -> AgentProcess:
+        """Return an agent that is ready for a turn: after its handshake, or as it was parked."""
+        process = self.process(pipes, spec, session_id=session_id, run_dir=run_dir)
+        if parked_state is None:
+            await process.greet(spec, session_id, run_dir, fork=fork)
+        else:
+            process.restore(parked_state)
+        return process
+
+
+def inherit(
+    inherited: Mapping[str, str],
+    *,
+    prefixes: Sequence[str] = (),
+    without: Collection[str] = (),
+) -> dict[str, str]:
+    """Return the common variables and those that begin with one of `prefixes`.
+
+    An allow-list: RemoteClaw's own variables, with Redis' address and its tokens, never pass.
+    """
+    return {
+        name: value
+        for name, value in inherited.items()
+        if (name in _COMMON or name.startswith(("LC_", *prefixes)))
+        and name not in without
+        and not name.startswith("REMOTECLAW_")
+    }
+
+
+def server_environment(server: McpServerConfig, run_dir: Path) -> dict[str, str]:
+    """Return the environment of an MCP server that the CLI starts."""
+    return {**server.env, "REMOTECLAW_SIDE_EFFECTS_FILE": str(run_dir / SIDE_EFFECTS_FILE)}

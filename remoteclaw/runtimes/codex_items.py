@@ -1,0 +1,47 @@
+"""Items of a codex turn: tools and plans, as events tell of them."""
+
+from typing import Any
+
+from remoteclaw.events import PlanEvent
+from remoteclaw.runtimes.wire import mapping, mappings, text
+
+__all__ = ["TOOLS", "output_of", "plan_of", "use_of"]
+
+#: Items that are tools.
+TOOLS = frozenset(("commandExecution", "fileChange", "mcpToolCall", "webSearch", "imageView"))
+
+
+def use_of(item: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return the name of a tool that codex begins to use, and its arguments."""
+    match item.get("type"):
+        case "commandExecution":
+            return "shell", {"command": text(item.get("command")), "cwd": text(item.get("cwd"))}
+        case "fileChange":
+            paths = [text(change.get("path")) for change in mappings(item.get("changes"))]
+            return "apply_patch", {"paths": paths}
+        case "mcpToolCall":
+            name = f"mcp__{text(item.get('server'))}__{text(item.get('tool'))}"
+            return name, mapping(item.get("arguments"))
+        case "webSearch":
+            return "web_search", {"query": text(item.get("query"))}
+    return "view_image", {"path": text(item.get("path"))}
+
+
+def output_of(item: dict[str, Any]) -> tuple[str, bool]:
+    """Return what a tool gave back, and whether it failed."""
+    is_error = item.get("status") in ("failed", "declined")
+    match item.get("type"):
+        case "commandExecution":
+            return text(item.get("aggregatedOutput")), is_error or bool(item.get("exitCode"))
+        case "mcpToolCall":
+            error = text(mapping(item.get("error")).get("message"))
+            content = mappings(mapping(item.get("result")).get("content"))
+            return error or "".join(text(part.get("text")) for part in content), is_error
+    return "", is_error
+
+
+def plan_of(steps: list[dict[str, Any]]) -> PlanEvent:
+    """Return what codex means to do."""
+    return PlanEvent(
+        tuple((text(step.get("step")), text(step.get("status")) == "completed") for step in steps)
+    )

@@ -1,0 +1,62 @@
+"""Commands of codex that only read: it asks for a permission even to look around."""
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from remoteclaw.runtimes.jsonrpc import Message
+from remoteclaw.runtimes.wire import text
+
+__all__ = ["only_looks"]
+
+#: Programs that only read, with the options that they may have, each as a pattern.
+_READERS = {
+    "cat": r"-n",
+    "head": r"-n\d*|-\d+",
+    "ls": r"-[1aAhlRrSt]+",
+    "pwd": r"(?!)",
+    "tail": r"-n\d*|-\d+",
+    "wc": r"-[lwc]+",
+}
+#: How long a command may be that only reads, in characters: splitting takes a second for a MB.
+MOST_READ = 10_000
+#: What a shell takes for more than a word.
+_SHELL = frozenset("|&;<>()$`\\\"'*?[]{}~#!=%\n\r")
+
+
+def only_looks(message: Message, readable: Sequence[Path]) -> bool:
+    """Whether a command does no more than read in some directories, the first of which it is in.
+
+    Codex asks for that as well. Its own summary of a command (`commandActions`) leaves out what
+    comes behind a pipe, so the command itself has to be one of a few, of plain words.
+    """
+    if message.method != "item/commandExecution/requestApproval" or not readable:
+        return False
+    here, command = readable[0], text(message.params.get("command"))
+    if len(command) > MOST_READ:
+        return False
+    try:
+        shell = shlex.split(command)
+    except ValueError:
+        return False
+    if text(message.params.get("cwd")) != str(here) or shell[:2] != ["/bin/bash", "-lc"]:
+        return False
+    if len(shell) != 3 or _SHELL & set(shell[2]):
+        return False
+    # To a shell no other space parts words, and a file may have one in its name.
+    if not shell[2].isprintable():
+        return False
+    program, *arguments = shell[2].split(" ")
+    options = _READERS.get(program)
+    if options is None:
+        return False
+    for argument in arguments:
+        if re.fullmatch(options, argument):
+            continue
+        where = Path(os.path.realpath(here / argument))
+        is_inside = any(where.is_relative_to(root.resolve()) for root in readable)
+        if argument.startswith("-") or not is_inside:
+            return False
+    return True
