@@ -29,7 +29,7 @@ from remoteclaw.config.model import QueueMode, QueueOverride
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.holder.client import listens
+from remoteclaw.holder.runs import listens
 from tests.support.bridges import script
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import REPLIES, Stack

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import IO
 
 from remoteclaw.clock import boottime
-from remoteclaw.holder.client import ask_for_room, listens
+from remoteclaw.holder.runs import ask_for_room, listens
 
 __all__ = ["make_room"]
 
-#: How long an agent that makes room may take to end, in seconds; claude takes 0.1.
+#: The longest wait for an agent that makes room, in seconds; claude takes 0.1.
 END_S = 5.0
-#: How long room is waited for that somebody else is making, in seconds.
+#: The longest wait for another process that makes room, in seconds.
 LOCK_S = 6.0
-#: How long a run directory may be without a holder that listens, in seconds: it is just starting.
+#: The age up to which a run directory needs no holder, in seconds: it is just starting.
 YOUNG_S = 5.0
-#: How often it is looked whether it has, in seconds.
+#: The interval of these waits, in seconds.
 LOOK_S = 0.01
 
 
@@ -27,8 +27,8 @@ def make_room(runs: Path, *, most: int, reserve_bytes: int) -> Iterator[None]:
     """End warm agents until one more fits; hold the room while the caller makes its run directory.
 
     `most` agents may live in `runs`, and so many bytes of the host's memory stay free.
-    The least recently used goes first. One that is at work never does: when nobody waits, the
-    caller's agent is started all the same, because how many are at work is what workers limit.
+    The least recently used ends first. One at work never does: if none waits, the caller's agent is
+    started all the same, because the number of workers limits how many work.
     """
     with (runs.parent / "room.lock").open("a") as lock:
         _lock(lock)
@@ -40,7 +40,7 @@ def make_room(runs: Path, *, most: int, reserve_bytes: int) -> Iterator[None]:
 
 
 def _lock(file: IO[str]) -> None:
-    """Take the lock; without it after a while: whoever has it may be frozen."""
+    """Take the lock; go on without it after `LOCK_S`: its owner may be frozen."""
     until = boottime() + LOCK_S
     while boottime() < until:
         try:
@@ -77,7 +77,7 @@ def _free_bytes() -> int:
 
 
 def _end_if_parked(run: Path) -> None:
-    """Ask a holder to end its agent unless somebody has attached it meanwhile; wait for that."""
+    """Ask a holder to end its agent, which it does if that is parked; wait for the end."""
     ask_for_room(run)
     until = boottime() + END_S
     while (run / "parked").exists() and listens(run) and boottime() < until:

@@ -8,39 +8,21 @@ import asyncio
 import contextlib
 import errno
 import os
-import secrets
-import shutil
-import signal
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from remoteclaw.clock import boot_id, boottime
-
-__all__ = [
-    "Holder",
-    "HolderLaunch",
-    "LaunchFailed",
-    "ask_for_room",
-    "holders_ended",
-    "listens",
-    "remove_dead_runs",
-    "run_name",
-]
+__all__ = ["Holder", "HolderLaunch", "LaunchFailed"]
 
 PROTOCOL = "1"
-#: How long the holder may take to answer, in seconds: it answers in milliseconds, unless the
+#: The longest wait for an answer of the holder, in seconds: it takes milliseconds, unless the
 #: machine is out of memory or the process is stopped.
 ANSWER_S = 10.0
-#: How long ending a tree may take, in seconds: one of grace, then SIGKILL until all are gone.
+#: The longest wait for the end of a tree, in seconds: one of grace, then SIGKILL until all is gone.
 END_S = 15.0
-#: How old a run directory of another boot is before it is removed, in seconds: a machine that
-#: shares the state directory may use it, and its holders can't be reached from here.
-ELSEWHERE_S = 86_400.0
 
 _children: set[int] = set()
 _HERE = str(Path(__file__).parent)
@@ -58,7 +40,7 @@ class LaunchFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HolderLaunch:
-    """What a holder needs to know to start its CLI."""
+    """The data with which a holder starts its CLI."""
 
     argv: Sequence[str]
     env: Mapping[str, str]
@@ -66,13 +48,13 @@ class HolderLaunch:
     run_dir: Path
     """A 0700 directory of this process alone; the holder removes it when it ends."""
     key: str
-    """The secret with which others may attach."""
+    """The secret for those that attach later."""
     lifeline: str = ""
-    """Path of a FIFO; when its writer goes, the agent ends. Empty for none."""
+    """Path of a FIFO; when its writer is gone, the agent ends. Empty for none."""
 
     @property
     def socket_path(self) -> Path:
-        """Where the holder listens."""
+        """The path of the holder's socket."""
         return self.run_dir / "holder.sock"
 
 
@@ -87,9 +69,9 @@ class Holder:
         """The CLI's process id."""
         self.pipes: tuple[int, ...] = ()
         self.state = b""
-        """What the last driver left when it parked the agent; empty for a new one."""
+        """The state that the last driver left when it parked the agent; empty for a new one."""
         self.output = b""
-        """What the CLI printed while it was parked."""
+        """The output of the CLI while it was parked."""
 
     # -- coming --------------------------------------------------------------------------------
 
@@ -102,28 +84,11 @@ class Holder:
         """
         ours, theirs = socket.socketpair()
         with theirs:
-            log = str(launch.run_dir / "holder.log")
-            pid = os.posix_spawn(  # noqa: ASYNC221 - it returns at once
-                sys.executable,
-                # The run directory is for people who look at the list of processes.
-                [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, _HERE, str(launch.run_dir)],
-                {"LC_ALL": "C.UTF-8"},
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
-                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_CREAT, 0o600),
-                ],
-                setsid=True,
-            )
+            pid = _spawn(theirs, launch.run_dir)
         ours.setblocking(False)
         holder = cls(ours, launch.socket_path)
-        fields = [launch.key, str(launch.socket_path), str(launch.run_dir), launch.lifeline]
-        fields += [launch.cwd, str(epoch), str(deadline), str(len(launch.argv)), *launch.argv]
-        fields += [f"{name}={value}" for name, value in launch.env.items()]
-        body = b"\0".join(os.fsencode(field) for field in fields)
         try:
-            if body.count(b"\0") != len(fields) - 1:
-                raise LaunchFailed(errno.EINVAL)  # a NUL in one of them would shift the others
+            body = _launch_data(launch, epoch, deadline)
             await holder._send(f"START {PROTOCOL} {len(body)}\n".encode() + body)
             words = await holder._answer()
             if words[0] == "FAILED":
@@ -177,7 +142,7 @@ class Holder:
     async def gone(self) -> int | None:
         """Wait until the agent has ended by itself; return its exit status.
 
-        None means that the holder was killed: nobody has ended what the agent left behind.
+        None means that the holder was killed, and that processes of the agent may be left.
         Not to be awaited while `park()` or `end()` runs.
         """
         status = None
@@ -213,7 +178,7 @@ class Holder:
     async def end(self) -> bool:
         """End the agent's whole tree and wait until it is gone.
 
-        False means that the holder said nothing: perhaps nobody has ended what is left.
+        False means that the holder did not answer, and that processes may be left.
         """
         if self._sock.fileno() < 0:
             return True
@@ -229,7 +194,7 @@ class Holder:
             _reap()
 
     def drop(self) -> None:
-        """Close the connection without a word: the holder ends the agent's tree."""
+        """Close the connection without PARK: the holder ends the agent's tree."""
         self._close()
 
     # -- the wire ------------------------------------------------------------------------------
@@ -279,10 +244,38 @@ class Holder:
         self._buffer += data
 
     def _close(self) -> None:
-        """Close the connection, and the pipes if nobody took them."""
+        """Close the connection, and the pipes if they were not taken."""
         self._sock.close()
         for descriptor in self.take_pipes():
             os.close(descriptor)
+
+
+def _spawn(sock: socket.socket, run_dir: Path) -> int:
+    """Start a holder whose standard input is the socket; return its process id."""
+    log = str(run_dir / "holder.log")
+    return os.posix_spawn(
+        sys.executable,
+        # The run directory is for people who look at the list of processes.
+        [sys.executable, "-I", "-S", "-c", _BOOTSTRAP, _HERE, str(run_dir)],
+        {"LC_ALL": "C.UTF-8"},
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, sock.fileno(), 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, log, os.O_WRONLY | os.O_CREAT, 0o600),
+        ],
+        setsid=True,
+    )
+
+
+def _launch_data(launch: HolderLaunch, epoch: int, deadline: float) -> bytes:
+    """Return the body of START."""
+    fields = [launch.key, str(launch.socket_path), str(launch.run_dir), launch.lifeline]
+    fields += [launch.cwd, str(epoch), str(deadline), str(len(launch.argv)), *launch.argv]
+    fields += [f"{name}={value}" for name, value in launch.env.items()]
+    body = b"\0".join(os.fsencode(field) for field in fields)
+    if body.count(b"\0") != len(fields) - 1:
+        raise LaunchFailed(errno.EINVAL)  # a NUL in one of them would shift the others
+    return body
 
 
 def _set(future: "asyncio.Future[None]") -> None:
@@ -307,65 +300,3 @@ def _reap() -> None:
             if os.waitpid(pid, os.WNOHANG)[0] == 0:
                 continue
         _children.discard(pid)
-
-
-async def holders_ended(runs: Path, *, prefix: str) -> list[Path]:
-    """Wait until no holder listens in the run directories whose names begin with `prefix`.
-
-    Return those where one does after that time: it is frozen.
-    """
-    until = boottime() + END_S
-    while (left := await asyncio.to_thread(_listening, runs, prefix)) and boottime() < until:  # noqa: ASYNC110
-        await asyncio.sleep(0.02)
-    return left
-
-
-def _listening(runs: Path, prefix: str) -> list[Path]:
-    return [run for run in runs.glob(f"{prefix}*") if listens(run)]
-
-
-def run_name(prefix: str) -> str:
-    """Return a name for a new run directory, which ends with the boot that it belongs to."""
-    return f"{prefix}{secrets.token_hex(5)}{_boot()}"
-
-
-def _boot() -> str:
-    return boot_id()[:4]
-
-
-def remove_dead_runs(runs: Path, *, older_than_s: float) -> None:
-    """Remove the run directories whose holder was killed before it could."""
-    for run in runs.iterdir():
-        age_s = older_than_s if run.name.endswith(_boot()) else max(older_than_s, ELSEWHERE_S)
-        with contextlib.suppress(FileNotFoundError):
-            if time.time() - run.stat().st_mtime >= age_s and not listens(run):
-                shutil.rmtree(run, ignore_errors=True)
-
-
-def listens(run: Path) -> bool:
-    """Whether the holder of a run directory lives."""
-    return _holder_pid(run) is not None
-
-
-def ask_for_room(run: Path) -> None:
-    """Ask a holder to end its agent, which it does unless somebody has attached that."""
-    if pid := _holder_pid(run):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGUSR1)
-
-
-def _holder_pid(run: Path) -> int | None:
-    """Return the process that listens in a run directory; None if nobody does.
-
-    0 stands for one that can't be named: it is too busy to be asked, or in another pid namespace.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        try:
-            sock.setblocking(False)
-            sock.connect(str(run / "holder.sock"))
-        except BlockingIOError:
-            return 0  # others wait for it already
-        except OSError:
-            return None
-        pid = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
-        return int.from_bytes(pid, sys.byteorder)

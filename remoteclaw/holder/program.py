@@ -33,20 +33,20 @@ import time
 from _operator import _compare_digest  # hmac.compare_digest without importing hmac
 
 PROTOCOL = "1"
-#: What a parked CLI may print before it is ended, in bytes; a quiet CLI prints nothing.
+#: The most output of a parked CLI, in bytes: one that prints more is ended.
 RING_BYTES = 1024 * 1024
 #: The most of a START or PARK body that is accepted, in bytes: a system prompt is not part of it.
 BODY_BYTES = 8 * 1024 * 1024
-#: How long the tree may take to end by itself after SIGTERM, in seconds; claude needs 0.1.
+#: The time between SIGTERM and SIGKILL, in seconds; claude needs 0.1.
 GRACE_S = 1.0
-#: How long processes that we may not signal are waited for, in seconds.
+#: The longest wait for processes that the holder may not signal, in seconds.
 FOREIGN_S = 5.0
-#: How often deadlines are looked at, in seconds: poll()'s own timeout does not count suspend.
+#: The interval of checks of deadlines, in seconds: poll()'s own timeout does not count suspend.
 TICK_S = 1.0
 #: The least `oom_score_adj` of the CLI and of all that it starts: when memory runs out, the kernel
 #: ends them, which can be started again, before Redis and the workers.
 OOM_SCORE = 500
-#: How long an unknown peer may take to say who it is, in seconds.
+#: The longest wait for the key of an unknown peer, in seconds.
 HANDSHAKE_S = 5.0
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -142,7 +142,7 @@ class Holder:
             return None
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            os.read(descriptor, 1)  # b"" at once when nobody has it open for writing
+            os.read(descriptor, 1)  # b"" at once without a writer
         except BlockingIOError:
             return descriptor
         except OSError:
@@ -294,7 +294,7 @@ class Holder:
                 self.deadline = now() + float(words[2])
                 self.attached = None
                 for descriptor in (self.stdout, self.stderr):
-                    os.set_blocking(descriptor, False)  # shared with whoever had them
+                    os.set_blocking(descriptor, False)  # shared with the last client
                 self.note_parked()
                 peer.send(b"PARKED\n")
                 self.strangers.append(peer)  # it may attach again: a message came meanwhile
@@ -354,13 +354,13 @@ class Holder:
             return -1, 0.0
 
     def collect(self):
-        """Keep what a parked CLI prints for whoever attaches; end it when it prints too much."""
+        """Keep the output of a parked CLI for the next client; end it when it prints too much."""
         for descriptor in (self.stdout, self.stderr):
             try:
                 data = os.read(descriptor, 65536)
             except BlockingIOError:
                 continue
-            if not data:  # it closed its own output: nobody could ever hear it again
+            if not data:  # it closed its own output, for good
                 self.end()
             if descriptor == self.stdout:  # errors are read so that the CLI doesn't block on them
                 self.ring += data

@@ -13,7 +13,8 @@ from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
 from remoteclaw.holder.budget import make_room
-from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, run_name
+from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
+from remoteclaw.holder.runs import run_name
 from remoteclaw.host.files import share_text
 from remoteclaw.protocols import FILES, AgentSpec, Launch
 from remoteclaw.runtimes import create_cli_runtime

@@ -32,7 +32,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
-from remoteclaw.holder.client import holders_ended, remove_dead_runs
+from remoteclaw.holder.runs import holders_ended, remove_dead_runs
 from remoteclaw.host.logs import rotate_logs
 from remoteclaw.host.process import end_orphans, end_strays, is_alive, spawn, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX

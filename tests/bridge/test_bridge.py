@@ -15,7 +15,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import ChannelConfig, HooksConfig
 from remoteclaw.errors import ConfigError, ErrorCategory, LeaseLost
 from remoteclaw.events import ToolResultEvent
-from remoteclaw.holder import client
+from remoteclaw.holder import client, runs
 from remoteclaw.messages import ReplyPayload, SentTarget
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script
@@ -509,7 +509,7 @@ async def test_a_parked_agent_whose_holder_does_not_answer_is_ended_before_the_n
         await keeper.park()
         os.kill(holder, signal.SIGSTOP)
         for _ in range(looks):
-            assert client.listens(next(home.runs.iterdir()))
+            assert runs.listens(next(home.runs.iterdir()))
 
         result = await bridge.handle(message("hello"))
 

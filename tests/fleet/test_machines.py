@@ -11,7 +11,7 @@ import pytest
 from remoteclaw import clock
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
-from remoteclaw.holder.client import remove_dead_runs, run_name
+from remoteclaw.holder.runs import remove_dead_runs, run_name
 from remoteclaw.host import process
 from remoteclaw.up.doctor import examine
 from tests.support.bridges import script

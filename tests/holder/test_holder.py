@@ -15,7 +15,8 @@ import pytest
 
 from remoteclaw.clock import boot_id, boottime
 from remoteclaw.holder import program
-from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed, remove_dead_runs
+from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
+from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_orphans, end_strays
 from tests.support.processes import children, is_alive, parent
 from tests.support.waiting import HANG_S, eventually
@@ -395,6 +396,9 @@ async def test_strays_of_another_namespace_are_left_alone() -> None:
         subprocess.Popen(["sleep", "60"], env=theirs) as spared,
         subprocess.Popen(["sleep", "60"], env=ours) as stray,  # later, so it would go later
     ):
+        # The kernel shows a program's environment a moment after it was executed.
+        environment = Path(f"/proc/{stray.pid}/environ")
+        await eventually(lambda: b"REMOTECLAW_HOLDER" in environment.read_bytes())
         end_strays()
 
         assert stray.wait(HANG_S) == -signal.SIGKILL

@@ -1,0 +1,87 @@
+"""Run directories: one for each agent, with the socket of its holder.
+
+A holder removes its own; those of killed holders are removed here.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from remoteclaw.clock import boot_id, boottime
+
+__all__ = ["ask_for_room", "holders_ended", "listens", "remove_dead_runs", "run_name"]
+
+#: The longest wait for holders that end, in seconds: each ends its tree in less.
+END_S = 15.0
+#: The age at which a run directory of another boot is removed, in seconds: a machine that shares
+#: the state directory may use it, and its holders can't be reached from here.
+ELSEWHERE_S = 86_400.0
+
+
+async def holders_ended(runs: Path, *, prefix: str) -> list[Path]:
+    """Wait until no holder listens in the run directories whose names begin with `prefix`.
+
+    Return those where one does after that time: it is frozen.
+    """
+    until = boottime() + END_S
+    while (left := await asyncio.to_thread(_listening, runs, prefix)) and boottime() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+    return left
+
+
+def _listening(runs: Path, prefix: str) -> list[Path]:
+    return [run for run in runs.glob(f"{prefix}*") if listens(run)]
+
+
+def run_name(prefix: str) -> str:
+    """Return a name for a new run directory, which ends with the boot that it belongs to."""
+    return f"{prefix}{secrets.token_hex(5)}{_boot()}"
+
+
+def _boot() -> str:
+    return boot_id()[:4]
+
+
+def remove_dead_runs(runs: Path, *, older_than_s: float) -> None:
+    """Remove the run directories whose holder was killed before it could."""
+    for run in runs.iterdir():
+        age_s = older_than_s if run.name.endswith(_boot()) else max(older_than_s, ELSEWHERE_S)
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - run.stat().st_mtime >= age_s and not listens(run):
+                shutil.rmtree(run, ignore_errors=True)
+
+
+def listens(run: Path) -> bool:
+    """Whether the holder of a run directory lives."""
+    return _holder_pid(run) is not None
+
+
+def ask_for_room(run: Path) -> None:
+    """Ask a holder to end its agent, which it does only while that is parked."""
+    if pid := _holder_pid(run):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGUSR1)
+
+
+def _holder_pid(run: Path) -> int | None:
+    """Return the process that listens in a run directory; None if there is none.
+
+    0 stands for one that can't be named: it is too busy to be asked, or in another pid namespace.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        try:
+            sock.setblocking(False)
+            sock.connect(str(run / "holder.sock"))
+        except BlockingIOError:
+            return 0  # others wait for it already
+        except OSError:
+            return None
+        pid = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 4)
+        return int.from_bytes(pid, sys.byteorder)
