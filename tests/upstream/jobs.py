@@ -67,10 +67,6 @@ def describe() -> None:
     note(json.dumps(facts))
 
 
-def called_back(*_job_and_outcome: Any) -> None:
-    note("called back")
-
-
 class Recorder(Job):
     """Writes down what a worker does with a job, and does something else than its function."""
 
@@ -98,10 +94,3 @@ class Recorder(Job):
 
     def _record(self, line: str) -> None:
         write(directory() / "record", f"{os.getpid()} {line}")
-
-
-class Fatal(Job):
-    """Kills the worker that has taken a job and is about to read it."""
-
-    def refresh(self) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)

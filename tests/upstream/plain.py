@@ -1,13 +1,11 @@
 """A Redis and stock `rq worker`s that know nothing of RemoteClaw."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
 import sys
 import uuid
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -83,16 +81,6 @@ class PlainRq:
     def enqueue(self, function: str, *arguments: Any, **options: Any) -> Job:
         """Enqueue a call of something in `tests.upstream.jobs`."""
         return self.queue.enqueue_call(f"tests.upstream.jobs.{function}", arguments, **options)
-
-    def write_job(self, function: str, *arguments: Any, **fields: Any) -> str:
-        """Enqueue a job whose hash is written by hand; return its id."""
-        job_id = uuid.uuid4().hex
-        call: list[Any] = [f"tests.upstream.jobs.{function}", None, list(arguments), {}]
-        data = zlib.compress(json.dumps(call).encode())
-        mapping: dict[Any, Any] = {"data": data, "origin": "q", "status": "queued", **fields}
-        self.redis.hset(f"rq:job:{job_id}", mapping=mapping)
-        self.redis.rpush("rq:queue:q", job_id)
-        return job_id
 
     def held(self, **options: Any) -> Held:
         """Enqueue a job that runs until it is released."""

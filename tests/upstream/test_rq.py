@@ -1,11 +1,10 @@
-"""RQ's queues: how a hint gets on one, how it is lost, and what is left of it.
+"""RQ's queues: how a hint gets on one, is taken from it, and what is left of it.
 
 Why jobs are hints and nothing else is in `docs/decisions/0001-streams-are-the-truth.md`.
 """
 
 import base64
 import json
-import signal
 import time
 import zlib
 from typing import Any, cast
@@ -13,14 +12,11 @@ from typing import Any, cast
 import pytest
 from redis import Redis
 from redis.client import Pipeline
-from redis.exceptions import ConnectionError
-from rq import Queue, Retry
-from rq.exceptions import DuplicateJobError
+from rq import Queue
 from rq.job import Job
 from rq.serializers import JSONSerializer
 
 from remoteclaw.fleet.connection import open_redis
-from tests.support.processes import is_alive
 from tests.support.waiting import eventually
 from tests.upstream.plain import PlainRq
 
@@ -62,15 +58,6 @@ async def test_a_queue_that_knows_the_version_enqueues_on_any_pipeline_and_never
     assert rq.redis.lrange("rq:queue:q", 0, -1) == [job.id.encode()]
     assert rq.redis.smembers("rq:queues") == {b"rq:queue:q"}
     assert rq.redis.xlen("stream") == 1
-
-
-def test_a_queue_that_knows_no_version_asks_for_it(rq: PlainRq) -> None:
-    """fleet/wake.py: why it tells the queue a version."""
-    queue = unconnected_queue()
-    job = queue.create_job("workers.jobs.drain", args=(SID,), **HINT)
-
-    with pytest.raises(ConnectionError):
-        queue.enqueue_job(job, pipeline=rq.redis.pipeline())
 
 
 def test_a_hint_in_redis_is_a_hash_with_compressed_json(rq: PlainRq) -> None:
@@ -133,93 +120,6 @@ async def test_a_worker_takes_from_its_queues_in_their_order(rq: PlainRq) -> Non
     await rq.work(*rq.flags(queues=("q", "q@host", "later", "later@host")))
 
     assert rq.noted() == ["q", "q@host", "later", "later@host"]
-
-
-# -- losing ---------------------------------------------------------------------------------------
-
-
-async def test_a_worker_of_two_queues_that_is_killed_before_it_starts_a_job_loses_it(
-    rq: PlainRq,
-) -> None:
-    """fleet/sweep.py: why hints are sent again."""
-    flags = rq.flags("-j", "tests.upstream.jobs.Fatal", queues=("q", "q@host"))
-    job = rq.enqueue("note")
-
-    await killed(rq, *flags)
-
-    assert job.get_status() == "queued"
-    assert [key for key in mentions(rq, job) if key != f"rq:job:{job.id}"] == []
-    await rq.work()
-    assert rq.noted() == []
-
-
-async def test_a_worker_of_one_queue_leaves_the_job_in_an_intermediate_list(rq: PlainRq) -> None:
-    """fleet/sweep.py: such a hint counts as taken, and RQ doesn't run it again for a minute."""
-    job = rq.enqueue("note")
-
-    await killed(rq, *rq.flags("-j", "tests.upstream.jobs.Fatal"))
-
-    assert rq.redis.llen("rq:queue:q") == 0
-    assert rq.redis.lrange("rq:queue:q:intermediate", 0, -1) == [job.id.encode()]
-    await rq.work()
-    assert rq.noted() == []
-
-
-async def test_a_job_that_is_stuck_there_is_failed_after_a_minute_and_never_run(
-    rq: PlainRq,
-) -> None:
-    """fleet/sweep.py: why RQ's own recovery is no substitute for it."""
-    job = rq.enqueue("note")
-    await killed(rq, *rq.flags("-j", "tests.upstream.jobs.Fatal"))
-    await rq.work()  # sees it for the first time
-    await rq.work()
-    assert job.get_status() == "queued"
-    seen = f"rq:queue:q:intermediate:first_seen:{job.id}"
-    assert rq.redis.set(seen, time.time() - 61, xx=True)
-
-    await rq.work()
-
-    assert job.get_status() == "failed"
-    assert rq.noted() == []
-
-
-async def test_a_job_whose_id_is_in_use_is_skipped(rq: PlainRq) -> None:
-    """fleet/wake.py: why every hint has an id of its own."""
-    worker = await rq.start_worker()
-    held, _ = await rq.running(job_id="session", result_ttl=0)
-    rq.enqueue("note", job_id="session", result_ttl=0)
-
-    held.release()
-    await eventually(lambda: held.finished)
-    last = rq.enqueue("note")
-
-    await eventually(lambda: last.get_status() == "finished")
-    assert rq.noted() == ["ran"]  # the last one
-    assert "Traceback" not in worker.log.read_text()
-
-
-async def test_a_unique_job_is_refused_long_after_it_has_run(rq: PlainRq) -> None:
-    """fleet/wake.py: why hints are not made unique by RQ."""
-    rq.enqueue("note", job_id="session", unique=True)
-    await rq.work()
-    assert rq.noted() == ["ran"]
-
-    with pytest.raises(DuplicateJobError):
-        rq.enqueue("note", job_id="session", unique=True)
-
-
-async def test_a_job_with_retries_whose_worker_seems_dead_runs_twice_at_once(rq: PlainRq) -> None:
-    """fleet/wake.py: why RQ's retries are not used."""
-    await rq.start_worker()
-    held, first = await rq.running(retry=Retry(max=1))
-    # As a host does whose clock is a few minutes ahead.
-    (execution,) = cast(list[bytes], rq.redis.zrange("rq:wip:q", 0, -1))
-    rq.redis.zadd("rq:wip:q", {execution: 1}, xx=True)
-
-    rq.spawn(*rq.flags())
-
-    await eventually(lambda: len(held.pids) == 2)
-    assert is_alive(first)
 
 
 # -- what is left ---------------------------------------------------------------------------------
@@ -292,12 +192,6 @@ async def test_a_timeout_of_minus_one_sets_no_alarm_that_could_go_off(rq: PlainR
     never, limited = (json.loads(line)["alarm_s"] for line in rq.noted())
     assert never == 0 or never > 10 * 365 * 86_400
     assert 900 < limited <= 1000
-
-
-async def killed(rq: PlainRq, *flags: str) -> None:
-    """Start a worker that is killed as soon as it has taken a job."""
-    process, _ = rq.spawn(*flags)
-    await eventually(lambda: process.poll() == -signal.SIGKILL)
 
 
 def mentions(rq: PlainRq, job: Job) -> list[str]:

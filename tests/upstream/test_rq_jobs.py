@@ -1,24 +1,13 @@
 """How RQ reads a job and runs it: `workers.jobs.DrainJob` comes between with a class of its own."""
 
 import ast
-import asyncio
-import contextlib
 import inspect
-import json
-import os
-import pickle
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import pytest
-from rq.command import send_stop_job_command
-from rq.exceptions import DeserializationError
 from rq.job import Job
-from rq.serializers import JSONSerializer
 
-from tests.support.waiting import eventually
 from tests.upstream.plain import ROOT, PlainRq
 
 RECORDER = ("-j", "tests.upstream.jobs.Recorder")
@@ -170,84 +159,3 @@ def forbidden() -> frozenset[str]:
             case ast.Assign(targets=[ast.Name(id="_FORBIDDEN")], value=value):
                 return frozenset(name.decode() for name in ast.literal_eval(value))
     raise AssertionError("workers/jobs.py has no _FORBIDDEN")
-
-
-@pytest.mark.parametrize(
-    ("function", "field", "value", "noted"),
-    [
-        ("note", "success_callback_name", "tests.upstream.jobs.called_back", "called back"),
-        ("fail", "failure_callback_name", "tests.upstream.jobs.called_back", "called back"),
-        ("note", "repeats_left", "1", "ran"),
-        ("fail", "retries_left", "1", "ran"),
-    ],
-    ids=["success_callback_name", "failure_callback_name", "repeats_left", "retries_left"],
-)
-async def test_a_field_of_the_hash_alone_makes_rq_call_something(
-    rq: PlainRq, function: str, field: str, value: str, noted: str
-) -> None:
-    """workers/jobs.py: it is in `_FORBIDDEN` because of this."""
-    rq.write_job(function, **{field: value})
-
-    await rq.work()
-
-    assert rq.noted() == ["ran", noted]
-
-
-async def test_a_stopped_callback_in_the_hash_is_called_when_somebody_stops_the_job(
-    rq: PlainRq,
-) -> None:
-    """workers/jobs.py: it is in `_FORBIDDEN` because of this."""
-    held = rq.held()
-    rq.redis.hset(held.job.key, "stopped_callback_name", "tests.upstream.jobs.called_back")
-    rq.spawn(*rq.flags())
-    await eventually(lambda: held.pids)
-
-    send_stop_job_command(rq.redis, held.job.id, serializer=JSONSerializer)
-
-    await eventually(lambda: rq.noted() == ["called back"])
-    assert held.finished == []
-
-
-async def test_webhooks_in_the_hash_are_called(rq: PlainRq) -> None:
-    """workers/jobs.py: they are in `_FORBIDDEN` because of this."""
-    requests = []
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        requests.append(await reader.readline())
-        writer.write(b"HTTP/1.0 204 No Content\r\n\r\n")
-        writer.close()
-        await writer.wait_closed()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    webhook = {"url": f"http://127.0.0.1:{port}/told", "job_status": "finished"}
-
-    async with server:
-        rq.write_job("note", webhooks=json.dumps([webhook]))
-        await rq.work()
-
-    assert requests == [b"GET /told HTTP/1.1\r\n"]
-
-
-class Bomb:
-    """A pickle that makes a directory when it is read."""
-
-    def __init__(self, trap: Path) -> None:
-        self.trap = trap
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.trap),)
-
-
-@pytest.mark.parametrize("field", ["data", "meta", "result"])
-def test_the_stock_class_unpickles_what_the_hash_holds(rq: PlainRq, field: str) -> None:
-    """workers/jobs.py: why its class reads JSON, and refuses `meta` and `result` even so."""
-    trap = rq.directory / "trap"
-    fields = {"data": pickle.dumps(("f", None, (), {})), field: pickle.dumps(Bomb(trap))}
-    rq.redis.hset("rq:job:forged", mapping=cast(Any, fields))
-
-    job = Job.fetch("forged", connection=rq.redis)
-    with contextlib.suppress(DeserializationError):
-        assert job.func_name == "f"
-
-    assert trap.is_dir()

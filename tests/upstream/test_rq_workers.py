@@ -208,28 +208,6 @@ async def test_a_busy_worker_that_is_asked_twice_kills_its_work_horse(rq: PlainR
     assert held.job.get_status() == "started"
 
 
-async def test_a_shutdown_command_ends_an_idle_worker(rq: PlainRq) -> None:
-    """fleet/workers.py: so is a worker ended that was not started as ours."""
-    worker = await rq.start_worker()
-
-    rq.redis.publish(f"rq:pubsub:{worker.name}", '{"command": "shutdown"}')
-
-    assert await worker.ended() == 0
-
-
-async def test_a_shutdown_command_lets_a_busy_worker_finish_its_job(rq: PlainRq) -> None:
-    """fleet/workers.py: as SIGTERM does."""
-    worker = await rq.start_worker()
-    held, _ = await rq.running()
-
-    rq.redis.publish(f"rq:pubsub:{worker.name}", '{"command": "shutdown"}')
-    await eventually(lambda: rq.redis.hexists(worker.key, "shutdown_requested_date"))
-    held.release()
-
-    assert await worker.ended() == 0
-    assert held.job.get_status() == "finished"
-
-
 # -- being killed ---------------------------------------------------------------------------------
 
 
