@@ -18,7 +18,7 @@ __all__ = ["AcpProcess", "AcpRuntime"]
 
 
 class AcpRuntime(AcpDialect, BaseRuntime):
-    """How to start an agent that speaks ACP and how to take over a running one."""
+    """Any agent that speaks ACP."""
 
     command: tuple[str, ...] = ()
     capabilities = Capabilities(
@@ -51,9 +51,9 @@ class AcpProcess(CliProcess[Message, AcpTurn]):
         self._spec = spec
         self._session = ""
         self._cost = 0.0
-        """What the session has cost so far, in US dollars."""
+        """The cost of the session so far, in US dollars."""
         self._instructions = ""
-        """What goes with the first message."""
+        """The text before the first message."""
         self._takes_images = False
         """Whether it can be shown pictures; else it has their paths."""
         self._said = ""
@@ -72,7 +72,7 @@ class AcpProcess(CliProcess[Message, AcpTurn]):
         begun = await start.begin(session_id, run_dir, fork=fork)
         self._session, self._takes_images = begun.session, begun.takes_images
         self._notice = begun.notice
-        if self._dialect.instructs_by_prompt():
+        if self._dialect.instructs_by_prompt:
             self._instructions = spec.system_prompt
 
     def _state(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class AcpProcess(CliProcess[Message, AcpTurn]):
             self._peer,
             self._dialect,
             self._spec,
-            self._session,
+            session=self._session,
             cost=self._cost,
             said_before=self._said,
         )

@@ -14,7 +14,7 @@ __all__ = ["AcpDialect", "LogNote"]
 
 @dataclass(frozen=True, slots=True)
 class LogNote:
-    """What a line of an agent's log says of a turn."""
+    """A line of an agent's log about a turn."""
 
     session: str | None = None
     """The session that it is about, where it says so."""
@@ -29,16 +29,18 @@ class LogNote:
 
 
 class AcpDialect:
-    """What an agent does in its own way."""
+    """The ways of one agent."""
 
     name = "acp"
+    instructs_by_prompt = True
+    """Whether the system prompt goes with the first message, for want of a better way."""
     replays_late = False
     """Whether earlier messages are repeated behind the answer to `session/load`."""
     for_session: tuple[str, ...] = ()
     """The options that allow commands like one until the session ends: another agent's "always" may
     be written down for ever."""
     log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
-    """What of standard error is a log, and the lines of it for `read_log()`."""
+    """Patterns of the log in standard error, and of its lines for `read_log()`."""
 
     def read_log(self, line: str) -> LogNote | None:
         """Return what a line of its log says of a turn."""
@@ -59,7 +61,3 @@ class AcpDialect:
     def server_name(self, name: str, spec: AgentSpec) -> str:
         """Return what the agent calls an MCP server that is called `name` here."""
         return name
-
-    def instructs_by_prompt(self) -> bool:
-        """Whether the system prompt goes with the first message, for want of a better way."""
-        return True

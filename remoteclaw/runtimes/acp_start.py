@@ -21,11 +21,11 @@ __all__ = ["AcpStart", "Begun"]
 
 #: The version of the protocol.
 PROTOCOL = 1
-#: How long a replay of what was said before may take, in seconds.
+#: The longest time for a replay of earlier messages, in seconds.
 REPLAY_S = 10.0
-#: The error of an agent to which somebody has to sign in first.
+#: The error of an agent without a sign-in.
 AUTH_REQUIRED = -32000
-#: What an agent tells again of a session that it loads.
+#: The updates with which an agent repeats a session that it loads.
 _REPLAYED = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
 
 log = logging.getLogger(__name__)
@@ -33,14 +33,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """What a handshake came to."""
+    """The result of a handshake."""
 
     session: str
     """The agent's id of the session."""
     takes_images: bool
     """Whether it can be shown pictures."""
     notice: str = ""
-    """What the person is to know in the first turn."""
+    """A notice for the person, in the first turn."""
 
 
 class AcpStart:
@@ -54,7 +54,7 @@ class AcpStart:
         self._can: Mapping[str, Any] = {}
         """The agent's capabilities."""
         self._was_replayed = False
-        """Whether the agent told what was said before, while it loaded the session."""
+        """Whether the agent repeated earlier messages while it loaded the session."""
 
     async def begin(self, session_id: str | None, run_dir: Path, *, fork: bool) -> Begun:
         """Begin a session, or go on with one or a copy of it; MCP servers connect meanwhile."""

@@ -27,7 +27,7 @@ from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["AcpTurn", "deny", "failure"]
 
-#: The answer to a question that nobody decides about.
+#: The answer to a request that gets no decision.
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
 #: The kinds of options that carry out a decision, the best first. None is for longer than asked.
 _KINDS = {
@@ -46,8 +46,8 @@ class AcpTurn(CliTurn[Message]):
         peer: Peer,
         dialect: AcpDialect,
         spec: AgentSpec,
-        session: str,
         *,
+        session: str,
         cost: float = 0.0,
         said_before: str = "",
     ) -> None:
@@ -68,7 +68,7 @@ class AcpTurn(CliTurn[Message]):
         self._prompts: dict[int, str | None] = {}
         """Prompts that are not answered yet: the keys of those that joined, by request."""
         self._tools: dict[str, dict[str, Any]] = {}
-        """What is known of each tool call, by its id."""
+        """The known fields of each tool call, by its id."""
         self._used: set[str] = set()
         """Tool calls that were said to have begun."""
         self._usage = AgentUsage()
@@ -195,7 +195,7 @@ class AcpTurn(CliTurn[Message]):
             return events  # what joined is answered with it, or right behind
         if message.result.get("stopReason") == "refusal" and not self._prose.text:
             events.append(ErrorEvent(ErrorCategory.FATAL, "the model refused to answer"))
-        # With a question open, it may go on with whatever it asked about.
+        # With a request open, the agent may go on with what it asked for.
         return [*events, DoneEvent(self.result(aborted=is_aborted), ends_agent=bool(self._asked))]
 
     def _take_usage(self, result: Mapping[str, Any]) -> None:
@@ -287,7 +287,7 @@ class AcpTurn(CliTurn[Message]):
 
 
 async def deny(peer: Peer, message: Message) -> None:
-    """Answer a request that nobody decides about."""
+    """Answer a request that gets no decision."""
     if message.method == "session/request_permission" and message.id is not None:
         await peer.respond(message.id, _CANCELLED)
     else:

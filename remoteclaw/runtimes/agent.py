@@ -126,7 +126,7 @@ class CliProcess(Generic[_M, _T]):
         self._turn: _T | None = None
         self._is_asked = asyncio.Event()
         self._notice = ""
-        """What the person is to know in the next turn."""
+        """A notice for the person, in the next turn."""
 
     @property
     def session_id(self) -> str | None:
@@ -135,7 +135,7 @@ class CliProcess(Generic[_M, _T]):
 
     @property
     def note(self) -> str:
-        """What the next process of the conversation has to know."""
+        """A line for the next process of the conversation."""
         return ""
 
     # -- coming and going ----------------------------------------------------------------------
@@ -176,7 +176,7 @@ class CliProcess(Generic[_M, _T]):
         raise NotImplementedError
 
     def _note(self, message: _M) -> None:
-        """Take notice of what is said between turns."""
+        """Take notice of a message between turns."""
 
     # -- a turn --------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from remoteclaw.runtimes.programs import find_program
 
 __all__ = ["BaseRuntime", "inherit", "server_environment"]
 
-#: Where things are, who the user is, how to reach the network: what any program may need.
+#: The variables that any program may need: places, the user, the network.
 _COMMON = frozenset(
     "HOME PATH SHELL USER LOGNAME LANG LANGUAGE TZ TERM TMPDIR "
     "HTTP_PROXY HTTPS_PROXY NO_PROXY ALL_PROXY http_proxy https_proxy no_proxy all_proxy "
@@ -37,7 +37,7 @@ class BaseRuntime:
     capabilities: Capabilities
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
     natives: tuple[str, ...] = ()
-    """Where the real program lies within `node_modules`, as patterns."""
+    """Patterns of the real program's path within `node_modules`."""
 
     def find(self, program: str, path: str | None) -> str | None:
         """Return the program to start: the real one, where npm's script would start that."""

@@ -25,10 +25,10 @@ from remoteclaw.runtimes.wire import mapping
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
 
-#: How long claude may take until its MCP servers are connected, in seconds. It gives each of them
-#: 30 s itself and then goes on without, saying so.
+#: The longest wait for claude's MCP servers, in seconds. Claude gives each of them 30 s itself, and
+#: then goes on without it and says so.
 START_S = 60.0
-#: How often claude repeats a failed request to its model, unless the environment says otherwise.
+#: The number of retries of a failed request to the model, unless the environment sets it.
 #: Its own default of 10 keeps a person waiting for three minutes; 4 take about 8 seconds.
 MAX_RETRIES = "4"
 #: The names of models that claude is asked for, as it gives them itself: `claude-opus-4-8[1m]`.
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 
 class ClaudeRuntime(BaseRuntime):
-    """How to start Claude Code and how to take over a running one."""
+    """Claude Code."""
 
     name = "claude"
     command = ("claude",)
@@ -58,7 +58,7 @@ class ClaudeRuntime(BaseRuntime):
         markers = ("CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID")
         env = inherit(inherited, prefixes=prefixes, without=markers)
         env.setdefault("CLAUDE_CODE_MAX_RETRIES", MAX_RETRIES)
-        # What claude says when a timer of its own goes off, nobody hears: it is offered none.
+        # Nothing reads what claude says when a timer of its own goes off, so it has none.
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
         # The first turn has the user's own MCP servers: claude waits for them, 5 s at most.
         env.setdefault("MCP_CONNECTION_NONBLOCKING", "0")
@@ -130,7 +130,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
     async def greet(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
-        """Send what is fixed for the process's life; wait for MCP servers, for nothing else.
+        """Send the settings of the process; wait for its MCP servers, for nothing else.
 
         Claude reads `initialize` before the first message in any case, so its answer, which comes
         after 0.4 s, is not waited for.

@@ -16,7 +16,7 @@ __all__ = ["Activity", "Exchange"]
 
 
 class Activity:
-    """What claude is known to be doing, from all that it prints."""
+    """The state of claude, from all that it prints."""
 
     def __init__(self) -> None:
         self.is_in_turn = False

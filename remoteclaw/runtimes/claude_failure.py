@@ -10,7 +10,7 @@ from remoteclaw.runtimes.wire import count, mapping, text
 
 __all__ = ["Failures", "complaint"]
 
-#: What claude calls a failure, in the message that it puts in the model's place.
+#: Claude's names of failures, in the message that replaces the model's.
 _KINDS = {
     "authentication_failed": ErrorCategory.AUTH,
     "oauth_org_not_allowed": ErrorCategory.AUTH,
@@ -18,19 +18,19 @@ _KINDS = {
     "model_not_found": ErrorCategory.UNKNOWN_MODEL,
     "overloaded": ErrorCategory.RETRYABLE,
 }
-#: How a turn ends whose answer broke off with nothing in it, as an overloaded model's does: claude
-#: notes for its makers how, and names no cause.
+#: The beginning of a result without a cause: the answer broke off with nothing in it, as an
+#: overloaded model's does.
 _BROKE_OFF = "[ede_diagnostic]"
 
 
 class Failures:
-    """What claude has said of failures and of its plan's limits."""
+    """Claude's reports of failures and of its plan's limits."""
 
     def __init__(self) -> None:
         self._kind = ""
-        """What it calls the failure of the running turn."""
+        """Claude's name of the running turn's failure."""
         self._resets_at_ms: int | None = None
-        """When the limit that it has reached ends, 0 if it didn't say; None without one.
+        """The end of the limit that is reached, 0 for an unknown one; None without a limit.
 
         It is told only when that changes.
         """

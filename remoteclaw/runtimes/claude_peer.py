@@ -7,8 +7,8 @@ from remoteclaw.runtimes.wire import Lines, mapping, text
 
 __all__ = ["ClaudePeer"]
 
-#: What claude is told that asks for a permission outside of a turn.
-_NOBODY_LISTENS = "Nobody can be asked for a permission now: go on without it."
+#: The answer to a request for a permission outside of a turn.
+_BETWEEN_TURNS = "No permission can be asked for now: go on without it."
 
 
 class ClaudePeer(Lines):
@@ -30,9 +30,9 @@ class ClaudePeer(Lines):
         await self._respond(message, subtype="success", response=answer)
 
     async def deny(self, message: Mapping[str, Any]) -> None:
-        """Answer a request that nobody decides about."""
+        """Answer a request that gets no decision."""
         if mapping(message.get("request")).get("subtype") == "can_use_tool":
-            await self.respond(message, {"behavior": "deny", "message": _NOBODY_LISTENS})
+            await self.respond(message, {"behavior": "deny", "message": _BETWEEN_TURNS})
         else:
             await self.refuse(message)
 

@@ -20,7 +20,7 @@ __all__ = ["AnswerReading"]
 
 
 class AnswerReading:
-    """What has been read of one answer."""
+    """One answer, as far as it was read."""
 
     def __init__(self) -> None:
         self._prose = Prose()
@@ -29,7 +29,7 @@ class AnswerReading:
 
     @property
     def text(self) -> str:
-        """What was said so far."""
+        """The text so far."""
         return self._prose.text
 
     def read(self, message: dict[str, Any]) -> list[AgentEvent]:

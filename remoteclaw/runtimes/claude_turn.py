@@ -27,11 +27,11 @@ from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["ClaudeTurn", "Conversation"]
 
-#: What stands behind every message, as a block of text of its own. Claude takes only the last
-#: block for what a person typed: there `@/any/file` is replaced by the file, whatever the agent is
-#: allowed to read, and `/name` is a command.
+#: The last block of text of every message. Claude takes only the last block for a person's typing,
+#: in which it replaces `@/any/file` by the file, whatever the agent is allowed to read, and takes
+#: `/name` for a command.
 CLOSING = "(End of the message.)"
-#: What claude is told that gives a tool what can't be repeated to it.
+#: The denial of a tool whose input can't be repeated to claude.
 _TOO_DEEP = "The tool's input is nested too deeply: use it with less in it."
 #: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
@@ -40,14 +40,14 @@ log = logging.getLogger(__name__)
 
 
 class Conversation:
-    """What is known of claude and its conversation from one turn to the next."""
+    """The state of claude and its conversation from one turn to the next."""
 
     def __init__(self, session_id: str | None) -> None:
         self.session_id = session_id
         self.model = ""
         """The model that claude has named: another process asks for the same."""
         self.cost = 0.0
-        """What the process has cost so far, in US dollars."""
+        """The cost of the process so far, in US dollars."""
         self.activity = Activity()
         self.failures = Failures()
 
@@ -91,7 +91,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         conversation.failures.begin()
         self._exchange = Exchange(str(uuid.uuid4()), holds_back=holds_back)
         self._before: AgentRunResult | None = None
-        """What earlier answers of this turn came to."""
+        """The result of the earlier answers of this turn."""
         self._steered: dict[str, str] = {}
         """Messages that joined and were not taken up yet: their keys, by id."""
 
@@ -190,7 +190,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             events.append(TextEvent(answer))  # what claude says without a model
         run = self._run(message, answer, aborted)
         if failure or not self._steered:
-            # With a question open, it may go on with whatever it asked about.
+            # With a request open, claude may go on with what it asked for.
             return [*events, DoneEvent(run, ends_agent=bool(self._asked))]
         # What came after the last tool gets an answer of its own, right behind this one.
         self._before = run

@@ -26,35 +26,34 @@ from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
 
-#: How long codex is waited for until its MCP servers are connected, in seconds.
+#: The longest wait for codex' MCP servers, in seconds.
 START_S = 60.0
-#: How long codex itself waits for each of them, in seconds.
+#: The longest time that codex itself waits for each of them, in seconds.
 MCP_START_S = 30
-#: How long it waits for a tool of theirs, in seconds: one of ours may wait for another agent.
+#: The longest time that it waits for a tool, in seconds: one of ours may wait for another agent.
 MCP_CALL_S = 300
 
-#: What an agent may do without being asked, by our permissions: when codex asks, and what its
-#: sandbox keeps it from in any case.
+#: For each of our permissions, when codex asks for one, and its sandbox.
 _POLICIES = {
     "auto": ("never", "danger-full-access"),
     "ask": ("untrusted", "workspace-write"),
     "deny": ("untrusted", "read-only"),
 }
-#: Which tools of a server codex asks about. Unless it is told, it believes what a tool says of
-#: itself, such as that it only reads.
+#: The setting for tools of a server. Without it, codex believes what a tool says of itself, such as
+#: that it only reads.
 APPROVAL = "default_tools_approval_mode"
-#: What the commands that codex runs don't get of its environment.
+#: The variables that codex withholds from its commands.
 _KEYS = '["OPENAI_API_KEY", "CODEX_API_KEY", "CODEX_ACCESS_TOKEN"]'
-#: What a resumed thread is told, which keeps the system prompt that it was started with.
+#: The message to a resumed thread, which keeps its first system prompt.
 _INSTRUCTIONS = "These instructions replace those from the beginning of the conversation:\n\n{}"
 
-_NOT_SIGNED_IN = "codex did not start: nobody has signed in to it; `codex login` does that"
+_NOT_SIGNED_IN = "codex did not start: it has no sign-in; run `codex login`"
 
 log = logging.getLogger(__name__)
 
 
 class CodexRuntime(BaseRuntime):
-    """How to start codex and how to take over a running one."""
+    """Codex."""
 
     name = "codex"
     command = ("codex",)
@@ -81,7 +80,7 @@ class CodexRuntime(BaseRuntime):
             options.append("project_doc_max_bytes=0")  # the workspace's AGENTS.md
         for name, own in sorted(_own_servers(spec.env).items()):
             if name in spec.mcp_servers:
-                continue  # it stands in its place
+                continue  # ours replaces it
             if not spec.inherit_mcp:
                 options.append(f"mcp_servers.{name}.enabled=false")
             elif spec.permissions == "deny" and APPROVAL not in own:
@@ -98,7 +97,7 @@ class CodexRuntime(BaseRuntime):
         # An agent that may do nothing without a permission may not look around with a shell either.
         may_look = spec.permissions != "deny"
         readable = (Path(spec.workspace), run_dir / FILES) if may_look else ()
-        # Codex asks nobody about these; under "deny", it asks us.
+        # Codex uses these without a request; under "deny", it asks us.
         unasked = frozenset(spec.server_names) if may_look else frozenset()
         return CodexProcess(pipes, readable=readable, unasked=unasked)
 
@@ -125,7 +124,7 @@ class CodexProcess(CliProcess[Message, CodexTurn]):
         self._unasked = unasked
         self._thread = ""
         self._account = 0
-        """The id of the request that asks whether somebody is signed in."""
+        """The id of the request about the sign-in."""
         self._used: dict[str, int] = {}
         """Tokens of the whole thread so far."""
         self._prompt = ""
@@ -244,11 +243,11 @@ class CodexProcess(CliProcess[Message, CodexTurn]):
         return CodexTurn(
             self._pipes,
             self._peer,
-            self._thread,
-            request,
-            self._used,
-            self._readable,
-            self._unasked,
+            thread=self._thread,
+            request=request,
+            used=self._used,
+            readable=self._readable,
+            unasked=self._unasked,
         )
 
     def _end(self, turn: CodexTurn) -> None:

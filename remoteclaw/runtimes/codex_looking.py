@@ -20,9 +20,9 @@ _READERS = {
     "tail": r"-n\d*|-\d+",
     "wc": r"-[lwc]+",
 }
-#: How long a command may be that only reads, in characters: splitting takes a second for a MB.
+#: The longest command that is read, in characters: splitting takes a second for a MB.
 MOST_READ = 10_000
-#: What a shell takes for more than a word.
+#: Characters with a meaning to a shell.
 _SHELL = frozenset("|&;<>()$`\\\"'*?[]{}~#!=%\n\r")
 
 

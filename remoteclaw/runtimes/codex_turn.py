@@ -48,15 +48,16 @@ class CodexTurn(CliTurn[Message]):
         self,
         pipes: AgentPipes,
         peer: Peer,
+        *,
         thread: str,
         request: int,
         used: dict[str, int],
-        readable: tuple[Path, ...],
+        readable: tuple[Path, ...] = (),
         unasked: frozenset[str] = frozenset(),
     ) -> None:
         """`request` is the id of the request that started it, `used` the thread's tokens so far.
 
-        For tools of the servers in `unasked` codex was told to ask nobody.
+        Codex was told to use tools of the servers in `unasked` without a request.
         """
         super().__init__(pipes, peer)
         self._peer = peer
@@ -74,7 +75,7 @@ class CodexTurn(CliTurn[Message]):
         self._called: dict[str, dict[str, Any]] = {}
         """Calls of servers' tools that codex may yet ask about, by the id of their item."""
         self._limits: dict[str, Any] = {}
-        """How much of the plan is used up, as codex told last."""
+        """The used part of the plan, from codex' last report."""
 
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
         """Have a message join the turn; codex hears of it with its next step."""
@@ -197,7 +198,7 @@ class CodexTurn(CliTurn[Message]):
 
     def _begin(self, item: dict[str, Any]) -> list[AgentEvent]:
         item_id = text(item.get("id"))
-        match item.get("type"):
+        match text(item.get("type")):
             case "userMessage":
                 key = text(item.get("clientId"))
                 is_ours = key in self._steered
@@ -219,7 +220,7 @@ class CodexTurn(CliTurn[Message]):
 
     def _complete(self, item: dict[str, Any]) -> list[AgentEvent]:
         item_id = text(item.get("id"))
-        match item.get("type"):
+        match text(item.get("type")):
             case "agentMessage":
                 self._say(item_id)
                 self._saying = ""
@@ -255,7 +256,7 @@ class CodexTurn(CliTurn[Message]):
 
 
 async def deny(peer: Peer, message: Message) -> None:
-    """Answer a request that nobody decides about."""
+    """Answer a request that gets no decision."""
     if message.id is None or message.method not in _PERMISSIONS:
         await peer.refuse(message)
     elif message.method == "mcpServer/elicitation/request":

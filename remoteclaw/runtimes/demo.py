@@ -33,7 +33,7 @@ COMMAND = (sys.executable, "-I", "-S", str(Path(__file__).with_name("demo_agent.
 
 
 class DemoRuntime(BaseRuntime):
-    """How to start the demo agent."""
+    """The demo agent."""
 
     name = "demo"
     command = COMMAND

@@ -31,30 +31,30 @@ from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["GeminiRuntime", "trust_problem"]
 
-#: What it obeys in a workspace that it trusts: settings, policies, hooks, commands, agents and
-#: skills; environments, which it also looks for in all directories above.
+#: The paths that it obeys in a workspace that it trusts: settings, policies, hooks, commands,
+#: agents and skills; environments, which it also looks for in all directories above.
 _OBEYED = (".gemini", ".agents", ".env")
-#: Whose settings name programs, which a `git status` runs: it asks for none in a trusted workspace.
+#: Its settings name programs that `git status` runs, which gemini doesn't ask for when it trusts.
 _GIT = ".git"
-#: The files of instructions, unless settings name others. Those below are read with what is beside.
+#: The files of instructions, unless settings name others. Those in directories below count, too.
 _INSTRUCTIONS = "GEMINI.md"
-#: How many directories are looked through for those: more would delay each start by a second.
+#: The most directories that are searched for those: more would delay each start by a second.
 MOST_DIRECTORIES = 20_000
 #: The settings of all users, as gemini finds them on Linux.
 _SYSTEM = Path("/etc/gemini-cli")
 #: Strings, which are kept, and comments, which aren't.
 _COMMENTS = re.compile(r'("(?:\\.|[^"\\])*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-#: The names that our server has (`Home.server_name`), as they stand in names of tools.
+#: The prefix of our server's tools (`Home.server_name`).
 _OWN_TOOL = re.compile(rf"^mcp_{OWN_SERVER}-[0-9a-f]+_")
 
-#: How long it waits before it asks its model a second time, and at most, in seconds.
+#: The pause before its first retry, and the longest one, in seconds.
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 30.0
 
 log = logging.getLogger(__name__)
 
 
 class GeminiRuntime(AcpRuntime):
-    """How to start Gemini CLI."""
+    """Gemini CLI."""
 
     name = "gemini"
     command = ("gemini",)
@@ -81,7 +81,7 @@ class GeminiRuntime(AcpRuntime):
         return env
 
     def read_log(self, line: str) -> LogNote | None:
-        """Return why gemini asks its model again, and after how long."""
+        """Return the reason of a retry, and the pause before it."""
         stated = re.search(r"Retrying after (\d{1,9})ms", line)
         attempt = re.search(r"Attempt (\d{1,3}) failed(?: with status (\d{3}))?", line)
         if stated:
@@ -89,7 +89,7 @@ class GeminiRuntime(AcpRuntime):
         elif attempt and "Retrying with" in line[attempt.end() :]:
             wait_s = min(_FIRST_WAIT_S * 2 ** (int(attempt[1]) - 1), _LONGEST_WAIT_S)
         else:
-            return None  # how long it waits stands in the next line
+            return None  # the next line has the pause
         status = int(attempt[2]) if attempt and attempt[2] else 429 if stated else None
         category = classify_error(line, status=status)
         retry_at = retry_at_ms(line) if stated else None
@@ -188,7 +188,7 @@ class _TooMany(Exception):
 def _obeyed(workspace: Path, homes: set[Path], *, asks: bool) -> Iterator[Path]:
     """Yield what gemini would obey in a workspace that it trusts, and above and below it.
 
-    What is in the user's own home is theirs, and counts anyway.
+    Files of the user's own home are theirs, and count anyway.
     """
     instructions = {_INSTRUCTIONS, *_configured(homes)}
     anywhere = (*sorted(instructions), *((_GIT,) if asks else ()))

@@ -14,7 +14,7 @@ from remoteclaw.runtimes.wire import Lines, mapping, text
 
 __all__ = ["METHOD_NOT_FOUND", "Message", "Peer", "RpcError"]
 
-#: How a request is refused whose method isn't known.
+#: The error for a request with an unknown method.
 METHOD_NOT_FOUND = -32601
 
 
@@ -46,7 +46,7 @@ class Message:
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> "Message":
-        """Return what a line says, however much of it is as expected."""
+        """Return the message of a line; fields of an unexpected type are left out."""
         message_id = line.get("id")
         if not isinstance(message_id, int | str):
             message_id = None
@@ -67,11 +67,12 @@ class Message:
 class Peer:
     """Our end of the line."""
 
-    def __init__(self, pipes: AgentPipes, *, version: str | None = "2.0", last_id: int = 0) -> None:
-        """Codex leaves the `version` out. `last_id` is the last one that was used before us."""
+    def __init__(self, pipes: AgentPipes, *, version: str | None = "2.0") -> None:
+        """Codex leaves the `version` out."""
         self._lines = Lines(pipes)
         self._version = {"jsonrpc": version} if version else {}
-        self.last_id = last_id
+        self.last_id = 0
+        """The id of the last request."""
         self._waiting: dict[int | str, asyncio.Future[Message]] = {}
 
     # -- sending -------------------------------------------------------------------------------

@@ -17,15 +17,15 @@ from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, prompt_
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_dialect import LogNote
 from remoteclaw.runtimes.base import inherit
-from remoteclaw.runtimes.wire import mapping, text
+from remoteclaw.runtimes.wire import mapping
 
 __all__ = ["OpencodeRuntime", "plugin_problem"]
 
-#: Where opencode looks for a configuration that goes before its files.
+#: The variable with a configuration that overrides its files.
 CONFIG = "OPENCODE_CONFIG_CONTENT"
-#: What it may do without being asked: it asks for nothing else by itself.
+#: The tools that need no permission.
 _HARMLESS = ("read", "glob", "grep", "list", "lsp", "skill", "task", "todowrite", "todoread")
-#: What it asks for in any case, however a server is called.
+#: The tools that need one in any case, behind the rules for servers.
 _ASKED = (
     "bash",
     "codesearch",
@@ -38,20 +38,20 @@ _ASKED = (
     "write",
 )
 
-#: Where it looks for plugins, in any directory from the workspace upwards.
+#: The directories of plugins, in any directory from the workspace upwards.
 _PLUGIN_DIRECTORIES = (".opencode/plugin", ".opencode/plugins")
-#: Which of its files name more of them there.
+#: The files that name more plugins there.
 _SETTINGS = (
     *("opencode.json", "opencode.jsonc"),
     *(".opencode/opencode.json", ".opencode/opencode.jsonc"),
 )
-#: As what they name them, however that is written.
+#: The setting that names them, in any notation.
 _NAMES_PLUGINS = re.compile(r'"plugins?"')
 _ESCAPE = re.compile(r"\\u([0-9a-fA-F]{4})")
 #: A longer file of settings is not read through, in bytes.
 _SETTINGS_BYTES = 1024 * 1024
 
-#: After which failures it asks its model again. It tells of the others itself.
+#: The failures after which it repeats a request. It reports the others itself.
 _REPEATED = (ErrorCategory.RETRYABLE, ErrorCategory.USAGE_LIMIT, ErrorCategory.UNREACHABLE)
 #: A field of its log.
 _FIELD = re.compile(r'(?<![\w.])([\w.]+)=("(?:\\.|[^"\\])*+"|\S+)')
@@ -60,13 +60,14 @@ log = logging.getLogger(__name__)
 
 
 class OpencodeRuntime(AcpRuntime):
-    """How to start OpenCode."""
+    """OpenCode."""
 
     name = "opencode"
     command = ("opencode",)
     capabilities = Capabilities(
         steers=True, explains_denial=False, reports_cost=True, forks=True, tested="1.18.33"
     )
+    instructs_by_prompt = False  # its configuration names a file for that
     for_session = ("always",)
     natives = ("opencode-linux-*/bin/opencode",)
     log = (
@@ -82,7 +83,7 @@ class OpencodeRuntime(AcpRuntime):
         return env
 
     def read_log(self, line: str) -> LogNote | None:
-        """Return which message is begun, for whom, and why its model is asked again."""
+        """Return the message that begins, its reader, or the reason of a retry."""
         fields = {name: value.strip('"') for name, value in _FIELD.findall(line)}
         session = fields.get("session.id")
         match fields.get("message"):
@@ -128,14 +129,6 @@ class OpencodeRuntime(AcpRuntime):
             session_id=session_id,
             prompt_file=prompt,
         )
-
-    def instructs_by_prompt(self) -> bool:
-        """Return False: its configuration names a file for that."""
-        return False
-
-    def tool_name(self, call: Mapping[str, Any]) -> str:
-        """Return a tool's name: the title until it is known what the tool is to do."""
-        return text(call.get("title"))
 
 
 def _permissions(spec: AgentSpec, own: Any, run_dir: Path) -> Any:

@@ -1,4 +1,4 @@
-"""The wait for a model that does not answer.
+"""The wait for a model that fails.
 
 CLIs repeat failed requests by themselves, some without an end. A turn in which nothing was said or
 done yet can be asked again later at no loss, so it soon gives its worker back.
@@ -20,9 +20,9 @@ from remoteclaw.events import (
 
 __all__ = ["Patience"]
 
-#: How long is waited while the turn has said and done nothing, in seconds: two or three repeats.
+#: The longest wait while the turn has said and done nothing, in seconds: two or three retries.
 FRESH_S = 15.0
-#: How long is waited once it has: what is done so far would be lost. A minute's quota comes back.
+#: The longest wait once it has, in seconds: its work would be lost. A minute's quota comes back.
 BEGUN_S = 120.0
 
 _NOTICES = {
@@ -32,7 +32,7 @@ _NOTICES = {
 
 
 class Patience:
-    """When the model began to fail, and what the turn has come to before."""
+    """The time since which the model fails, and whether the turn had begun to act."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -54,19 +54,19 @@ class Patience:
 
     @property
     def left_s(self) -> float | None:
-        """How long a failing model is waited for yet; None for one that answers."""
+        """The rest of the wait for a failing model, in seconds; None for one that answers."""
         if self._failing_since is None:
             return None
         return max(0.0, self._failing_since + self._most_s - self._clock())
 
     def give_up(self) -> ErrorEvent:
-        """Return the failure that was waited for to pass, and wait for it no longer."""
+        """End the wait; return the failure."""
         assert self._failure is not None, "the model fails"
         failure, self._failure, self._failing_since = self._failure, None, None
         return failure
 
     def wait(self, failure: ErrorEvent, wait_s: float = 0.0) -> NoticeEvent | ErrorEvent:
-        """Return what a failure means that the CLI repeats in `wait_s`: a notice, or the end."""
+        """Return a notice about a retry in `wait_s` seconds, or the failure if the wait is over."""
         now = self._clock()
         if self._failing_since is None:
             self._failing_since = now

@@ -14,16 +14,16 @@ from remoteclaw.protocols import LOG_LINE
 
 __all__ = ["LinePipes"]
 
-#: How much is read at once, in bytes.
+#: The size of one read, in bytes.
 READ_BYTES = 256 * 1024
 #: The longest line that is kept, in bytes: claude repeats a whole answer in one line.
-#: A longer one is dropped, and an empty one stands in its place.
+#: A longer one is replaced by an empty one.
 LINE_BYTES = 64 * 1024 * 1024
-#: How much may wait to be read before the CLI has to wait too, in bytes.
+#: The size of the queue at which the CLI has to wait, in bytes.
 QUEUE_BYTES = 8 * 1024 * 1024
-#: What a line takes besides its bytes: without that, a million of short ones would seem small.
+#: The memory of a line besides its bytes: without it, a million of short ones would seem small.
 LINE_COST = 64
-#: How much of standard error is kept, in bytes.
+#: The part of standard error that is kept, in bytes.
 ERROR_BYTES = 16 * 1024
 
 
@@ -40,18 +40,18 @@ class LinePipes:
         """Whether the line that is being read is being dropped."""
         self._errors = b""
         self._log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
-        """What of standard error is a log, and which lines of that are read."""
+        """Patterns of the log in standard error, and of its lines that are read."""
         self._log_partial = b""
         self._arrived = asyncio.Event()
         self._is_paused = False
         self._is_held = False
         self.has_ended = False
-        """Whether the CLI is gone, or whoever kept it."""
+        """Whether the CLI or its holder is gone."""
         self._ended = asyncio.Event()
         self._write_lock = asyncio.Lock()
         self._unsent = memoryview(b"")
         self.heard_at = time.monotonic()
-        """When the CLI last printed anything."""
+        """The time of the CLI's last output, on `time.monotonic()`."""
         self._writing: asyncio.Future[None] | None = None
         for descriptor in pipes:
             os.set_blocking(descriptor, False)
@@ -92,7 +92,7 @@ class LinePipes:
                 return lines
 
     def hold(self) -> None:
-        """Read nothing more but what is asked for: the rest is for whoever has the CLI next."""
+        """Read only on request from now on: the rest is for the next driver."""
         self._is_held = True
         if not self.has_ended:
             self._loop.remove_reader(self._stdout)
@@ -205,7 +205,7 @@ class LinePipes:
         """Send one line; a CLI that has ended is noticed by `read()`, not here.
 
         A CLI that doesn't read makes its writers wait. One that stops waiting leaves the rest of
-        its line to the next: half a line would spoil the one behind it.
+        its line to the next: an incomplete line would spoil the one behind it.
         """
         async with self._write_lock:
             await self._send_rest()
@@ -241,7 +241,7 @@ class LinePipes:
         await self._ended.wait()
 
     def end(self) -> None:
-        """Let readers and writers see the end: the CLI, or whoever kept it, is gone."""
+        """End reading and writing: the CLI or its holder is gone."""
         if self.has_ended:
             return
         self._on_errors()
@@ -257,7 +257,7 @@ class LinePipes:
             self._writing.set_result(None)
 
     def close(self) -> None:
-        """Close our descriptors; whoever holds the others can go on with the CLI."""
+        """Close our descriptors; those of the holder stay open."""
         pipes = (self._stdin, self._stdout, self._stderr)
         self._stdin = self._stdout = self._stderr = -1
         for descriptor in pipes:

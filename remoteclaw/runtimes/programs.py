@@ -1,4 +1,4 @@
-"""Programs of CLIs, however they were installed.
+"""Programs of CLIs, behind npm's scripts.
 
 npm puts a script on PATH that starts the real program: that costs memory and time, and a signal to
 the script leaves the program running. So the program itself is started where it lies beside.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["find_program"]
 
-#: How a program begins that the system executes by itself.
+#: The first bytes of a program that needs no interpreter.
 _ELF = b"\x7fELF"
 
 
@@ -55,7 +55,7 @@ def _has_avx2() -> bool:
 def _modules(script: Path) -> Iterator[Path]:
     """Yield the directories in which npm may have put what a script's package needs.
 
-    A script that lies elsewhere is somebody's own, and is started as it is.
+    A script that lies elsewhere is the user's own, and is started as it is.
     """
     if "node_modules" not in script.parts:
         return

@@ -16,12 +16,12 @@ class Prose:
 
     @property
     def text(self) -> str:
-        """What was said so far."""
+        """The text so far."""
         return "".join(self._parts)
 
     @property
     def block(self) -> str:
-        """What the last block has said so far, without the break before it."""
+        """The text of the last block so far, without the break before it."""
         return "".join(self._parts[self._block_at :]).removeprefix("\n\n")
 
     def begin_block(self) -> None:

@@ -82,7 +82,9 @@ def test_elsewhere_and_for_who_may_do_nothing_it_is_asked_for(work: Path) -> Non
 async def said(*messages: dict[str, Any]) -> list[AgentEvent]:
     pipes = SilentPipes()
     unasked = frozenset(("configured",))
-    turn = CodexTurn(pipes, Peer(pipes, version=None), "ours", 1, {}, (), unasked)
+    turn = CodexTurn(
+        pipes, Peer(pipes, version=None), thread="ours", request=1, used={}, unasked=unasked
+    )
     return [event for message in messages for event in await turn.take(Message.of(message))]
 
 

@@ -1,13 +1,15 @@
-"""Where gemini is told to trust a workspace, and by what it knows RemoteClaw's own tools."""
+"""Gemini's trust in workspaces, its names of tools, its sessions, and its log."""
 
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from remoteclaw.config.home import Home
+from remoteclaw.errors import ErrorCategory
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import gemini
@@ -198,3 +200,76 @@ def test_gemini_is_given_our_server_under_that_name(workspace: Path, tmp_path: P
 
     assert launch.argv[-1] == given.own_server
     assert GeminiRuntime().server_name("probe", given) == "probe"
+
+
+@pytest.mark.parametrize(
+    ("settings", "minutes_ago", "may"),
+    [
+        ('{"general": {"sessionRetention": {"enabled": false}}}', 5, True),
+        ('{"general": {"sessionRetention": {"enabled": false}}}', 0, False),
+        ('{"general": {"sessionRetention": {"enabled": true}}}', 5, False),
+        ('{"general": {}}', 5, False),
+        ("{broken", 5, False),
+        (None, 5, False),
+    ],
+)
+def test_gemini_loads_a_session_only_where_that_does_not_harm_it(
+    tmp_path: Path, settings: str | None, minutes_ago: int, may: bool
+) -> None:
+    chats = tmp_path / ".gemini" / "tmp" / "work" / "chats"
+    chats.mkdir(parents=True)
+    begun = time.strftime("%Y-%m-%dT%H-%M", time.gmtime(time.time() - 60 * minutes_ago))
+    (chats / f"session-{begun}-01234567.jsonl").touch()
+    if settings is not None:
+        (tmp_path / ".gemini" / "settings.json").write_text(settings)
+    given = spec(tmp_path, env={"HOME": str(tmp_path)})
+
+    assert GeminiRuntime().may_load(given, "01234567-89ab-cdef-0123-456789abcdef") is may
+
+
+@pytest.mark.parametrize(
+    ("call_id", "title", "inherit_mcp", "server"),
+    [
+        ("mcp_probe_echo__1", "echo (probe MCP Server)", False, "probe"),
+        ("mcp_probe_echo__1", "rm -rf / (probe MCP Server)", True, None),
+        ("mcp_evil_run__1", "rm -rf / (probe MCP Server)", False, None),
+        ("run_shell_command__1", "mcp_probe_x", False, None),
+    ],
+)
+def test_gemini_tells_by_ids_alone_whose_tool_it_is(
+    call_id: str, title: str, inherit_mcp: bool, server: str | None, tmp_path: Path
+) -> None:
+    given = spec(tmp_path, inherit_mcp=inherit_mcp)
+
+    assert GeminiRuntime().server_of({"toolCallId": call_id, "title": title}, given) == server
+
+
+@pytest.mark.parametrize(
+    ("line", "category", "wait_s"),
+    [
+        (
+            "[2026-11-22T04:45:57.782Z] [WARN] Attempt 2 failed with status 503. Retrying with "
+            'backoff... _ApiError: {"error":{"code":503}}',
+            ErrorCategory.RETRYABLE,
+            10.0,
+        ),
+        ("Suggested retry after 60s.. Retrying after 67862ms...", ErrorCategory.RETRYABLE, 67.862),
+        (
+            "[2026-11-22T04:45:57.782Z] [WARN] Attempt 1 failed. Retrying with backoff... Error: "
+            "getaddrinfo ENOTFOUND nowhere.invalid",
+            ErrorCategory.UNREACHABLE,
+            5.0,
+        ),
+    ],
+)
+def test_what_gemini_repeats_is_read_in_its_log(
+    line: str, category: ErrorCategory, wait_s: float
+) -> None:
+    assert GeminiRuntime.log is not None
+    note = GeminiRuntime().read_log(line)
+
+    assert GeminiRuntime.log[1].search(line.encode())
+    assert note is not None
+    assert note.failure is not None
+    assert (note.failure.category, note.wait_s) == (category, wait_s)
+    assert (note.failure.retry_at_ms is not None) is ("retry after 60s" in line)

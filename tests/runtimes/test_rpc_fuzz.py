@@ -60,12 +60,19 @@ LINES = st.fixed_dictionaries(
 
 async def codex() -> CliTurn[Message]:
     pipes = SilentPipes()
-    return CodexTurn(pipes, Peer(pipes, version=None), "thread", 1, {}, (Path("/w"),))
+    return CodexTurn(
+        pipes,
+        Peer(pipes, version=None),
+        thread="thread",
+        request=1,
+        used={},
+        readable=(Path("/w"),),
+    )
 
 
 async def acp(runtime: AcpRuntime) -> CliTurn[Message]:
     pipes = SilentPipes()
-    turn = AcpTurn(pipes, Peer(pipes), runtime, spec_of(runtime.name), "s")
+    turn = AcpTurn(pipes, Peer(pipes), runtime, spec_of(runtime.name), session="s")
     await turn.ask([])
     return turn
 

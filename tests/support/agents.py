@@ -84,7 +84,7 @@ class AgentCli:
     def instructs_by_prompt(self) -> bool:
         """Whether it has no place for the system prompt but the first message."""
         runtime = create_cli_runtime(self.name)
-        return isinstance(runtime, AcpRuntime) and runtime.instructs_by_prompt()
+        return isinstance(runtime, AcpRuntime) and runtime.instructs_by_prompt
 
     @property
     def command(self) -> tuple[str, ...]:

@@ -1,0 +1,247 @@
+"""Opencode's configuration, which goes with its environment, its plugins, and its log."""
+
+import asyncio
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.messages import McpServerConfig
+from remoteclaw.protocols import AgentSpec, prompt_file
+from remoteclaw.runtimes.opencode import OpencodeRuntime
+from tests.support.bridges import acp_script, agent_bridge
+from tests.support.stack import message
+from tests.support.waiting import HANG_S
+
+
+def said(result: Any) -> list[str]:
+    return [payload.text for payload in result.payloads]
+
+
+@pytest.mark.parametrize("permissions", ["ask", "auto", "deny"])
+def test_opencode_gets_our_settings_and_keeps_its_own(tmp_path: Path, permissions: str) -> None:
+    own = {"model": "mine/best", "instructions": ["rules.md"], "agent": {"build": {"steps": 3}}}
+    spec = AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace="/w",
+        env={"OPENCODE_CONFIG_CONTENT": json.dumps(own)},
+        system_prompt="who you are",
+        permissions=permissions,
+        mcp_servers={"probe": McpServerConfig(command="probe")},
+    )
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
+
+    config = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])
+    assert config["model"] == "mine/best"
+    assert config["instructions"] == ["rules.md", str(launch.prompt_file)]
+    assert launch.prompt_file == prompt_file(tmp_path, "who you are")
+    assert config["agent"] == {"build": {"steps": 3}, "title": {"disable": True}}
+    assert config["permission"].get("*") == (None if permissions == "auto" else "ask")
+    server = {"ask": "allow", "auto": None, "deny": "ask"}[permissions]
+    assert config["permission"].get("probe_*") == server
+    assert config["permission"]["external_directory"][f"{tmp_path}/files/**"] == "allow"
+    assert launch.env["OPENCODE_DISABLE_PROJECT_CONFIG"] == "1"
+
+
+PLUGINS = {
+    "work/.opencode/plugin/p.js": "",
+    "work/.opencode/plugins/p.ts": "",
+    "work/opencode.json": '{"plugin": ["./evil.js"]}',
+    "work/opencode.jsonc": '{/* */ "plugins" /* */ : [{"package": "evil"}]}',
+    "work/.opencode/opencode.json": '{"pl\\u0075gin": ["./evil.js"]}',
+    "work/.opencode/opencode.jsonc": " " * 1024 * 1024 + '{"plugin": ["./evil.js"]}',
+    ".opencode/plugin/p.js": "",
+    "opencode.json": '{"plugin": ["./evil.js"]}',
+    "elsewhere/opencode.json": '{"plugin": ["./evil.js"]}',
+}
+
+
+@pytest.mark.parametrize("file", PLUGINS)
+def test_opencode_does_not_start_where_there_are_plugins(directory: Path, file: str) -> None:
+    (directory / "elsewhere" / "part").mkdir(parents=True)
+    where = "work"
+    if file.startswith("elsewhere"):
+        (directory / "work").symlink_to("elsewhere/part")
+    (directory / file).parent.mkdir(parents=True, exist_ok=True)
+    (directory / file).write_text(PLUGINS[file])
+    (directory / "work").mkdir(exist_ok=True)
+    spec = opencode_in(directory / where, home=directory / "user")
+
+    with pytest.raises(AgentUnavailable, match="trust_workspace = true"):
+        OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=directory)
+
+    trusted = dataclasses.replace(spec, trust_workspace=True)
+    assert OpencodeRuntime().launch(trusted, session_id=None, fork=False, run_dir=directory)
+
+
+def test_opencode_starts_where_there_are_none(directory: Path) -> None:
+    """Those of the user's own home are the user's own."""
+    work = directory / "work"
+    harmless = {
+        "work/.opencode/plugin/readme.md": "",
+        "work/opencode.json": '{"model": "mine/best", "mcp": {}}',
+        "work/opencode.jsonc/a": "",
+        ".opencode/plugins/mine.js": "",
+        "opencode.json": '{"plugin": ["mine"]}',
+    }
+    for name, content in harmless.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(content)
+    spec = opencode_in(work, home=directory)
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=directory)
+
+    assert launch.cwd == str(work)
+
+
+def test_a_pipe_in_place_of_settings_holds_up_nobody(directory: Path) -> None:
+    os.mkfifo(directory / "opencode.json")
+
+    with pytest.raises(AgentUnavailable):
+        OpencodeRuntime().launch(
+            opencode_in(directory, home=directory), session_id=None, fork=False, run_dir=directory
+        )
+
+
+def opencode_in(workspace: Path, *, home: Path) -> AgentSpec:
+    return AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace=str(workspace),
+        env={"HOME": str(home)},
+        system_prompt="",
+        permissions="deny",
+    )
+
+
+async def test_an_agent_that_must_not_start_leaves_nothing(home: Home) -> None:
+    command = ("/bin/true",)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        (home.path / "work" / "opencode.json").write_text('{"plugin": ["evil"]}')
+        result = await bridge.handle(message("hello"))
+
+    assert result.error_category is ErrorCategory.NOT_INSTALLED
+    assert "opencode.json has opencode run plugins" in str(result.error)
+    assert [*home.runs.iterdir()] == []
+
+
+@pytest.mark.parametrize("own", [None, "allow", {"external_directory": "ask"}])
+@pytest.mark.parametrize("permissions", ["ask", "auto", "deny"])
+def test_opencode_shows_no_server_that_is_not_inherited(
+    tmp_path: Path, permissions: str, own: Any
+) -> None:
+    config = {"permission": own} if own else {}
+    spec = AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace="/w",
+        env={"OPENCODE_CONFIG_CONTENT": json.dumps(config)},
+        system_prompt="",
+        permissions=permissions,
+        inherit_mcp=False,
+        mcp_servers={"probe": McpServerConfig(command="probe")},
+    )
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
+
+    rules = json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]
+    order = [*rules]
+    assert rules["*_*"] == "deny"
+    assert rules["read"] == {"*": "allow", "mcp:*": "deny", "mcp:probe:*": "allow"}
+    assert rules["probe_*"] == ("ask" if permissions == "deny" else "allow")
+    assert order.index("*_*") < min(map(order.index, ("probe_*", "doom_loop")))
+    assert "*_*" in order[: order.index("external_directory")]
+
+
+def test_no_name_of_a_server_undoes_what_opencode_asks_for(tmp_path: Path) -> None:
+    spec = AgentSpec(
+        runtime="opencode",
+        command=("opencode",),
+        workspace="/w",
+        env={},
+        system_prompt="",
+        mcp_servers={
+            "external": McpServerConfig(command="x"),
+            "doom": McpServerConfig(command="x"),
+        },
+    )
+
+    launch = OpencodeRuntime().launch(spec, session_id=None, fork=False, run_dir=tmp_path)
+
+    rules = [*json.loads(launch.env["OPENCODE_CONFIG_CONTENT"])["permission"]]
+    assert rules.index("external_*") < rules.index("external_directory")
+    assert rules.index("doom_*") < rules.index("doom_loop")
+
+
+#: Lines of opencode's log, as version 1.18.33 prints them.
+LOG = "timestamp=2026-11-22T04:30:48.169Z level=INFO run=e82e28e3 message="
+NOTES = (
+    "def note(words, session='s'):\n"
+    f"    line = {LOG!r} + words.format(session)\n"
+    "    if 'error' in words: line = line.replace('INFO', 'ERROR')\n"
+    "    print(line, file=sys.stderr, flush=True)\n"
+    "def message(name, words):\n"
+    "    update('agent_message_chunk', messageId=name, content=dict(type='text', text=words))\n"
+    "def stream(name, agent, session='s'):\n"
+    "    note('process session.id={} messageID=' + name, session)\n"
+    "    note('stream providerID=p session.id={} small=false agent=' + agent, session)\n"
+)
+
+
+async def test_what_opencode_notes_in_its_log_is_read_before_what_it_says(
+    home: Home, directory: Path
+) -> None:
+    body = NOTES + (
+        "prompt = begin()\n"
+        "stream('m1', 'build'); message('m1', 'first')\n"
+        "stream('m2', 'compaction'); message('m2', '## Objective'); message('m2', ' none')\n"
+        "stream('m3', 'compaction', session='another'); message('m3', 'last')\n"
+        "answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        result = await bridge.handle(message("hello"))
+
+    assert said(result) == ["first\n\nlast"]
+
+
+async def test_a_log_is_no_reason_of_an_agents_end(home: Home, directory: Path) -> None:
+    body = NOTES + (
+        "begin(); note('x error=\"401 unauthorized\"')\n"
+        "print('out of memory', file=sys.stderr); sys.exit(1)\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "opencode", command=command) as (bridge, *_):
+        result = await bridge.handle(message("hello"))
+
+    assert result.error == "opencode ended in mid-turn: out of memory"
+
+
+@pytest.mark.parametrize(
+    ("why", "category"),
+    [
+        ('error.error="AI_APICallError: The usage limit is reached"', ErrorCategory.USAGE_LIMIT),
+        ('small=true error.error="The usage limit is reached"', None),
+        ('error.error="The model `x` does not exist."', None),
+    ],
+)
+async def test_what_opencode_repeats_is_read_in_its_log(
+    home: Home, directory: Path, why: str, category: ErrorCategory | None
+) -> None:
+    going_on = "pass" if category is None else "asked('session/cancel')"
+    body = NOTES + (
+        f"prompt = begin(); note('\"stream error\" session.id={{}} ' + {why!r})\n"
+        f"text('x'); {going_on}; answer(prompt, stopReason='end_turn'); asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with asyncio.timeout(HANG_S), agent_bridge(home, "opencode", command=command) as (b, *_):
+        result = await b.handle(message("hello"))
+
+    assert result.error_category is category
