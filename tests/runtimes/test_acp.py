@@ -27,7 +27,6 @@ from remoteclaw.protocols import (
     BridgeCallbacks,
     Decision,
 )
-from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.acp import AcpProcess, AcpRuntime
 from tests.support.bridges import OneFile, acp_script, agent_bridge
 from tests.support.pictures import png
@@ -41,13 +40,14 @@ async def asked(
     body: str,
     callbacks: BridgeCallbacks | None = None,
     abort: asyncio.Event | None = None,
+    name: str = "acp",
     **options: Any,
 ) -> AgentDeliveryResult:
     """Ask an agent that speaks as `body` says once; return the result."""
     command = acp_script(directory, body)
     async with (
         asyncio.timeout(HANG_S),
-        agent_bridge(home, "acp", command=command, **options) as (bridge, *_),
+        agent_bridge(home, name, command=command, **options) as (bridge, *_),
     ):
         return await bridge.handle(message("hello"), callbacks, abort)
 
@@ -172,7 +172,7 @@ async def test_what_is_allowed_for_a_session_ends_with_it(
         return Decision("allow_session")
 
     callbacks = BridgeCallbacks(on_permission=decide)
-    result = await asked(home, directory, body, callbacks, runtime=create_cli_runtime(runtime))
+    result = await asked(home, directory, body, callbacks, name=runtime)
 
     assert said(result)[0] == chosen
 
