@@ -6,18 +6,27 @@ Each command imports what it needs when it runs: `--help` answers without loadin
 import click
 
 from remoteclaw import __version__
-from remoteclaw.cli.archive import archive, reset
+from remoteclaw.cli import archive, files  # noqa: F401 - they add commands to `sessions`
+from remoteclaw.cli.agents import agents
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
+from remoteclaw.cli.dashboard import dashboard
 from remoteclaw.cli.deadletters import deadletters
+from remoteclaw.cli.doctor import doctor
 from remoteclaw.cli.edge import Edge
-from remoteclaw.cli.gateway import gateway, token
-from remoteclaw.cli.looking import agents, doctor, sessions, status
+from remoteclaw.cli.gateway import gateway
+from remoteclaw.cli.mcp import mcp
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.replies import replies
-from remoteclaw.cli.running import dashboard, mcp, sweep, up, worker
-from remoteclaw.cli.sending import send, stop
+from remoteclaw.cli.send import send
+from remoteclaw.cli.sessions import sessions
+from remoteclaw.cli.status import status
+from remoteclaw.cli.stop import stop
+from remoteclaw.cli.sweep import sweep
+from remoteclaw.cli.token import token
+from remoteclaw.cli.up import up
 from remoteclaw.cli.usage import usage
+from remoteclaw.cli.worker import worker
 
 __all__ = ["main"]
 
@@ -33,5 +42,3 @@ for command in (
     *(token, status, agents, usage, sessions, replies, deadletters, cron, policy, doctor, config),
 ):
     main.add_command(command)
-for command in (archive, reset):
-    sessions.add_command(command)

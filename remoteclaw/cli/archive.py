@@ -1,4 +1,4 @@
-"""Commands that end conversations: `sessions reset` and `sessions archive`."""
+"""The commands about what was said: `sessions reset`, `archive`, `export` and `forget`."""
 
 import sys
 import uuid
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import clock, on_fleet
-from remoteclaw.cli.edge import complain, echo
-from remoteclaw.cli.sending import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
+from remoteclaw.cli.edge import complain, echo, echo_text
+from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
+from remoteclaw.cli.sessions import sessions
+from remoteclaw.errors import UnknownSession
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
 
-__all__ = ["archive", "reset"]
 
-
-@click.command()
+@sessions.command("reset")
 @click.argument("session")
 @click.option("--no-wait", is_flag=True, help="Return at once; it is done as soon as it can be.")
-def reset(session: str, no_wait: bool) -> None:
+def reset_session(session: str, no_wait: bool) -> None:
     """End a session's conversation: the next message begins a new one.
 
     What the session is doing and has waiting is stopped, and what was said is put away: `sessions
@@ -51,9 +51,9 @@ def reset(session: str, no_wait: bool) -> None:
     sys.exit(on_fleet(run))
 
 
-@click.command()
+@sessions.command("archive")
 @click.argument("session")
-def archive(session: str) -> None:
+def list_ended(session: str) -> None:
     """List a session's ended conversations, newest first.
 
     WHY is the word with which a person began a new one, or another reason. `sessions export
@@ -70,5 +70,57 @@ def archive(session: str) -> None:
         for number, one in enumerate(ended, start=1):
             count = count_messages(one.record)
             echo(f"{number:>6}  {clock(one.at_ms)}  {count:>8}  {one_line(one.why)}")
+
+    on_fleet(run)
+
+
+@sessions.command("export")
+@click.argument("session")
+@click.option(
+    "--archived",
+    type=click.IntRange(min=1),
+    metavar="NUMBER",
+    help="An ended conversation in place of the current one, as `sessions archive` numbers them.",
+)
+def export_session(session: str, archived: int | None) -> None:
+    """Print what was said in a session, as JSON.
+
+    One object a line, oldest first: `at` in milliseconds since 1970, `role`, and what it said.
+    SESSION is its key or the start of its id.
+    """
+
+    async def run(fleet: "Fleet") -> None:
+        sid = await fleet.sessions.find(session)
+        if archived is None:
+            recorded = await fleet.sessions.record(sid)
+        else:
+            ended = await fleet.sessions.ended(sid)
+            if archived > len(ended):
+                raise UnknownSession(
+                    f"There is no ended conversation {archived} of {session!r}: "
+                    f"`remoteclaw sessions archive` lists {len(ended)}."
+                )
+            recorded = ended[archived - 1].record
+        if not recorded:
+            complain("Nothing is recorded of this conversation.")
+        if sys.stdout.isatty():  # what people wrote must not speak to the terminal
+            echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
+        else:
+            sys.stdout.buffer.write(recorded)
+
+    on_fleet(run)
+
+
+@sessions.command("forget")
+@click.argument("session")
+def forget_session(session: str) -> None:
+    """Remove what is recorded of a session, archive included.
+
+    The agent's own CLI remembers what it remembers. SESSION is its key or the start of its id.
+    """
+
+    async def run(fleet: "Fleet") -> None:
+        was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
+        echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
 
     on_fleet(run)

@@ -7,7 +7,7 @@ import click
 
 from remoteclaw.cli.access import clock, on_fleet
 from remoteclaw.cli.edge import echo, echo_text
-from remoteclaw.cli.sending import print_reply, reference_of, wait_option
+from remoteclaw.cli.outcome import print_reply, reference_of, wait_option
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:

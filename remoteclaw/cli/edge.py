@@ -1,8 +1,10 @@
 """The edge of the command line: one line for an error, no traceback."""
 
+import asyncio
 import contextlib
 import io
 import os
+import signal
 import sys
 import traceback
 from datetime import datetime
@@ -13,7 +15,7 @@ import click
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import in_a_line, one_line, printable
 
-__all__ = ["Edge", "complain", "echo", "echo_text"]
+__all__ = ["Edge", "complain", "echo", "echo_text", "leave_event"]
 
 #: How much of an unexpected error is shown, in characters: its line has 300 with the rest.
 MOST_SHOWN = 160
@@ -69,6 +71,14 @@ def echo(line: str, *, err: bool = False) -> None:
 def echo_text(text: str) -> None:
     """Print a text of several lines, or JSON, in the same way."""
     click.echo(printable(text))
+
+
+def leave_event() -> asyncio.Event:
+    """Return an event that a signal to end sets."""
+    leave = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, leave.set)
+    return leave
 
 
 def _fail(text: str) -> NoReturn:

@@ -10,7 +10,7 @@ import click
 
 from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.edge import complain, echo_text
-from remoteclaw.cli.looking import find_message, sessions
+from remoteclaw.cli.sessions import find_message, sessions
 from remoteclaw.errors import MessageRefused, RemoteClawError, UnknownSession
 from remoteclaw.host.terminal import printable
 

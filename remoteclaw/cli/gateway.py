@@ -1,24 +1,19 @@
-"""Commands for the gateway: `gateway`, `token`."""
+"""The command `gateway`."""
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import clock, load, on_fleet, require_running
-from remoteclaw.cli.edge import echo
-from remoteclaw.cli.running import leave_event
-from remoteclaw.errors import UnknownToken
-from remoteclaw.host.terminal import one_line
+from remoteclaw.cli.access import load, require_running
+from remoteclaw.cli.edge import echo, leave_event
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-    from remoteclaw.fleet import Fleet
-
-__all__ = ["gateway", "token"]
+__all__ = ["gateway"]
 
 
 @click.command()
@@ -58,83 +53,3 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
         for listening in kept:
             os.set_inheritable(listening.fileno(), True)
         become([*gateway_command(kept), *(["--alone"] if is_alone else [])], os.environ)
-
-
-@click.group()
-def token() -> None:
-    """Look after tokens for the gateway."""
-
-
-def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
-    if not name.isprintable() or not 0 < len(name.strip()) <= 64:
-        raise click.BadParameter("it has 1 to 64 characters that can be printed.")
-    return name.strip()
-
-
-@token.command("create")
-@click.argument("name", callback=_check_name)
-@click.option(
-    "--scope",
-    type=click.Choice(["read", "write", "admin"]),
-    default="read",
-    show_default=True,
-    help="What it may do; each includes those before it.",
-)
-@click.option(
-    "--days",
-    type=click.IntRange(1, 3650),
-    metavar="NUMBER",
-    help="How long it is valid. [default: until it is revoked]",
-)
-def create_token(name: str, scope: Literal["read", "write", "admin"], days: int | None) -> None:
-    """Make a token and print it, which nobody can do again. NAME says whose it is."""
-    valid_ms = None if days is None else days * 24 * 3600 * 1000
-
-    async def run(fleet: "Fleet") -> None:
-        made, view = await fleet.tokens.create(name, scope, valid_ms)
-        echo(f"{view.id} may {scope}; it is shown only now:", err=True)
-        echo(made)
-
-    on_fleet(run)
-
-
-@token.command("list")
-def list_tokens() -> None:
-    """List the tokens that were made, without what is secret of them."""
-
-    async def run(fleet: "Fleet") -> None:
-        echo(f"{'TOKEN':<12}  {'SCOPE':<5}  {'MADE':<19}  {'VALID UNTIL':<19}  NAME")
-        for view in await fleet.tokens.list():
-            until = "revocation" if view.expires_ms is None else clock(view.expires_ms)
-            until = "expired" if view.is_expired else until
-            made = clock(view.created_ms)
-            echo(f"{view.id:<12}  {view.scope:<5}  {made:<19}  {until:<19}  {one_line(view.name)}")
-
-    on_fleet(run)
-
-
-@token.command("revoke")
-@click.argument("token_id", metavar="TOKEN")
-def revoke_token(token_id: str) -> None:
-    """Make a token valid no more; connections that use it are closed. TOKEN is its id."""
-
-    async def run(fleet: "Fleet") -> None:
-        if not await fleet.tokens.revoke(token_id):
-            raise UnknownToken(
-                f"{one_line(token_id, most=40)!r} is no token's id: "
-                "`remoteclaw token list` shows those there are."
-            )
-        echo("It is revoked.")
-
-    on_fleet(run)
-
-
-@token.command("rotate")
-def rotate_token() -> None:
-    """Replace the gateway's own tokens; connections that use the old ones are closed."""
-    from remoteclaw.gateway.token_file import token_files
-
-    home, _ = load()
-    for file in token_files(home.create().path):
-        file.rotate()
-        echo(f"A new token is in {file.path}.")

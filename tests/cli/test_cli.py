@@ -16,7 +16,7 @@ from typing import get_args
 import pytest
 import redis
 
-from remoteclaw.cli.sending import queue_of_session
+from remoteclaw.cli.sessions import queue_of_session
 from remoteclaw.config.model import DropPolicy, QueueMode
 from remoteclaw.fleet import keys
 from remoteclaw.messages import Provenance

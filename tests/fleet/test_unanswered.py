@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.channels.console.adapter import Console
 from remoteclaw.channels.console.editor import PlainEditor
-from remoteclaw.cli.sending import _accepted
+from remoteclaw.cli.send import _accepted
 from remoteclaw.errors import PerhapsSent, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from tests.support.servers import Server, installed_servers, running_server

@@ -1,8 +1,7 @@
-"""Commands that run a process: `up`, `worker`, `sweep`, `mcp`."""
+"""The command `up`."""
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw import __version__
-from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.edge import echo
+from remoteclaw.cli.access import load
+from remoteclaw.cli.edge import echo, leave_event
 from remoteclaw.errors import ConfigError, RemoteClawError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["dashboard", "leave_event", "mcp", "sweep", "up", "worker"]
+__all__ = ["up"]
 
 #: How long a leaving `up` looks whether something is unfinished, in seconds.
 LOOK_S = 1.0
@@ -113,14 +112,6 @@ async def _farewell(fleet: "Fleet") -> str:
     return f"Leaving{goes_on}."
 
 
-def leave_event() -> asyncio.Event:
-    """Return an event that a signal to end sets."""
-    leave = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, leave.set)
-    return leave
-
-
 def _which_agent(settings: Any) -> str:
     from remoteclaw.runtimes import detect_runtime
 
@@ -128,90 +119,3 @@ def _which_agent(settings: Any) -> str:
         return f"{settings.runtime}, as configured"
     name, why = detect_runtime()
     return f"{name}: {why}"
-
-
-@click.command()
-@click.option("--people-only", is_flag=True, help="Serve what people send, not the background.")
-def worker(people_only: bool) -> None:
-    """Run one worker.
-
-    It prints the `rq worker` command and becomes it.
-    """
-    from remoteclaw.fleet.workers import PEOPLE_ONLY
-    from remoteclaw.host.process import become
-    from remoteclaw.up.doctor import hooks_problem
-    from remoteclaw.up.supervisor import worker_command
-
-    async def look(_: "Fleet") -> None:
-        """Find what the worker would find, so that we say it and not RQ."""
-
-    home, config = load()
-    if problem := hooks_problem(config.hooks):
-        raise ConfigError(problem)
-    on_fleet(look)
-    command = worker_command()
-    echo("+ " + " ".join(["rq", *command[1:]]))
-    sys.stdout.flush()
-    env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
-    become(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
-
-
-@click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def dashboard(arguments: tuple[str, ...]) -> None:
-    """Run rq-dashboard on this fleet; ARGUMENTS are its own.
-
-    Behind `--` also `--help`. It is installed apart, as the extra `dashboard`.
-    """
-    from remoteclaw.host.process import become
-
-    async def look(_: "Fleet") -> None:
-        """Find what the dashboard would find, so that we say it and not a page."""
-
-    home, _ = load()
-    on_fleet(look)
-    argv = [sys.executable, "-m", "workers.dashboard", *arguments]
-    become(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})
-
-
-@click.command()
-def mcp() -> None:
-    """Be an MCP server over pipes, for a CLI that starts one.
-
-    It relays to the gateway of the state directory, with a token of the scope write. With
-    $REMOTECLAW_GATEWAY_TOKEN it uses that one, and with $REMOTECLAW_GATEWAY_URL that address.
-    """
-    from remoteclaw.connector import connector_launch
-    from remoteclaw.host.process import become
-
-    become(connector_launch(), os.environ)
-
-
-@click.command()
-def sweep() -> None:
-    """Run a sweeper, which finds sessions that no worker works on. Any number may run.
-
-    It also fires cron jobs, and clears away what killed processes have left on this host.
-    """
-    from remoteclaw.cron.scheduler import Scheduler
-    from remoteclaw.host.logs import configure_logging
-    from remoteclaw.up.supervisor import sweep_host
-
-    configure_logging()
-    home, _ = load()
-
-    async def run(fleet: "Fleet") -> None:
-        leave = leave_event()
-        home.create()
-        echo("Sweeping every second, until Ctrl-C or SIGTERM.")
-        async with asyncio.TaskGroup() as tasks:
-            duties = [
-                tasks.create_task(fleet.sweeper.run()),
-                tasks.create_task(Scheduler(fleet.scripts, fleet.waker).run()),
-                tasks.create_task(sweep_host(fleet, home)),
-            ]
-            await leave.wait()
-            for duty in duties:
-                duty.cancel()
-
-    on_fleet(run)

@@ -1,15 +1,13 @@
-"""Read-only commands: `status`, `sessions`, `agents`, `doctor`."""
+"""The commands `sessions …`, apart from those about ended conversations and files."""
 
-import asyncio
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import clock, load, on_fleet
-from remoteclaw.cli.edge import complain, echo, echo_text
+from remoteclaw.cli.edge import echo
 from remoteclaw.cli.usage import in_words
-from remoteclaw.errors import ConfigError, RemoteClawError, UnknownSession
+from remoteclaw.errors import RemoteClawError, UnknownSession
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -17,54 +15,13 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
 
-__all__ = ["agents", "doctor", "find_message", "sessions", "status"]
+__all__ = ["find_message", "pause_of", "sessions"]
 
 
-#: How many busy sessions `status` shows.
-MOST_SHOWN = 50
 #: The longest label, in characters.
 MOST_LABEL = 64
-
-
-@click.command()
-def status() -> None:
-    """Say what runs. Exit status 0 if messages are answered."""
-
-    async def run(fleet: "Fleet") -> int:
-        workers = await fleet.workers.list()
-        letters = await fleet.dead_letters.count()
-        memory = await fleet.scripts.memory()
-        count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
-        hints = await fleet.workers.waiting()
-        address = await fleet.gateways.address(load()[0].host_id)
-        echo(f"workers   {len(workers)}")
-        for view in workers:
-            stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
-            echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
-        echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
-        echo(f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}")
-        if not await fleet.workers.have_sweeper():
-            echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
-        echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
-        for session in busy:
-            echo(f"  {session.status:<9} {session.sid[:8]} {session.key}{_pause(session)}")
-        if count > len(busy) == MOST_SHOWN:
-            echo(f"  and {count - len(busy)} more")
-        if memory.problem:
-            echo(f"memory    {memory.problem}")
-        if letters:
-            echo(f"dead      {letters}: see `remoteclaw deadletters list`")
-        return sum(view.is_ours for view in workers)
-
-    try:
-        count = on_fleet(run)
-    except ConfigError as error:
-        from remoteclaw.config.home import Home
-        from remoteclaw.up.doctor import goes_on
-
-        raise ConfigError(f"{error}{goes_on(Home.default())}") from None
-    if not count:
-        raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
+#: What stands behind a queue setting that is the session's own.
+OWN = " (the session's own)"
 
 
 @click.group()
@@ -90,7 +47,7 @@ def list_sessions(limit: int) -> None:
             last = clock(view.last_message_ms)
             label = f"  ({one_line(view.label)})" if view.label else ""
             row = f"{view.sid[:8]}  {view.status:<9}  {view.waiting:>7}  {last}  {view.key}"
-            echo(row + label + _pause(view))
+            echo(row + label + pause_of(view))
 
     on_fleet(run)
 
@@ -101,9 +58,7 @@ def show_session(session: str) -> None:
     """Show one session. SESSION is its key or the start of its id."""
 
     async def run(fleet: "Fleet") -> None:
-        view = await fleet.sessions.view(await fleet.sessions.find(session))
-        if view is None:
-            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        view = await _view(fleet, session)
         messages = "message" if view.waiting == 1 else "messages"
         started = await fleet.sessions.children(view.sid)
         used = await fleet.usage.session(view.key.agent, view.sid)
@@ -113,7 +68,7 @@ def show_session(session: str) -> None:
             "label": view.label,
             "started by": str(view.parent) if view.parent else None,
             "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
-            "state": f"{view.status}{_pause(view)}",
+            "state": f"{view.status}{pause_of(view)}",
             "waiting": f"{view.waiting} {messages} without an outcome",
             "last message": clock(view.last_message_ms),
             "worker": _worker(view.worker),
@@ -134,7 +89,15 @@ def show_session(session: str) -> None:
     on_fleet(run)
 
 
-def _pause(view: "SessionView") -> str:
+async def _view(fleet: "Fleet", session: str) -> "SessionView":
+    """Return the session with a key, or with an id that begins so."""
+    view = await fleet.sessions.view(await fleet.sessions.find(session))
+    if view is None:
+        raise UnknownSession(f"Nothing is known of {session!r} any more.")
+    return view
+
+
+def pause_of(view: "SessionView") -> str:
     """Return why a session waits although there is work, and until when."""
     if view.postponed_until_ms is None:
         return ""
@@ -153,58 +116,6 @@ def _own(queue: "QueueOverride | None") -> str | None:
     """Return a session's own queue settings."""
     settings = queue.model_dump(exclude_none=True) if queue else {}
     return ", ".join(f"{name} {value}" for name, value in settings.items()) or None
-
-
-@sessions.command("export")
-@click.argument("session")
-@click.option(
-    "--archived",
-    type=click.IntRange(min=1),
-    metavar="NUMBER",
-    help="An ended conversation in place of the current one, as `sessions archive` numbers them.",
-)
-def export_session(session: str, archived: int | None) -> None:
-    """Print what was said in a session, as JSON.
-
-    One object a line, oldest first: `at` in milliseconds since 1970, `role`, and what it said.
-    SESSION is its key or the start of its id.
-    """
-
-    async def run(fleet: "Fleet") -> None:
-        sid = await fleet.sessions.find(session)
-        if archived is None:
-            recorded = await fleet.sessions.record(sid)
-        else:
-            ended = await fleet.sessions.ended(sid)
-            if archived > len(ended):
-                raise UnknownSession(
-                    f"There is no ended conversation {archived} of {session!r}: "
-                    f"`remoteclaw sessions archive` lists {len(ended)}."
-                )
-            recorded = ended[archived - 1].record
-        if not recorded:
-            complain("Nothing is recorded of this conversation.")
-        if sys.stdout.isatty():  # what people wrote must not speak to the terminal
-            echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
-        else:
-            sys.stdout.buffer.write(recorded)
-
-    on_fleet(run)
-
-
-@sessions.command("forget")
-@click.argument("session")
-def forget_session(session: str) -> None:
-    """Remove what is recorded of a session, archive included.
-
-    The agent's own CLI remembers what it remembers. SESSION is its key or the start of its id.
-    """
-
-    async def run(fleet: "Fleet") -> None:
-        was_there = await fleet.sessions.forget(await fleet.sessions.find(session))
-        echo("It is gone." if was_there else "Nothing was recorded of this conversation.")
-
-    on_fleet(run)
 
 
 @sessions.command("fork")
@@ -229,9 +140,7 @@ def fork_session(session: str, thread: str | None, user: str | None) -> None:
             return False
 
     async def run(fleet: "Fleet") -> None:
-        view = await fleet.sessions.view(await fleet.sessions.find(session))
-        if view is None:
-            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        view = await _view(fleet, session)
         target = replace(  # one that people talk with, whatever the other one is
             view.key, user=user or view.key.user, thread=thread or view.key.thread, task=None
         )
@@ -259,10 +168,40 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
         raise click.UsageError(f"A label has 1 to {MOST_LABEL} characters, and no controls.")
 
     async def run(fleet: "Fleet") -> None:
-        view = await fleet.sessions.view(await fleet.sessions.find(session))
-        if view is None:
-            raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        view = await _view(fleet, session)
         await fleet.sessions.label(view, name)
+
+    on_fleet(run)
+
+
+@sessions.command("queue")
+@click.argument("session")
+@click.option("--mode", type=click.Choice(["collect", "followup", "steer", "interrupt"]))
+@click.option("--debounce-ms", type=click.IntRange(0, 60_000))
+@click.option("--cap", type=click.IntRange(0))
+@click.option("--drop", type=click.Choice(["old", "new", "summarize"]))
+@click.option("--reset", is_flag=True, help="Take the session's own settings away.")
+def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
+    """Say what becomes of messages that come while one session is busy.
+
+    Without options it shows that. It holds from the session's next turn on.
+    """
+    from remoteclaw.config.model import QueueOverride
+
+    _, config = load()
+    wanted = {name: value for name, value in settings.items() if value is not None}
+
+    async def run(fleet: "Fleet") -> None:
+        view = await _view(fleet, session)
+        own = None if reset else view.queue
+        if reset or wanted:
+            before = own.model_dump(exclude_none=True) if own else {}
+            own = QueueOverride(**{**before, **wanted}) if before or wanted else None
+            await fleet.sessions.configure(view.sid, own)
+        for name, value in config.queue.of(view.key.provider, own).model_dump().items():
+            if name in QueueOverride.model_fields:
+                is_own = own is not None and getattr(own, name) is not None
+                echo(f"{name:<12} {value}{OWN if is_own else ''}")
 
     on_fleet(run)
 
@@ -310,52 +249,3 @@ async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
     if view is None or view.last_entry is None:
         raise UnknownSession(f"Nothing is known of {what!r} any more.")
     return sid, view.last_entry
-
-
-@click.command()
-def agents() -> None:
-    """List the agent CLIs that are here and in the configuration.
-
-    STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
-    DENIED: whether it is told why a permission was denied.
-    """
-    from remoteclaw.up.doctor import installed_clis, tools_problem
-
-    home, settings = load()
-    found = installed_clis(settings)
-    if not found:
-        main = settings.agents.get("main")
-        if main and main.runtime not in (None, "demo"):
-            echo("No agent CLI is installed: see `remoteclaw doctor`.")
-        else:
-            echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
-        return
-    width = max(9, *(len(cli.name) for cli in found))
-    row = f"{{:<{width}}}  {{:<10}}  {{:<5}}  {{:<4}}  {{:<6}}  {{:<53}}  {{}}"
-    echo(row.format("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"))
-    for cli in found:
-        can = cli.capabilities
-        flags = (can.steers, can.reports_cost, can.explains_denial)
-        told = ("yes" if flag else "no" for flag in flags)
-        echo(row.format(cli.name, cli.version, *told, can.resumes, cli.program))
-        if cli.warning:
-            complain(f"{cli.name}: {cli.warning}.")
-    for name, agent in settings.agents.items():
-        if problem := tools_problem(home, name, agent):
-            complain(f"{name} has no tools: {problem}")
-
-
-@click.command()
-def doctor() -> None:
-    """Look at what RemoteClaw needs here, and say what is missing."""
-    from remoteclaw.up.doctor import examine
-
-    async def run() -> bool:
-        is_well = True
-        async for finding in examine():
-            is_well &= finding.ok
-            text = one_line(finding.text)
-            echo(f"{'ok ' if finding.ok else 'NO '} {finding.subject:<16} {text}")
-        return is_well
-
-    sys.exit(0 if asyncio.run(run()) else 1)

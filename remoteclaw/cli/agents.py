@@ -1,0 +1,41 @@
+"""The command `agents`."""
+
+import click
+
+from remoteclaw.cli.access import load
+from remoteclaw.cli.edge import complain, echo
+
+__all__ = ["agents"]
+
+
+@click.command()
+def agents() -> None:
+    """List the agent CLIs that are here and in the configuration.
+
+    STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
+    DENIED: whether it is told why a permission was denied.
+    """
+    from remoteclaw.up.doctor import installed_clis, tools_problem
+
+    home, settings = load()
+    found = installed_clis(settings)
+    if not found:
+        main = settings.agents.get("main")
+        if main and main.runtime not in (None, "demo"):
+            echo("No agent CLI is installed: see `remoteclaw doctor`.")
+        else:
+            echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
+        return
+    width = max(9, *(len(cli.name) for cli in found))
+    row = f"{{:<{width}}}  {{:<10}}  {{:<5}}  {{:<4}}  {{:<6}}  {{:<53}}  {{}}"
+    echo(row.format("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"))
+    for cli in found:
+        can = cli.capabilities
+        flags = (can.steers, can.reports_cost, can.explains_denial)
+        told = ("yes" if flag else "no" for flag in flags)
+        echo(row.format(cli.name, cli.version, *told, can.resumes, cli.program))
+        if cli.warning:
+            complain(f"{cli.name}: {cli.warning}.")
+    for name, agent in settings.agents.items():
+        if problem := tools_problem(home, name, agent):
+            complain(f"{name} has no tools: {problem}")

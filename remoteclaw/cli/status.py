@@ -1,0 +1,60 @@
+"""The command `status`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.edge import echo
+from remoteclaw.cli.sessions import pause_of
+from remoteclaw.errors import ConfigError, RemoteClawError
+from remoteclaw.host.terminal import one_line
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["status"]
+
+#: How many busy sessions are shown.
+MOST_SHOWN = 50
+
+
+@click.command()
+def status() -> None:
+    """Say what runs. Exit status 0 if messages are answered."""
+
+    async def run(fleet: "Fleet") -> int:
+        workers = await fleet.workers.list()
+        letters = await fleet.dead_letters.count()
+        memory = await fleet.scripts.memory()
+        count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
+        hints = await fleet.workers.waiting()
+        address = await fleet.gateways.address(load()[0].host_id)
+        echo(f"workers   {len(workers)}")
+        for view in workers:
+            stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
+            echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
+        echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
+        echo(f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}")
+        if not await fleet.workers.have_sweeper():
+            echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
+        echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
+        for session in busy:
+            echo(f"  {session.status:<9} {session.sid[:8]} {session.key}{pause_of(session)}")
+        if count > len(busy) == MOST_SHOWN:
+            echo(f"  and {count - len(busy)} more")
+        if memory.problem:
+            echo(f"memory    {memory.problem}")
+        if letters:
+            echo(f"dead      {letters}: see `remoteclaw deadletters list`")
+        return sum(view.is_ours for view in workers)
+
+    try:
+        count = on_fleet(run)
+    except ConfigError as error:
+        from remoteclaw.config.home import Home
+        from remoteclaw.up.doctor import goes_on
+
+        raise ConfigError(f"{error}{goes_on(Home.default())}") from None
+    if not count:
+        raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
