@@ -21,14 +21,15 @@ from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import (
     FULL,
     NewerEntry,
+    RawEntry,
     decode_entry,
     encode_entry,
     entry_args,
     entry_keys,
 )
-from remoteclaw.fleet.lease import OUTCOME_MS, STATE_MS, RawEntry
 from remoteclaw.fleet.lua import Arguments, Keys
-from remoteclaw.fleet.state import SessionState, pairs
+from remoteclaw.fleet.outcomes import OUTCOME_MS
+from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey, hops_of, via_of
 

@@ -12,7 +12,7 @@ from remoteclaw.errors import RedisRefused, UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import FULL, GRACE_MS, Accepted, entry_keys
-from remoteclaw.fleet.lease import OUTCOME_MS
+from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Attachment, SessionKey
 

@@ -22,6 +22,7 @@ __all__ = [
     "Accepted",
     "Inbound",
     "NewerEntry",
+    "RawEntry",
     "decode_entry",
     "encode_entry",
     "entry_args",
@@ -52,6 +53,8 @@ INCOMPLETE = (
 )
 #: The form in which entries are written. Readers leave a higher number to newer workers.
 ENTRY_VERSION = 3
+#: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
+RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 PERHAPS_SENT = (
     "Perhaps not sent: Redis stopped answering while the message was on its way, and may still "
     "accept it. Look with `remoteclaw sessions show {sid}` before you send it again."

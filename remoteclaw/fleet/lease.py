@@ -1,60 +1,40 @@
-"""A session's lease: the right to run its turns, and every write that the right allows.
+"""The lease of a session: how a worker takes, holds and gives back the right to run its turns.
 
-Semantics of Azure Service Bus sessions (an exclusive lock on a session and its state) with
-Kafka's fenced read-process-write: each write carries the lease's epoch, and a turn's outcome, its
-last messages and the removal of its entries are one step.
+Semantics of Azure Service Bus sessions: an exclusive lock on a session and its state.
 """
 
 import asyncio
 import contextlib
 import functools
-import time
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
 from redis.exceptions import RedisError
 
 from remoteclaw.clock import boottime
-from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import LISTEN_S, Scripts, announcements
-from remoteclaw.fleet.inbound import GRACE_MS
+from remoteclaw.fleet.inbound import GRACE_MS, RawEntry
 from remoteclaw.fleet.lua import Arguments, Keys
-from remoteclaw.fleet.state import SessionState, pairs
-from remoteclaw.fleet.usage import USAGE_DAYS, Usage
+from remoteclaw.fleet.outcomes import OUTCOME_MS
+from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
+from remoteclaw.fleet.turn import Turns
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 
-__all__ = [
-    "Batch",
-    "Finished",
-    "Lease",
-    "Leases",
-    "Owed",
-    "Phase",
-    "Postponement",
-    "Record",
-]
+__all__ = ["Lease", "Leases"]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
 #: The owner must have stopped before the agent's holder acts, both before anybody can take over.
 RENEW_AT, FENCE_AT, KILL_AT = 1 / 6, 0.8, 0.9
-#: How long outcomes can be read, in milliseconds.
-OUTCOME_MS = 7 * 24 * 3600 * 1000
-#: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
-STATE_MS = 8 * 24 * 3600 * 1000
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 #: What stands between such an id and what the CLI's last process has noted with it.
 NOTE = "\n"
-#: How long the sums of a day are kept, in milliseconds.
-USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
-#: How long live text stays readable after the last write, in milliseconds.
-LIVE_MS = 60_000
 #: How long one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
 #: How many entries are read at once where the next one is enough.
@@ -65,97 +45,6 @@ ACQUIRE_S = 10.0
 #: How long a new drain waits before it listens for stops, in seconds: it needs a connection of its
 #: own, and the agent should be asked first.
 QUIET_S = 0.02
-
-#: How far an attempt has come: recorded, waiting to be asked again, prompt about to be sent, first
-#: text, first tool; or that its entries are to be dropped.
-Phase = Literal["", "accepted", "postponed", "spawned", "output", "tool", "dropped"]
-#: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
-RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What `begin` recorded: the entries of a turn, and what is known of earlier attempts."""
-
-    turn: str
-    attempt: int
-    failures: int
-    """How many attempts before this one failed; one that was cut off on purpose did not."""
-    before: Phase
-    """The furthest phase that an attempt before reached; empty for a first attempt."""
-    is_stopped: bool
-    """True when somebody stopped these entries before they could begin."""
-    is_dropped: bool
-    """True when these entries were recorded to be dropped, now or by an attempt before."""
-    entries: tuple[RawEntry, ...]
-    left_out: frozenset[str]
-    """The ids of the entries of which the agent is only told how they began."""
-    is_resumed: bool = False
-    """True when the attempt before was postponed: all that it said of itself was said then."""
-    tries: int = 0
-    """How often the agent was asked in attempts that were postponed."""
-    told: str = ""
-    """What the person was told of that, as `postpone()` was given it."""
-    limited_until_ms: int | None = None
-    """Until when the agent's login is known to have used up its plan; None if nothing is known."""
-
-    @property
-    def entry_ids(self) -> frozenset[bytes]:
-        """The ids of its entries."""
-        return frozenset(entry_id for entry_id, _ in self.entries)
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What a turn adds to the record of its conversation."""
-
-    lines: bytes
-    """JSON, one object a line (`session.record`)."""
-    most_bytes: int
-    """How large the whole record may become; then its beginning goes."""
-    keep_ms: int
-    """How long it is kept after this turn, in milliseconds; 0 removes what there is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owed:
-    """A turn's result, for the session that has started this one."""
-
-    to: SessionKey
-    entry: bytes
-    """It, as it is to stand on that session's stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Postponement:
-    """Until when a turn waits, and what is said of it."""
-
-    until_ms: int
-    why: str
-    tries: int
-    """How often the agent was asked so far."""
-    told: str
-    """What the person was told, so that it is said once."""
-    detail: str
-    """For people who trace the message."""
-    notice: dict[str, Any] | None = None
-    """What goes on the reply stream now."""
-    later: dict[str, Any] | None = None
-    """What goes there when a person writes while the turn waits; once."""
-    is_of_login: bool = False
-    """Whether every session of the agent's login has to wait."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """What a session's owner learns with the end of a turn."""
-
-    left: int
-    """Entries of the session that wait."""
-    hints: int
-    """Hints for other sessions that are as urgent."""
-    at_ms: int
-    """Redis' time."""
 
 
 @dataclass(slots=True)
@@ -179,11 +68,14 @@ class Lease:
     lease_s: float
     renewed_at: float
     """When the last successful renewal was sent, on `boottime()`."""
-    _scripts: Scripts
-    _waker: Waker
-    _turn: Batch | None = None
+    scripts: Scripts
+    waker: Waker
+    turns: Turns = field(init=False)
     _is_stale: bool = False
     """Whether there may be more entries than `waiting` has."""
+
+    def __post_init__(self) -> None:  # noqa: D105 - it makes the turns of this lease
+        self.turns = Turns(self)
 
     @property
     def fence(self) -> float:
@@ -217,7 +109,7 @@ class Lease:
         attempt at the turn that finds in the state what an earlier one did, must not ask for it
         again.
         """
-        now = await self._run(
+        now = await self.run(
             "reset",
             {
                 "session_map": keys.session_map(self.sid),
@@ -258,9 +150,9 @@ class Lease:
 
     async def recorded(self) -> bytes:
         """Return the record of the conversation; nothing if there is none."""
-        client = self._scripts.client
+        client = self.scripts.client
         read = functools.partial(client.get, keys.record(self.sid))
-        return await self._scripts.call(read, deadline=self.fence) or b""
+        return await self.scripts.call(read, deadline=self.fence) or b""
 
     # -- a turn --------------------------------------------------------------------------------
 
@@ -270,226 +162,35 @@ class Lease:
         `most` is how many are wanted; without it, what was read before may do.
         """
         if not self.waiting or (self._is_stale and most > FEW_ENTRIES):
-            client = self._scripts.client
-            self.waiting = await self._scripts.call(
+            client = self.scripts.client
+            self.waiting = await self.scripts.call(
                 lambda: client.xrange(keys.inbound(self.sid), count=most), deadline=self.fence
             )
             self._is_stale = len(self.waiting) == most
         return self.waiting
 
-    async def begin(
-        self,
-        entry_ids: Sequence[str],
-        *,
-        phase: Phase = "accepted",
-        detail: str = "",
-        left_out: Sequence[str] = (),
-        login: str = "",
-    ) -> Batch | None:
-        """Record a turn of these entries, or begin again the one that was never finished.
+    def forget_waiting(self) -> None:
+        """Have the entries read again."""
+        self.waiting = []
 
-        With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`; it is
-        "dropped" for entries that get no turn.
-        `left_out` are those of the entries which the agent is only told of, and `login` is whose
-        plan the agent uses.
-        None means that the entries are gone, which only an operator can have done.
-        """
-        nonce = uuid.uuid4().hex  # the script may be sent twice, the attempt counts once
-        reply = await self._run(
-            "begin",
-            {"inbound": keys.inbound(self.sid), "limit": keys.limit(login)},
-            {
-                "nonce": nonce,
-                "outcomes": keys.outcome_prefix(self.sid),
-                "entry_ids": ",".join(entry_ids),
-                "phase": phase,
-                "detail": detail,
-                "left_out": ",".join(left_out),
-            },
-        )
-        if reply[0] == b"missing":
-            self.waiting = []
-            return None
-        verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since, queue = reply[:9]
-        resumed, tries, told, limited_until = reply[9:]
-        self.state = replace(self.state, busy_since_ms=int(busy_since), queue=_queue(queue))
-        self._turn = Batch(
-            turn=turn.decode(),
-            attempt=int(attempt),
-            failures=int(attempt) - 1 - int(forgiven),
-            before=before.decode(),
-            is_stopped=verdict == b"stopped",
-            is_dropped=verdict == b"dropped",
-            entries=tuple(tuple(entry) for entry in entries),
-            left_out=frozenset(mentioned.decode().split(",")),
-            is_resumed=resumed == b"1",
-            tries=int(tries),
-            told=told.decode(),
-            limited_until_ms=int(limited_until) if limited_until else None,
-        )
-        return self._turn
+    def drop_waiting(self, done: Collection[bytes], *, left: int) -> None:
+        """Take note of entries that have ended, and of how many are left."""
+        self.waiting = [entry for entry in self.waiting if entry[0] not in done]
+        self._is_stale = left != len(self.waiting)
 
     async def arrived(self, after: str) -> list[RawEntry]:
         """Return the oldest entries behind this one, a few at most."""
-        client = self._scripts.client
-        entries: list[RawEntry] = await self._scripts.call(
+        client = self.scripts.client
+        entries: list[RawEntry] = await self.scripts.call(
             lambda: client.xrange(keys.inbound(self.sid), f"({after}", count=FEW_ENTRIES),
             deadline=self.fence,
         )
         return entries
 
-    async def steer(self, entry_ids: Sequence[str]) -> bool:
-        """Take entries into the running turn, before its agent is told of them.
-
-        `finish()` says which of them the agent took up, and the others wait again; the next attempt
-        is about all of them. False if the turn is being stopped.
-        """
-        return bool(
-            await self._run(
-                "steer",
-                {},
-                {
-                    "turn": self._running.turn,
-                    "outcomes": keys.outcome_prefix(self.sid),
-                    "entry_ids": entry_ids,
-                },
-            )
-        )
-
-    async def mark(
-        self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
-    ) -> None:
-        """Record how far the running attempt has come; `detail` is for people who trace it.
-
-        `agent_process` says where its agent is: whoever takes over after a crash ends that first.
-        """
-        await self._run(
-            "mark",
-            {},
-            {
-                "turn": self._running.turn,
-                "phase": phase,
-                "detail": detail,
-                "outcomes": keys.outcome_prefix(self.sid),
-                "agent_process": _json(agent_process),
-            },
-        )
-
-    async def publish(self, index: int, payload: dict[str, Any]) -> None:
-        """Put one complete message of the running turn on its reply stream, once per index."""
-        await self._run(
-            "publish",
-            {"replies": self._reply_stream},
-            {
-                "turn": self._running.turn,
-                "attempt": self._running.attempt,
-                "index": index,
-                "payload": _json(payload),
-            },
-        )
-
-    async def finish(
-        self,
-        status: str,
-        *,
-        reply: list[dict[str, Any]],
-        error: dict[str, Any] | None = None,
-        agent_process: dict[str, Any] | None = None,
-        first_index: int = 0,
-        payloads: Sequence[dict[str, Any]] = (),
-        steered: Sequence[str] = (),
-        answered: Sequence[str] = (),
-        blobs: Sequence[str] = (),
-        record: Record | None = None,
-        owed: Owed | None = None,
-        has_heard: bool = False,
-        usage: Usage | None = None,
-    ) -> "Finished":
-        """End the running turn, and with it the entries that were `steered` into it.
-
-        Those that were `answered` before it failed are done.
-
-        `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
-        stream, numbered from `first_index`; `agent_process` says where the agent is parked.
-        With the status "dead", the entries become dead letters; else `blobs`, the files that came
-        with them, are removed. What is `owed` to another session gets there in the same step.
-        `has_heard` says that a person was among those who wrote; `usage` is what the agent took,
-        if it was asked.
-        """
-        done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
-        left, hints, now, queue, hint = await self._run(
-            "finish",
-            {
-                "inbound": keys.inbound(self.sid),
-                "replies": self._reply_stream,
-                "dead_letters": keys.DEAD_LETTERS,
-                "record": keys.record(self.sid),
-                "side_effects": keys.side_effects(self.sid),
-                "owed_inbound": keys.inbound(owed.to.sid) if owed else None,
-                "owed_state": keys.state(owed.to.sid) if owed else None,
-                "active": keys.ACTIVE,
-                "sessions": keys.SESSIONS,
-                "usage": keys.USAGE,
-                "usage_day": keys.usage_day(time.strftime("%Y-%m-%d")),
-                "live": keys.live(self.sid),
-                "queues": keys.competing(self.state.lane, self.host),
-                "blobs": [keys.blob(self.sid, name) for name in blobs],
-            },
-            {
-                "turn": self._running.turn,
-                "attempt": self._running.attempt,
-                "status": status,
-                "outcome_ms": OUTCOME_MS,
-                "outcomes": keys.outcome_prefix(self.sid),
-                "done_channel": keys.outcome_channel(self.sid),
-                "reply": _json(reply),
-                "error": _json(error),
-                "agent_process": _json(agent_process),
-                "sid": self.sid,
-                "first_index": first_index,
-                "steered": ",".join(steered),
-                "answered": ",".join(answered),
-                "record": record.lines if record else None,
-                "record_bytes": record.most_bytes if record else None,
-                "record_ms": record.keep_ms if record else None,
-                "owed": owed.entry if owed else None,
-                "owed_sid": owed.to.sid if owed else None,
-                "owed_key": str(owed.to) if owed else None,
-                "owed_outcomes": keys.outcome_prefix(owed.to.sid) if owed else None,
-                "grace_ms": GRACE_MS,
-                "has_heard": has_heard,
-                "usage": usage.encode() if usage else None,
-                "agent": self.session.agent,
-                "usage_ms": USAGE_MS,
-                "payloads": [orjson.dumps(payload) for payload in payloads],
-            },
-        )
-        self._turn = None
-        heard_ms = int(now) if has_heard else self.state.last_heard_ms
-        self.state = replace(self.state, last_heard_ms=heard_ms, queue=_queue(queue))
-        self.waiting = [entry for entry in self.waiting if entry[0] not in done]
-        self._is_stale = int(left) != len(self.waiting)
-        if owed:
-            await self._waker.try_hint(owed.to, hint.decode())
-        return Finished(left=int(left), hints=int(hints), at_ms=int(now))
-
-    async def show(self, payload: dict[str, Any]) -> None:
-        """Show the answer as far as it has come; each call replaces the one before."""
-        await self._run(
-            "live",
-            {"live": keys.live(self.sid)},
-            {"text": _json(payload), "keep_ms": LIVE_MS},
-        )
-
-    async def side_effects(self) -> list[dict[str, Any]]:
-        """Return what the tools of the running turn did, in all attempts, oldest first."""
-        read = functools.partial(self._scripts.client.lrange, keys.side_effects(self.sid), 0, -1)
-        return [orjson.loads(line) for line in await self._scripts.call(read, deadline=self.fence)]
-
     async def grant(self, digest: str, tools: Collection[str]) -> None:
         """Name the one agent process that may call tools for the session, by its token's digest."""
-        grant = _json({"digest": digest, "names": sorted(tools)})
-        await self._run("grant", {}, {"grant": grant})
+        grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
+        await self.run("grant", {}, {"grant": grant})
 
     async def remember(self, name: str, session_id: str | None, note: str = "") -> None:
         """Keep the CLI's session id under a runtime and workspace, with a note; None drops it."""
@@ -498,7 +199,7 @@ class Lease:
         if session_id is not None:
             self.session_ids[name] = session_id
             self.notes[name] = note
-        await self._run(
+        await self.run(
             "remember",
             {"session_map": keys.session_map(self.sid)},
             {
@@ -528,7 +229,7 @@ class Lease:
         `LeaseLost` as `keep()` does.
         """
         await asyncio.sleep(QUIET_S)
-        news = announcements(self._scripts.client, keys.bell(self.sid))
+        news = announcements(self.scripts.client, keys.bell(self.sid))
         async with contextlib.aclosing(news):
             async for text in news:
                 if text is None:
@@ -544,7 +245,7 @@ class Lease:
         sent_at = boottime()
         lease_ms = int(self.lease_s * 1000)
         try:
-            stop, newest = await self._run(
+            stop, newest = await self.run(
                 "renew",
                 {"active": keys.ACTIVE},
                 {"sid": self.sid, "lease_ms": lease_ms, "grace_ms": GRACE_MS},
@@ -560,8 +261,8 @@ class Lease:
         streams: dict[Any, Any] = {keys.inbound(self.sid): self.waiting[-1][0]}
         while (left_ms := int((until - boottime()) * 1000)) > 0:
             block = min(left_ms, BLOCK_MS)
-            read = functools.partial(self._scripts.client.xread, streams, count=1, block=block)
-            if await self._scripts.call(read, deadline=self.fence):
+            read = functools.partial(self.scripts.client.xread, streams, count=1, block=block)
+            if await self.scripts.call(read, deadline=self.fence):
                 self.waiting = []  # to be read anew
                 return False
         return True
@@ -577,7 +278,7 @@ class Lease:
             return "nothing"
 
     async def _wait_until(self, until: float) -> Literal["entry", "hint", "nothing"]:
-        client = self._scripts.client
+        client = self.scripts.client
         # Read before the queue is: a hint that comes between the two is then seen by XREAD.
         async with asyncio.timeout(LISTEN_S):
             newest: Any = await client.xrevrange(keys.WAKE, count=1)
@@ -604,7 +305,7 @@ class Lease:
 
     async def _others(self) -> bool:
         """Whether hints wait that are as urgent as this session's."""
-        pipeline = self._scripts.client.pipeline(transaction=False)
+        pipeline = self.scripts.client.pipeline(transaction=False)
         for name in keys.competing(self.state.lane, self.host):
             pipeline.llen(name)
         return any(await pipeline.execute())
@@ -613,7 +314,7 @@ class Lease:
 
     async def close(self) -> bool:
         """Give the lease back and let the session be idle; False if there is more to do."""
-        reply = await self._run(
+        reply = await self.run(
             "close",
             {"inbound": keys.inbound(self.sid), "active": keys.ACTIVE},
             {"sid": self.sid, "keep_ms": STATE_MS},
@@ -628,62 +329,17 @@ class Lease:
         one can't serve it.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
-        queue = await self._run(
+        queue = await self.run(
             "release",
             {"active": keys.ACTIVE},
             {"sid": self.sid, "delay_ms": delay_ms, "is_elsewhere": delay_s > 0},
         )
         if not delay_s:
-            await self._waker.hint(self.sid, str(self.session), queue=queue.decode())
+            await self.waker.hint(self.sid, str(self.session), queue=queue.decode())
 
-    async def postpone(
-        self, what: Postponement, *, newest: str, login: str
-    ) -> Literal["postponed", "stopped", "news"]:
-        """Give the lease back until a time; the running turn's batch is begun again then.
-
-        Nothing of it may have been said or done. "stopped" means that the turn is to end instead,
-        and "news" that the session has an entry behind the `newest` that the caller knows.
-        """
-        verdict = await self._run(
-            "postpone",
-            {
-                "active": keys.ACTIVE,
-                "inbound": keys.inbound(self.sid),
-                "replies": self._reply_stream,
-                "limit": keys.limit(login) if what.is_of_login and login else None,
-            },
-            {
-                "sid": self.sid,
-                "newest": newest,
-                "until_ms": what.until_ms,
-                "reason": what.why,
-                "tries": what.tries,
-                "told": what.told,
-                "outcomes": keys.outcome_prefix(self.sid),
-                "done_channel": keys.outcome_channel(self.sid),
-                "detail": what.detail,
-                "notice": _json(what.notice),
-                "later": _json(what.later),
-            },
-        )
-        found: Literal["postponed", "stopped", "news"] = verdict.decode()
-        if found == "news":
-            self.waiting = []  # to be read again
-        return found
-
-    @property
-    def _running(self) -> Batch:
-        if self._turn is None:
-            raise RuntimeError("no turn is running: begin() comes first")
-        return self._turn
-
-    @property
-    def _reply_stream(self) -> str:
-        return keys.reply_stream(self.session.provider, self.session.account)
-
-    async def _run(self, name: str, names: Keys, args: Arguments) -> Any:
+    async def run(self, name: str, names: Keys, args: Arguments) -> Any:
         """Run a script that is refused once another worker holds the session."""
-        return await self._scripts.run(
+        return await self.scripts.run(
             name,
             keys={"state": keys.state(self.sid), **names},
             args={"epoch": self.epoch, **args},
@@ -742,17 +398,7 @@ class Leases:
             gateway=gateway.decode() or None,
             lease_s=self.lease_s,
             renewed_at=sent_at,
-            _scripts=self._scripts,
-            _waker=self._waker,
+            scripts=self._scripts,
+            waker=self._waker,
             _is_stale=len(entries) == FEW_ENTRIES,
         )
-
-
-def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
-    """Return it as JSON; None for nothing."""
-    return orjson.dumps(value) if value else None
-
-
-def _queue(text: bytes) -> QueueOverride | None:
-    """Return a session's own queue settings, which may change at any time."""
-    return QueueOverride.model_validate_json(text) if text else None

@@ -13,8 +13,8 @@ from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.calls import CALL_MS, call_name
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lease import NOTE, STATE_MS, Lease
-from remoteclaw.fleet.state import QUEUE, SessionState
+from remoteclaw.fleet.lease import NOTE, Lease
+from remoteclaw.fleet.state import QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF

@@ -10,10 +10,12 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
-__all__ = ["QUEUE", "SessionState", "pairs"]
+__all__ = ["QUEUE", "STATE_MS", "SessionState", "pairs"]
 
 #: The field with a session's own queue settings, which operators write.
 QUEUE = "queue_settings"
+#: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
+STATE_MS = 8 * 24 * 3600 * 1000
 #: The depth of a task of which it isn't known: deeper than any session may be, so it may do least.
 MOST_DEPTH = 99
 

@@ -9,7 +9,7 @@ from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
-from remoteclaw.fleet.lease import STATE_MS
+from remoteclaw.fleet.state import STATE_MS
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.fleet.workers import Workers
 

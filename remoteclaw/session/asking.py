@@ -10,7 +10,8 @@ from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.commands import CommandOf
 from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Lease, Postponement
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import AgentDeliveryResult
 from remoteclaw.protocols import BridgeCallbacks
 from remoteclaw.session.attempt import Attempt
@@ -140,7 +141,7 @@ class Asking:
                     first_index=reply.next_index,
                     newcomers=attempt.steering.entries if attempt.steering else None,
                     history=self.history,
-                    effects=self._lease.side_effects,
+                    effects=self._lease.turns.side_effects,
                     used_s=time.monotonic() - attempt.began,
                 )
             finally:
@@ -170,7 +171,7 @@ class Asking:
         await self._bridge.keeper.park()
         behind = attempt.behind
         while may_be_postponed(behind, command_of=self._command_of):
-            verdict = await self._lease.postpone(
+            verdict = await self._lease.turns.postpone(
                 what, newest=attempt.known, login=self._bridge.login
             )
             if verdict != "news":

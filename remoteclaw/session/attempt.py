@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from remoteclaw.config.model import QueueConfig
-from remoteclaw.fleet.lease import Batch, Lease
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Batch
 from remoteclaw.messages import Entry, Turn
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.reply import TurnReply
@@ -44,14 +45,14 @@ class Progress:
         """Record a phase: before the agent is asked, later ones beside its answer."""
         self._phases.add(phase)
         if phase != "spawned":
-            self._marks.add(asyncio.create_task(self._lease.mark(phase, detail)))
+            self._marks.add(asyncio.create_task(self._lease.turns.mark(phase, detail)))
         elif detail != self._recorded:
-            await self._lease.mark(phase, detail, agent_process=self._keeper.record())
+            await self._lease.turns.mark(phase, detail, agent_process=self._keeper.record())
 
     async def postponed(self, detail: str) -> None:
         """Record that the agent is asked again later: after a crash, as if it had not been."""
         await self.settle()
-        await self._lease.mark("postponed", detail)
+        await self._lease.turns.mark("postponed", detail)
         self._recorded = None
 
     async def settle(self) -> None:

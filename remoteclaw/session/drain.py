@@ -14,7 +14,8 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import LeaseLost, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import NewerEntry
-from remoteclaw.fleet.lease import Finished, Lease
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Finished
 from remoteclaw.host.process import identity
 from remoteclaw.messages import Entry
 from remoteclaw.session.agent import AgentKeeper

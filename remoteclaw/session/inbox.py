@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from remoteclaw.fleet.inbound import NewerEntry, decode_entry
-from remoteclaw.fleet.lease import Lease, RawEntry
+from remoteclaw.fleet.inbound import NewerEntry, RawEntry, decode_entry
+from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
 
 __all__ = ["decode", "decode_all", "read_inbox"]

@@ -10,7 +10,8 @@ from enum import StrEnum
 
 from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.commands import Command, CommandOf
-from remoteclaw.fleet.lease import FEW_ENTRIES, Batch, Finished
+from remoteclaw.fleet.lease import FEW_ENTRIES
+from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 
 __all__ = [

@@ -43,7 +43,7 @@ class TurnReply:
     async def publish(self, payload: ReplyPayload) -> None:
         """Put one complete message on the reply stream, while the turn goes on."""
         if self._goes_to_channel:
-            await self._lease.publish(payload.index, self._on_stream(payload))
+            await self._lease.turns.publish(payload.index, self._on_stream(payload))
         self.next_index = payload.index + 1
         if self._live[0] < self.next_index:
             self._live = (self.next_index, "")
@@ -97,7 +97,7 @@ class TurnReply:
             position = {"turn": self._turn.id, "attempt": self._turn.attempt, "index": index}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 activity = [asdict(tool) for tool in self._activity]
-                await self._lease.show({**position, "text": text, "activity": activity})
+                await self._lease.turns.show({**position, "text": text, "activity": activity})
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str] = ()) -> dict[str, Any]:
         message = self._turn.entries[-1].message

@@ -12,7 +12,7 @@ from typing import Self
 from remoteclaw.bridge.failures import LONG_MESSAGE
 from remoteclaw.clock import named_zone
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.fleet.lease import Batch, Postponement
+from remoteclaw.fleet.turn import Batch, Postponement
 from remoteclaw.messages import AgentDeliveryResult, Turn
 from remoteclaw.session.notices import reworded
 from remoteclaw.session.reply import TurnReply

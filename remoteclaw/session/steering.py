@@ -66,7 +66,7 @@ class Steering:
                 case Newcomer.CLOSES:
                     self._is_closed = True
                     break
-        if entries and await self._lease.steer([entry.id for entry in entries]):
+        if entries and await self._lease.turns.steer([entry.id for entry in entries]):
             self._newest = entries[-1].id
             self._taken += entries
             return entries

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.fleet.lease import Finished, Lease, Record
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Finished, Record
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, stream_order
 from remoteclaw.session.asking import Asking
@@ -143,7 +144,7 @@ class Turns:
         planned = [entry for entry in waiting if entry.id in plan.batch]
         will_reset = await self._resets.why(planned[0].id, planned, was_asked=False)
         ready = None if will_reset else bridge.keeper.ready
-        batch = await lease.begin(
+        batch = await lease.turns.begin(
             plan.batch,
             phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
             detail=ready or "",
@@ -210,7 +211,7 @@ class Turns:
         entries = (*turn.left_out, *turn.entries, *joined)
         said = [*reply.said, *result.payloads]
         answers = [entry.id for entry in (*turn.left_out, *turn.entries)]
-        finished = await self._lease.finish(
+        finished = await self._lease.turns.finish(
             status,
             reply=[in_outcome(payload) for payload in said],
             error=error,

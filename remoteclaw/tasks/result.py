@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from remoteclaw.clock import now_ms
 from remoteclaw.fleet.inbound import encode_entry
-from remoteclaw.fleet.lease import Lease, Owed
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Owed
 from remoteclaw.messages import (
     ChannelMessage,
     Deliver,

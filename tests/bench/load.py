@@ -13,7 +13,7 @@ from typing import Any
 from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted, decode_entry
-from remoteclaw.fleet.lease import Record
+from remoteclaw.fleet.turn import Record
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 from remoteclaw.session.record import lines_of
 from tests.bench.floors import ECHO_AGENT
@@ -98,13 +98,13 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
         each = accepted[sender]
         lease = await stack.fleet.leases.acquire(each.session.sid, worker="bench", host="here")
         assert lease is not None
-        await lease.begin([each.entry_id])
+        await lease.turns.begin([each.entry_id])
         await lease.remember("claude|/work", str(uuid.uuid4()))
         entry = decode_entry(*lease.waiting[0])
         result = AgentDeliveryResult((ReplyPayload("ok"),), AgentRunResult(), McpSideEffects())
         lines = lines_of(Turn(lease.session, (entry,)), (), result, at_ms=entry.at_ms)
         record = Record(lines, most_bytes=256 * 1024, keep_ms=30 * 24 * 3600 * 1000)
-        await lease.finish("done", reply=[{"text": "ok"}], record=record)
+        await lease.turns.finish("done", reply=[{"text": "ok"}], record=record)
         assert await lease.close()
 
     appending = await in_parallel(stack, senders, append)

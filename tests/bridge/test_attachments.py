@@ -677,8 +677,8 @@ async def test_a_dead_letter_that_is_retried_has_its_files(reader: Stack) -> Non
     accepted = await reader.append("look", attachments=(file,))
     lease = await reader.fleet.leases.acquire(ALICE.sid, worker="test", host="test")
     assert lease is not None
-    await lease.begin([accepted.entry_id])
-    await lease.finish("dead", reply=[], error={"category": "x"}, blobs=[file.blob])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("dead", reply=[], error={"category": "x"}, blobs=[file.blob])
     await lease.close()
     (letter,) = await reader.fleet.dead_letters.list()
 
@@ -694,8 +694,8 @@ async def test_a_dead_letter_keeps_its_files_until_it_is_dropped(stack: Stack) -
     accepted = await stack.append("look", attachments=(file,))
     lease = await stack.fleet.leases.acquire(ALICE.sid, worker="test", host="test")
     assert lease is not None
-    await lease.begin([accepted.entry_id])
-    await lease.finish("dead", reply=[], error={"category": "x"}, blobs=[file.blob])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("dead", reply=[], error={"category": "x"}, blobs=[file.blob])
     (letter,) = await stack.fleet.dead_letters.list()
     assert letter.attachments == (file,)
     assert len(await blobs(stack)) == 1

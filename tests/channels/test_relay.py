@@ -30,7 +30,7 @@ async def answered(stack: Stack, text: str, *files: Attachment) -> tuple[Lease, 
     entry = await stack.fleet.inbound.append(message("hello"), agent="main")
     lease = await stack.fleet.leases.acquire(entry.session.sid, worker="test", host="here")
     assert lease is not None
-    assert await lease.begin([entry.entry_id])
+    assert await lease.turns.begin([entry.entry_id])
     payload = reply_payload(
         sid=lease.sid,
         turn=entry.entry_id,
@@ -42,7 +42,7 @@ async def answered(stack: Stack, text: str, *files: Attachment) -> tuple[Lease, 
         attachments=files,
         entries=[entry.entry_id],
     )
-    await lease.finish("done", reply=[], payloads=[payload])
+    await lease.turns.finish("done", reply=[], payloads=[payload])
     await lease.close()
     return lease, entry.entry_id
 

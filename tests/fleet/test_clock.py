@@ -7,7 +7,8 @@ import pytest
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
-from remoteclaw.fleet.lease import Lease, Postponement
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Postponement
 from tests.support.stack import message
 
 HOUR_MS = 3_600_000
@@ -41,14 +42,14 @@ async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: F
     accepted = await append(fleet)
     state = await fleet.scripts.client.hgetall(keys.state(accepted.session.sid))
     lost = await acquire(fleet, accepted)
-    await lost.begin([accepted.entry_id])
+    await lost.turns.begin([accepted.entry_id])
     await lose_all_since(fleet, lost.sid, state)
 
     with pytest.raises(LeaseLost):
         await lost._renew()
 
     lease = await acquire(fleet, accepted)
-    batch = await lease.begin([accepted.entry_id])
+    batch = await lease.turns.begin([accepted.entry_id])
     assert batch is not None
     assert (batch.attempt, batch.before) == (1, "spawned")
 
@@ -94,11 +95,11 @@ async def test_it_leaves_alone_what_is_postponed(fleet: Fleet) -> None:
     """A plan's limit ends by the clock on the wall."""
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     seconds, _ = await fleet.scripts.client.time()
     until_ms = seconds * 1000 + 2 * HOUR_MS
     what = Postponement(until_ms, why="usage_limit", tries=1, told="", detail="")
-    await lease.postpone(what, newest=accepted.entry_id, login="")
+    await lease.turns.postpone(what, newest=accepted.entry_id, login="")
     await let_pass(fleet, -HOUR_MS)
 
     assert await fleet.sweeper.sweep() == 0

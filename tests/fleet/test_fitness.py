@@ -152,9 +152,9 @@ async def test_a_full_server_refuses_what_is_new_and_finishes_what_is_not(
 
         lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
         assert lease is not None
-        assert await lease.begin([accepted.entry_id])
-        await lease.publish(0, {"text": "hi"})
-        await lease.finish("done", reply=[{"text": "hi"}], first_index=1)
+        assert await lease.turns.begin([accepted.entry_id])
+        await lease.turns.publish(0, {"text": "hi"})
+        await lease.turns.finish("done", reply=[{"text": "hi"}], first_index=1)
         assert await lease.close()
         await fleet.aclose()
 

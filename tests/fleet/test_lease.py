@@ -9,8 +9,9 @@ import pytest
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
-from remoteclaw.fleet.lease import Lease, Postponement
+from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.turn import Postponement
 from tests.support.stack import REPLIES, message
 from tests.support.waiting import HANG_S, eventually
 
@@ -92,24 +93,24 @@ async def test_a_held_session_gives_no_second_lease(fleet: Fleet) -> None:
 async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet: Fleet) -> None:
     accepted = await append(fleet)
     old = await acquire(fleet, accepted)
-    await old.begin([accepted.entry_id])
+    await old.turns.begin([accepted.entry_id])
     await let_pass(fleet, 31_000)
 
     new = await acquire(fleet, accepted)
 
     assert int(new.epoch) > int(old.epoch)
     for write in (
-        old.begin([accepted.entry_id]),
-        old.mark("spawned"),
-        old.publish(0, {"text": "stale"}),
-        old.finish("done", reply=[]),
-        old.show({"text": "stale"}),
+        old.turns.begin([accepted.entry_id]),
+        old.turns.mark("spawned"),
+        old.turns.publish(0, {"text": "stale"}),
+        old.turns.finish("done", reply=[]),
+        old.turns.show({"text": "stale"}),
         old._renew(),
         old.remember("claude", "stale"),
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
         old.release(),
-        old.postpone(pause(60_000), newest=accepted.entry_id, login="x"),
+        old.turns.postpone(pause(60_000), newest=accepted.entry_id, login="x"),
     ):
         with pytest.raises(LeaseLost):
             await write
@@ -124,14 +125,14 @@ def pause(until_ms: int) -> Postponement:
 async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     await lease.grant("digest", ["message_send"])
     seconds, _ = await fleet.scripts.client.time()
-    await lease.postpone(pause(seconds * 1000 + 20_000), newest=accepted.entry_id, login="")
+    await lease.turns.postpone(pause(seconds * 1000 + 20_000), newest=accepted.entry_id, login="")
     await let_pass(fleet, 30_000)
 
     lease = await acquire(fleet, accepted)
-    batch = await lease.begin([accepted.entry_id])
+    batch = await lease.turns.begin([accepted.entry_id])
 
     assert batch is not None
     assert (batch.attempt, batch.failures, batch.is_resumed) == (2, 0, True)
@@ -139,7 +140,7 @@ async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Flee
     assert await fleet.scripts.client.hexists(state, "grant")
     await let_pass(fleet, 31_000)
     lease = await acquire(fleet, accepted)
-    batch = await lease.begin([accepted.entry_id])
+    batch = await lease.turns.begin([accepted.entry_id])
     assert batch is not None
     assert not batch.is_resumed
     assert not await fleet.scripts.client.hexists(state, "grant"), "its agent was cut off"
@@ -148,10 +149,10 @@ async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Flee
 async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     seconds, _ = await fleet.scripts.client.time()
     until = seconds * 1000 + 3_600_000
-    await lease.postpone(pause(until), newest=accepted.entry_id, login="")
+    await lease.turns.postpone(pause(until), newest=accepted.entry_id, login="")
 
     state = keys.state(lease.sid)
     await lease._renew()
@@ -165,9 +166,9 @@ async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
 ) -> None:
     accepted = await fleet.inbound.append(message("job"), agent="main", lane="background")
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     seconds, _ = await fleet.scripts.client.time()
-    await lease.postpone(pause(seconds * 1000 + 60_000), newest=accepted.entry_id, login="")
+    await lease.turns.postpone(pause(seconds * 1000 + 60_000), newest=accepted.entry_id, login="")
     await fleet.scripts.client.delete("rq:queue:background")
 
     await append(fleet)
@@ -181,10 +182,10 @@ async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
 async def test_a_late_holder_without_a_rival_may_finish(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     await let_pass(fleet, 60_000)
 
-    await lease.finish("done", reply=[{"text": "late"}])
+    await lease.turns.finish("done", reply=[{"text": "late"}])
 
     outcome = await fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
     assert outcome is not None
@@ -232,12 +233,12 @@ async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
     accepted = await append(fleet, "one")
     other = await append(fleet, "two")
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.mark("tool", "Bash")
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.mark("tool", "Bash")
     await let_pass(fleet, 31_000)
 
     lease = await acquire(fleet, accepted)
-    batch = await lease.begin([accepted.entry_id, other.entry_id])
+    batch = await lease.turns.begin([accepted.entry_id, other.entry_id])
 
     assert batch is not None
     assert [entry_id.decode() for entry_id, _ in batch.entries] == [accepted.entry_id]
@@ -249,18 +250,18 @@ async def test_begin_forgets_a_batch_whose_entries_are_gone(fleet: Fleet) -> Non
     lease = await acquire(fleet, accepted)
     await fleet.scripts.client.delete(keys.inbound(accepted.session.sid))
 
-    assert await lease.begin([accepted.entry_id]) is None
+    assert await lease.turns.begin([accepted.entry_id]) is None
     assert await lease.close()
 
 
 async def test_a_message_of_a_turn_is_published_once(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
 
-    await lease.publish(0, {"text": "a"})
-    await lease.publish(0, {"text": "a"})
-    await lease.publish(1, {"text": "b"})
+    await lease.turns.publish(0, {"text": "a"})
+    await lease.turns.publish(0, {"text": "a"})
+    await lease.turns.publish(1, {"text": "b"})
 
     assert await fleet.scripts.client.xlen(REPLIES) == 2
 
@@ -268,11 +269,11 @@ async def test_a_message_of_a_turn_is_published_once(fleet: Fleet) -> None:
 async def test_finish_is_one_step_and_counts_once(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    batch = await lease.begin([accepted.entry_id])
+    batch = await lease.turns.begin([accepted.entry_id])
 
-    await lease.finish("done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}])
-    lease._turn = batch  # the reply was lost: the caller says it again
-    await lease.finish("failed", reply=[{"text": "no"}], payloads=[{"text": "no"}])
+    await lease.turns.finish("done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}])
+    lease.turns._batch = batch  # the reply was lost: the caller says it again
+    await lease.turns.finish("failed", reply=[{"text": "no"}], payloads=[{"text": "no"}])
 
     outcome = await fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
     assert outcome is not None
@@ -286,9 +287,9 @@ async def test_an_outcome_is_kept_for_seven_days(fleet: Fleet) -> None:
     key = keys.outcome_prefix(accepted.session.sid) + accepted.entry_id
     assert await fleet.scripts.client.pttl(key) == -1
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
 
-    await lease.finish("done", reply=[])
+    await lease.turns.finish("done", reply=[])
 
     days = await fleet.scripts.client.pttl(key) / (24 * 3600 * 1000)
     assert 6.99 < days <= 7
@@ -297,13 +298,13 @@ async def test_an_outcome_is_kept_for_seven_days(fleet: Fleet) -> None:
 async def test_waiting_for_an_outcome_ends_with_it(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
 
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(
             fleet.outcomes.wait(accepted.session.sid, accepted.entry_id, timeout_s=HANG_S)
         )
-        await lease.finish("done", reply=[{"text": "hi"}])
+        await lease.turns.finish("done", reply=[{"text": "hi"}])
 
     outcome = waiting.result()
     assert outcome is not None
@@ -324,8 +325,8 @@ async def test_waiting_for_an_outcome_has_an_end(fleet: Fleet) -> None:
 async def test_a_message_that_arrives_before_close_is_not_stranded(fleet: Fleet) -> None:
     accepted = await append(fleet, "one")
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
     await append(fleet, "two")
 
     assert await lease.close() is False
@@ -334,8 +335,8 @@ async def test_a_message_that_arrives_before_close_is_not_stranded(fleet: Fleet)
 async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
 
     assert await lease.close()
     assert await lease.close()
@@ -349,8 +350,8 @@ async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> N
 async def test_a_message_after_close_schedules_the_session_anew(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
     await lease.close()
     await fleet.scripts.client.delete("rq:queue:agents")
 
@@ -381,10 +382,10 @@ async def test_a_stop_covers_what_was_accepted_and_nothing_later(fleet: Fleet) -
 
     stopped = []
     for accepted in (first, second, third):
-        batch = await lease.begin([accepted.entry_id])
+        batch = await lease.turns.begin([accepted.entry_id])
         assert batch is not None
         stopped.append(batch.is_stopped)
-        await lease.finish("done", reply=[])
+        await lease.turns.finish("done", reply=[])
 
     assert stopped == [True, True, False]
 
@@ -392,8 +393,8 @@ async def test_a_stop_covers_what_was_accepted_and_nothing_later(fleet: Fleet) -
 async def test_stopping_an_idle_session_does_nothing(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])  # it came first, so it has won
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])  # it came first, so it has won
 
     assert await fleet.sessions.stop(accepted.session.sid) == 0
 
@@ -406,7 +407,7 @@ async def listeners(fleet: Fleet, channel: str) -> int:
 async def test_a_running_turn_is_told_of_a_message_and_of_a_stop(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     async def hears(*news: str) -> None:
@@ -526,8 +527,8 @@ async def test_two_sweepers_hint_once(fleet: Fleet) -> None:
 async def test_lingering_ends_with_the_sessions_next_message(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
     await fleet.scripts.client.delete("rq:queue:agents")
 
     async with asyncio.TaskGroup() as tasks:
@@ -540,8 +541,8 @@ async def test_lingering_ends_with_the_sessions_next_message(fleet: Fleet) -> No
 async def test_lingering_ends_when_another_session_waits(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
     await fleet.scripts.client.delete("rq:queue:agents")
 
     async with asyncio.TaskGroup() as tasks:
@@ -554,8 +555,8 @@ async def test_lingering_ends_when_another_session_waits(fleet: Fleet) -> None:
 async def test_lingering_has_an_end(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
     await fleet.scripts.client.delete("rq:queue:agents")
 
     assert await lease.wait(0.01) == "nothing"
@@ -602,8 +603,8 @@ async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None
 async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)  # by the host "here"
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
     await lease.close()
     await fleet.scripts.client.set(keys.host("agents@here"), 1)
     await append(fleet, "again")
@@ -616,8 +617,8 @@ async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fl
 async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Fleet) -> None:
     accepted = await append(fleet)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
-    await lease.finish("done", reply=[])
+    await lease.turns.begin([accepted.entry_id])
+    await lease.turns.finish("done", reply=[])
     await lease.close()
     await fleet.scripts.client.set(keys.host("agents@here"), 1)
     await append(fleet, "again")
@@ -647,7 +648,7 @@ async def said(fleet: Fleet, text: str) -> None:
     """Put a message on the reply stream, as a turn does."""
     accepted = await append(fleet, from_=text)
     lease = await acquire(fleet, accepted)
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     payload = reply_payload(
         sid=lease.sid,
         turn=accepted.entry_id,
@@ -658,7 +659,7 @@ async def said(fleet: Fleet, text: str) -> None:
         text=text,
         entries=[accepted.entry_id],
     )
-    await lease.finish("done", reply=[], payloads=[payload])
+    await lease.turns.finish("done", reply=[], payloads=[payload])
 
 
 async def test_a_message_without_a_receipt_is_delivered_again(fleet: Fleet) -> None:

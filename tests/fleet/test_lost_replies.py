@@ -8,7 +8,8 @@ import pytest
 
 from remoteclaw.errors import UnknownDeadLetter
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.lease import Lease, Postponement
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Postponement
 from tests.support.failpoints import Failpoint, Proxy
 from tests.support.servers import Server
 from tests.support.stack import REPLIES, message
@@ -36,7 +37,7 @@ async def begun(fleet: Fleet) -> Lease:
     accepted = await fleet.inbound.append(message("hello"), agent="main")
     lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
-    assert await lease.begin([accepted.entry_id])
+    assert await lease.turns.begin([accepted.entry_id])
     return lease
 
 
@@ -60,7 +61,7 @@ async def test_acquire(lossy: tuple[Fleet, Proxy]) -> None:
 
     assert lost.reached.is_set()
     assert lease is not None
-    assert await lease.begin([accepted.entry_id])
+    assert await lease.turns.begin([accepted.entry_id])
 
 
 async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
@@ -70,7 +71,7 @@ async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
     assert lease is not None
     lost = lose(proxy, "begin")
 
-    batch = await lease.begin([accepted.entry_id])
+    batch = await lease.turns.begin([accepted.entry_id])
 
     assert lost.reached.is_set()
     assert batch is not None
@@ -80,10 +81,12 @@ async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
 @pytest.mark.parametrize(
     ("step", "write"),
     [
-        ("publish", lambda lease: lease.publish(0, {"text": "hi"})),
+        ("publish", lambda lease: lease.turns.publish(0, {"text": "hi"})),
         (
             "finish",
-            lambda lease: lease.finish("done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}]),
+            lambda lease: lease.turns.finish(
+                "done", reply=[{"text": "hi"}], payloads=[{"text": "hi"}]
+            ),
         ),
     ],
     ids=["publish", "finish"],
@@ -107,10 +110,10 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     second = await fleet.inbound.append(message("second"), agent="main")
     lost = lose(proxy, "steer")
 
-    assert await lease.steer([second.entry_id])
+    assert await lease.turns.steer([second.entry_id])
 
     assert lost.reached.is_set()
-    finished = await lease.finish("done", reply=[], steered=[second.entry_id])
+    finished = await lease.turns.finish("done", reply=[], steered=[second.entry_id])
     assert finished.left == 0
     outcome = await fleet.outcomes.read(lease.sid, second.entry_id)
     assert outcome is not None
@@ -124,7 +127,10 @@ async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
     told = {"text": "later"}
     what = Postponement(10**13, why="retryable", tries=1, told="", detail="", notice=told)
 
-    assert await lease.postpone(what, newest=lease.waiting[0][0].decode(), login="x") == "postponed"
+    assert (
+        await lease.turns.postpone(what, newest=lease.waiting[0][0].decode(), login="x")
+        == "postponed"
+    )
 
     assert lost.reached.is_set()
     client = fleet.scripts.client
@@ -170,7 +176,7 @@ async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)
     entry = lease.waiting[0][0].decode()
-    await lease.finish("dead", reply=[])
+    await lease.turns.finish("dead", reply=[])
     await fleet.scripts.client.delete(keys.outcome_prefix(lease.sid) + entry)
     (letter,) = await fleet.dead_letters.list()
     lost = lose(proxy, "retry")
@@ -187,7 +193,7 @@ async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
 async def test_close(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lease = await begun(fleet)
-    await lease.finish("done", reply=[])
+    await lease.turns.finish("done", reply=[])
     lost = lose(proxy, "close")
 
     assert await lease.close()
@@ -213,7 +219,7 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     lease = await begun(fleet)
     payload = {"v": 1, "sid": lease.sid, "turn": "1-0", "attempt": 1, "index": 0, "channel_id": "c"}
     payload |= {"thread_id": None, "text": "hi", "is_error": False, "entries": []}
-    await lease.finish("done", reply=[], payloads=[payload])
+    await lease.turns.finish("done", reply=[], payloads=[payload])
     reader = fleet.replies.reader("test", "default")
     replies = reader.replies()
     reply = await anext(replies)

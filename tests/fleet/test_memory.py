@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.errors import CallRefused, MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.lease import Record
+from remoteclaw.fleet.turn import Record
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
@@ -66,7 +66,7 @@ async def test_what_was_accepted_is_finished_when_nothing_new_is_taken(stack: St
         await stack.append("words")
     with pytest.raises(CallRefused, match="four fifths of its memory"):
         await ask(door, operator(), "message.send", target="test:chat-1", message="x")
-    await turn.lease.publish(0, {"text": "hi"})
+    await turn.lease.turns.publish(0, {"text": "hi"})
     await turn.finish()
 
     assert await stack.fleet.scripts.client.xlen(REPLIES) == 1
@@ -74,7 +74,7 @@ async def test_what_was_accepted_is_finished_when_nothing_new_is_taken(stack: St
 
 async def test_a_dead_letter_is_retried_when_there_is_room(stack: Stack) -> None:
     turn = await begin_turn(stack, HANDLERS)
-    await turn.lease.finish("dead", reply=[])
+    await turn.lease.turns.finish("dead", reply=[])
     (letter,) = await stack.fleet.dead_letters.list()
     await fill(stack, 0.85)
 
@@ -90,10 +90,10 @@ async def test_what_is_kept_to_be_looked_at_goes_first(stack: Stack) -> None:
     for part in (0.5, 0.65, 0.85):
         turn = await begin_turn(stack, HANDLERS, from_=f"user-{part}")
         await fill(stack, part)
-        await turn.lease.show({"text": "he"})
+        await turn.lease.turns.show({"text": "he"})
         shown = await client.exists(keys.live(turn.lease.sid))
         record = Record(b"{}\n", 1024, 1000_000)
-        await turn.lease.finish("done", reply=[{"text": "hi"}], record=record)
+        await turn.lease.turns.finish("done", reply=[{"text": "hi"}], record=record)
         await fill(stack, 0.5)
         outcome_s = await client.ttl(keys.outcome_prefix(turn.lease.sid) + turn.id)
         kept[part] = (shown, await client.exists(keys.record(turn.lease.sid)), outcome_s > 3600)
@@ -109,7 +109,7 @@ async def begun_again(stack: Stack, turn: Turn) -> Turn:
     await turn.lease.release()
     lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="t", host=stack.home.host_id)
     assert lease is not None
-    assert await lease.begin([turn.id])
+    assert await lease.turns.begin([turn.id])
     await lease.grant(DIGEST, list(TOOLS))
     return Turn(turn.id, lease, Agent(lease.sid, DIGEST), turn.gateway)
 
@@ -247,9 +247,9 @@ async def test_a_long_reply_stands_in_one_outcome_of_a_batch(stack: Stack) -> No
     first, second = await stack.append("one"), await stack.append("two")
     lease = await stack.fleet.leases.acquire(first.session.sid, worker="t", host="here")
     assert lease is not None
-    assert await lease.begin([first.entry_id, second.entry_id])
+    assert await lease.turns.begin([first.entry_id, second.entry_id])
 
-    await lease.finish("done", reply=[{"text": "x" * 100_000, "is_error": False}])
+    await lease.turns.finish("done", reply=[{"text": "x" * 100_000, "is_error": False}])
 
     assert said(await stack.outcome(first)) == "x" * 100_000
     told = await stack.outcome(second)

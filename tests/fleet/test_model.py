@@ -22,7 +22,8 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import GRACE_MS
-from remoteclaw.fleet.lease import Lease, Postponement
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Postponement
 from remoteclaw.messages import SessionKey
 from tests.conftest import shifted
 from tests.support.stack import REPLIES, message
@@ -209,7 +210,7 @@ class FleetMachine(RuleBasedStateMachine):
         wanted = session.waiting[:count]
         if owner is None or not wanted or session.begun_by == session.epoch == owner.epoch:
             return  # a drain begins the next turn when it has finished one
-        stale, batch = self.is_fenced(session, owner, owner.lease.begin(wanted))
+        stale, batch = self.is_fenced(session, owner, owner.lease.turns.begin(wanted))
         if stale:
             return
         if session.batch is None:
@@ -239,24 +240,24 @@ class FleetMachine(RuleBasedStateMachine):
     @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
     def publish(self, sender: str, number: int, repeated: bool) -> None:
         session, owner = self.owner(sender, number)
-        if owner is None or owner.lease._turn is None:
+        if owner is None or owner.lease.turns._batch is None:
             return
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
-        text = f"{session.sid} {owner.epoch} {owner.lease._turn.turn} {owner.said}"
+        text = f"{session.sid} {owner.epoch} {owner.lease.turns._batch.turn} {owner.said}"
         payload = {"text": text}
-        stale, _ = self.is_fenced(session, owner, owner.lease.publish(owner.said, payload))
+        stale, _ = self.is_fenced(session, owner, owner.lease.turns.publish(owner.said, payload))
         if stale:
             return
         self.said.append(text)
         if repeated:
-            self.do(owner.lease.publish(owner.said, payload))
+            self.do(owner.lease.turns.publish(owner.said, payload))
         owner.said += 1
 
     @rule(sender=SENDERS, number=st.integers(0, 2), repeated=st.booleans())
     def steer(self, sender: str, number: int, repeated: bool) -> None:
         session, owner = self.owner(sender, number)
-        if owner is None or owner.lease._turn is None:
+        if owner is None or owner.lease.turns._batch is None:
             return
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
@@ -264,7 +265,7 @@ class FleetMachine(RuleBasedStateMachine):
         new = [each for each in new if each not in session.steered][:1]
         if not new:
             return
-        stale, is_taken = self.is_fenced(session, owner, owner.lease.steer(new))
+        stale, is_taken = self.is_fenced(session, owner, owner.lease.turns.steer(new))
         if stale:
             return
         assert session.batch is not None
@@ -273,7 +274,7 @@ class FleetMachine(RuleBasedStateMachine):
         if is_taken:
             session.steered += new
             if repeated:
-                assert self.do(owner.lease.steer(new))
+                assert self.do(owner.lease.turns.steer(new))
 
     @rule(
         sender=SENDERS,
@@ -283,16 +284,16 @@ class FleetMachine(RuleBasedStateMachine):
     )
     def finish(self, sender: str, number: int, repeated: bool, joined: int) -> None:
         session, owner = self.owner(sender, number)
-        if owner is None or owner.lease._turn is None:
+        if owner is None or owner.lease.turns._batch is None:
             return
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
-        turn = owner.lease._turn
+        turn = owner.lease.turns._batch
         text = f"{session.sid} {owner.epoch} {turn.turn} final"
         taken_up = session.steered[:joined]
 
         def finishing() -> Coroutine[Any, Any, Any]:
-            return owner.lease.finish(
+            return owner.lease.turns.finish(
                 "done",
                 reply=[{"text": text}],
                 first_index=owner.said,
@@ -314,7 +315,7 @@ class FleetMachine(RuleBasedStateMachine):
         session.steered = []
         assert finished.left == len(session.waiting)
         if repeated:  # its reply was lost
-            owner.lease._turn = turn
+            owner.lease.turns._batch = turn
             assert self.do(finishing()).left == len(session.waiting)
 
     @rule(
@@ -329,11 +330,11 @@ class FleetMachine(RuleBasedStateMachine):
     ) -> None:
         """Nothing is lost, the attempt counts as none, and what is said of it is said once."""
         session, owner = self.owner(sender, number)
-        if owner is None or owner.lease._turn is None:
+        if owner is None or owner.lease.turns._batch is None:
             return
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
-        text = f"{session.sid} {owner.epoch} {owner.lease._turn.turn} waits"
+        text = f"{session.sid} {owner.epoch} {owner.lease.turns._batch.turn} waits"
         real_ms = self.do(self.fleet.scripts.client.time())[0] * 1000
         shift = int(self.do(self.fleet.scripts.client.get("test:shift")) or 0)
         what = Postponement(
@@ -348,7 +349,7 @@ class FleetMachine(RuleBasedStateMachine):
         newest = session.waiting[-1 if knows_all else 0]
 
         def postponing() -> Coroutine[Any, Any, Any]:
-            return owner.lease.postpone(what, newest=newest, login="")
+            return owner.lease.turns.postpone(what, newest=newest, login="")
 
         stale, verdict = self.is_fenced(session, owner, postponing())
         if stale:
@@ -371,11 +372,11 @@ class FleetMachine(RuleBasedStateMachine):
     def reset(self, sender: str, number: int, repeated: bool) -> None:
         """It changes nothing of what waits, and nothing under a lost lease."""
         session, owner = self.owner(sender, number)
-        if owner is None or owner.lease._turn is None:
+        if owner is None or owner.lease.turns._batch is None:
             return
         if owner.epoch == session.epoch and session.begun_by != owner.epoch:
             return
-        turn, client = owner.lease._turn.turn, self.fleet.scripts.client
+        turn, client = owner.lease.turns._batch.turn, self.fleet.scripts.client
         names = [keys.session_map(session.sid), keys.record(session.sid)]
         self.do(client.hset(names[0], "demo|here", "id"))
         ending = owner.lease.reset(turn, "/new", keep_ms=60_000, keep=2)
@@ -394,7 +395,7 @@ class FleetMachine(RuleBasedStateMachine):
         session, owner = self.owner(sender, number)
         if owner is None or (owner.epoch == session.epoch and session.state != "running"):
             return
-        work = owner.lease._run(
+        work = owner.lease.run(
             "renew",
             {"active": keys.ACTIVE},
             {"sid": session.sid, "lease_ms": LEASE_MS, "grace_ms": GRACE_MS},

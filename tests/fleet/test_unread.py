@@ -29,7 +29,7 @@ async def answered(fleet: Fleet, text: str, file: Attachment | None = None) -> t
     accepted = await fleet.inbound.append(message(text), agent="main")
     lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
-    assert await lease.begin([accepted.entry_id])
+    assert await lease.turns.begin([accepted.entry_id])
     payload = reply_payload(
         sid=lease.sid,
         turn=accepted.entry_id,
@@ -41,7 +41,7 @@ async def answered(fleet: Fleet, text: str, file: Attachment | None = None) -> t
         attachments=[file] if file else [],
         entries=[accepted.entry_id],
     )
-    await lease.finish("done", reply=[], payloads=[payload])
+    await lease.turns.finish("done", reply=[], payloads=[payload])
     await lease.close()
     return lease.sid, accepted.entry_id
 

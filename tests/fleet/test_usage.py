@@ -3,7 +3,8 @@
 from remoteclaw.cli.usage import MOST_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.lease import USAGE_MS, Lease
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import USAGE_MS
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
 from tests.support.stack import message
 
@@ -17,18 +18,18 @@ async def begun(fleet: Fleet, **fields: object) -> Lease:
     accepted = await fleet.inbound.append(message("hello", **fields), agent="main")
     lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
-    assert await lease.begin([accepted.entry_id])
+    assert await lease.turns.begin([accepted.entry_id])
     return lease
 
 
 async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) -> None:
     lease = await begun(fleet)
-    batch = lease._turn
+    batch = lease.turns._batch
     assert batch is not None
 
-    await lease.finish("done", reply=[], usage=TURN)
-    lease._turn = batch  # the reply was lost: the caller says it again
-    await lease.finish("done", reply=[], usage=TURN)
+    await lease.turns.finish("done", reply=[], usage=TURN)
+    lease.turns._batch = batch  # the reply was lost: the caller says it again
+    await lease.turns.finish("done", reply=[], usage=TURN)
 
     (part,) = await fleet.usage.days(days=1)
     assert (part.agent, part.sid, part.usage) == ("main", lease.sid, TURN)
@@ -43,7 +44,7 @@ async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) ->
 async def test_turns_are_added_up_by_session_and_agent(fleet: Fleet) -> None:
     for chat in ("a", "b", "a"):
         lease = await begun(fleet, channel_id=chat)
-        await lease.finish("done", reply=[], usage=TURN)
+        await lease.turns.finish("done", reply=[], usage=TURN)
         await lease.close()
 
     assert await fleet.usage.session("main", lease.sid) == TURN + TURN
@@ -54,7 +55,7 @@ async def test_turns_are_added_up_by_session_and_agent(fleet: Fleet) -> None:
 async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
     lease = await begun(fleet)
 
-    await lease.finish("stopped", reply=[])
+    await lease.turns.finish("stopped", reply=[])
 
     assert await fleet.usage.days(days=1) == []
     assert await fleet.usage.agents() == {}
@@ -64,7 +65,7 @@ async def test_numbers_of_a_newer_version_stay(fleet: Fleet) -> None:
     await fleet.scripts.client.hset(keys.USAGE, "main", f"{Usage().encode()} 17")
     lease = await begun(fleet)
 
-    await lease.finish("done", reply=[], usage=TURN)
+    await lease.turns.finish("done", reply=[], usage=TURN)
 
     assert await fleet.scripts.client.hget(keys.USAGE, "main") == f"{TURN.encode()} 17".encode()
     assert await fleet.usage.agents() == {"main": TURN}

@@ -34,7 +34,7 @@ async def nothing_was_sent(stack: Stack, platform: Platform, turn: Turn) -> bool
         *await client.keys(keys.reply_stream("*", "*")),
         *await client.keys(keys.blob("*", "*")),
     ]
-    return not platform.events and not left and not await turn.lease.side_effects()
+    return not platform.events and not left and not await turn.lease.turns.side_effects()
 
 
 async def test_a_file_of_the_workspace(
@@ -64,7 +64,7 @@ async def test_a_file_that_somebody_sent_to_the_agent(
     (run_dir / "files").mkdir(parents=True)
     (run_dir / "files" / "1-photo.png").write_bytes(png())
     (run_dir / "mcp.json").write_text("secret")
-    await turn.lease.mark("spawned", agent_process={"path": str(run_dir / "s"), "key": "k"})
+    await turn.lease.turns.mark("spawned", agent_process={"path": str(run_dir / "s"), "key": "k"})
 
     path = str(run_dir / "files" / "1-photo.png")
     await turn.call("message_send_attachment", target="chat-2", file=path)
@@ -80,7 +80,7 @@ async def test_the_files_of_a_directory_that_is_no_agent_s(
 ) -> None:
     (directory / "files").mkdir()
     (directory / "files" / "x").write_text("x")
-    await turn.lease.mark("spawned", agent_process={"path": str(directory / "s"), "key": "k"})
+    await turn.lease.turns.mark("spawned", agent_process={"path": str(directory / "s"), "key": "k"})
 
     with pytest.raises(CallRefused, match="not in the agent's workspace"):
         await turn.call("message_send_attachment", target="a", file=str(directory / "files" / "x"))

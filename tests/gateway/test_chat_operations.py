@@ -84,7 +84,7 @@ async def test_it_is_noted_for_a_second_try_and_not_as_a_message(
 
     _, effects = await turn.noted("message_react", messageId=theirs, emoji="x")
     await turn.call("message_read")
-    noted = await turn.lease.side_effects()
+    noted = await turn.lease.turns.side_effects()
 
     assert effects == []
     assert [(note["tool"], note["messageId"]) for note in noted] == [("message_react", theirs)]

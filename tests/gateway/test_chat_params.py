@@ -99,4 +99,4 @@ async def test_no_nonsense_is_done(stack: Stack, served: Platform, name: str) ->
     client = stack.fleet.scripts.client
     assert served.events == []
     assert await client.keys(keys.reply_stream("*", "*")) == await client.keys(keys.call("*")) == []
-    assert await turn.lease.side_effects() == []
+    assert await turn.lease.turns.side_effects() == []

@@ -47,7 +47,7 @@ def is_text(text: str) -> bool:
 
 
 async def noted(stack: Stack, turn: Turn) -> list[dict[str, Any]]:
-    return await turn.lease.side_effects()
+    return await turn.lease.turns.side_effects()
 
 
 async def waiting(stack: Stack, provider: str = "test", account: str = "default") -> int:
@@ -107,7 +107,7 @@ async def test_what_nobody_wrote_in_the_chat_is_not_quoted(stack: Stack, served:
     accepted = await stack.fleet.inbound.append(message("hi"), agent="main", deliver="caller")
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
-    assert await lease.begin([accepted.entry_id])
+    assert await lease.turns.begin([accepted.entry_id])
     await lease.grant(DIGEST, ["message_reply"])
 
     caller = await stack.fleet.calls.caller(lease.sid)
@@ -173,7 +173,7 @@ async def test_a_broadcast_that_reached_one_chat_was_sent(
         _, effects = await turn.noted("message_broadcast", targets=["a", "other:b"], message="hi")
 
     assert [one["type"] for one in effects] == ["message_sent"]
-    assert side_effects_of(await turn.lease.side_effects()).sent_texts == ("hi",)
+    assert side_effects_of(await turn.lease.turns.side_effects()).sent_texts == ("hi",)
 
 
 @pytest.mark.parametrize("target", ["console:console", "console"])
@@ -289,7 +289,7 @@ async def test_a_tool_s_message_and_the_answer_keep_their_order(
         text="found",
         entries=[turn.id],
     )
-    await turn.lease.finish("done", reply=[], payloads=[payload])
+    await turn.lease.turns.finish("done", reply=[], payloads=[payload])
 
     await eventually(lambda: len(served.delivered) == 2)
     assert served.texts == ["looking", "found"]
@@ -530,7 +530,7 @@ async def test_a_turn_that_another_worker_has_taken_over_and_nothing_is_sent(
         await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 0)
         second = await stack.fleet.leases.acquire(lease.sid, worker="other", host="there")
         assert second is not None
-        assert await second.begin([])
+        assert await second.turns.begin([])
         held.release()
 
         with pytest.raises(CallRefused) as refusal:
@@ -712,7 +712,7 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
 async def test_what_the_platform_refused_is_noted_as_not_sent(served: Platform, turn: Turn) -> None:
     served.tell(refuses="There is no such chat.")
     sent, effects = await turn.noted("message_reply", message="It is done.")
-    noted = await turn.lease.side_effects()
+    noted = await turn.lease.turns.side_effects()
     assert effects == []  # what the connector writes into the file
 
     assert sent["status"] == "failed"
@@ -724,9 +724,9 @@ async def test_what_was_sent_to_a_thread_is_not_said_to_the_chat(
     served: Platform, turn: Turn
 ) -> None:
     await turn.call("message_thread_reply", threadId="t9", message="Done.")
-    elsewhere = await turn.lease.side_effects()
+    elsewhere = await turn.lease.turns.side_effects()
     await turn.call("message_reply", message="Done.")
 
     answer = [ReplyPayload("Done.")]
     assert not repeats_of(answer, elsewhere, turn.lease.session)
-    assert repeats_of(answer, await turn.lease.side_effects(), turn.lease.session) == {0}
+    assert repeats_of(answer, await turn.lease.turns.side_effects(), turn.lease.session) == {0}

@@ -188,7 +188,7 @@ async def test_a_new_time_without_a_zone_is_in_the_job_s_own(stack: Stack) -> No
 async def test_what_was_added_is_noted_with_the_turn(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     result, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-    noted = await caller.lease.side_effects()
+    noted = await caller.lease.turns.side_effects()
 
     job = result.job
     note = {"type": "cron_added", "jobId": job.id, "ts": job.created_ms}
@@ -201,7 +201,7 @@ async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
     first, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
     again, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
     other, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c2")
-    noted = await caller.lease.side_effects()
+    noted = await caller.lease.turns.side_effects()
 
     assert first == again
     assert effects[0]["jobId"] == first.job.id
@@ -538,7 +538,7 @@ async def test_the_same_call_runs_a_job_once(stack: Stack) -> None:
     assert {*again, late} == {again[0]}
     assert len({one.run_id for one in at_once}) == 1
     assert len(await texts(stack, caller.lease.session)) == 2
-    noted = await caller.lease.side_effects()
+    noted = await caller.lease.turns.side_effects()
     assert [note["type"] for note in noted] == ["cron_added", "job_changed"]
     assert noted[1]["tool"] == "cron_run"
 
@@ -618,7 +618,7 @@ async def fired(stack: Stack, session: SessionKey) -> Turn:
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
     assert lease is not None
     first = lease.waiting[0][0].decode()
-    await lease.begin([first], phase="spawned", detail="test")
+    await lease.turns.begin([first], phase="spawned", detail="test")
     token = new_agent_token(session.sid)
     await lease.grant(digest(token), frozenset(TOOLS))
     agent = Agent(session.sid, digest(token))
@@ -734,7 +734,7 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
     await caller.lease.release()
     lease = await stack.fleet.leases.acquire(caller.lease.sid, worker="other", host="here")
     assert lease is not None
-    await lease.begin([caller.id])
+    await lease.turns.begin([caller.id])
     current = await stack.fleet.calls.caller(caller.lease.sid)
     job = Job(
         id="0" * 16,
@@ -886,7 +886,7 @@ async def test_an_agent_that_is_not_configured_any_more_may_do_nothing(stack: St
     session = SessionKey("gone", "test", "default", "chat-1", "alice")
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
     assert lease is not None
-    await lease.begin([lease.waiting[0][0].decode()])
+    await lease.turns.begin([lease.waiting[0][0].decode()])
     await lease.grant(digest("t"), frozenset(TOOLS))
 
     with pytest.raises(CallRefused, match="The policy doesn't allow"):

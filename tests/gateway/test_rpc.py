@@ -485,7 +485,7 @@ async def test_who_subscribes_hears_of_the_delivery(stack: Stack) -> None:
             "entries": [agent.accepted.entry_id],
         }
         reply = [{"text": "done", "is_error": False}]
-        await agent.lease.finish("done", reply=reply, payloads=[payload])
+        await agent.lease.turns.finish("done", reply=reply, payloads=[payload])
         assert (await client.event("session.outcome"))["reply"] == "done"
         assert not [event for event in client.events if event["event"] == "delivery"]
 

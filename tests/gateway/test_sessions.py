@@ -141,7 +141,7 @@ async def test_a_message_to_another_session_comes_back_answered(stack: Stack) ->
     await eventually(has_come)
     await answer(stack, bob.session.sid)
     sent = await asking
-    noted = await caller.lease.side_effects()
+    noted = await caller.lease.turns.side_effects()
 
     assert sent.status == "answered"
     assert "- hello" in sent.reply
@@ -176,7 +176,7 @@ async def test_the_same_call_again_sends_nothing_again(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     params = {"sessionKey": str(bob.session), "message": "hi", "timeout": 0, "call_id": "c"}
     first, second = [await call(stack, caller, "sessions_send", **params) for _ in range(2)]
-    noted = await caller.lease.side_effects()
+    noted = await caller.lease.turns.side_effects()
     view = await stack.fleet.sessions.view(bob.session.sid)
 
     assert first == second
@@ -337,7 +337,7 @@ async def test_the_agent_of_an_attempt_that_was_cut_off_can_do_nothing(stack: St
     await stack.fleet.scripts.client.hset(keys.state(sid), "lease_until_ms", 0)
     other = await stack.fleet.leases.acquire(sid, worker="next", host="here")
     assert other is not None
-    await other.begin([caller.id])
+    await other.turns.begin([caller.id])
     code, _ = await refused(stack, caller, "session_status")
 
     assert code == "UNAUTHORIZED"

@@ -105,7 +105,7 @@ async def test_what_another_session_has_written_is_on_nobody_s_behalf(stack: Sta
     stranger = await taken_up(stack, other.session)
     await stranger.finish()
     (raw,) = await stranger.lease.entries()
-    assert await stranger.lease.begin([raw[0].decode()])
+    assert await stranger.lease.turns.begin([raw[0].decode()])
 
     await refused(stranger, "message_send", target="1", message="x")
 
@@ -163,7 +163,7 @@ async def taken_up(stack: Stack, session: SessionKey) -> Turn:
     lease = await stack.fleet.leases.acquire(session.sid, worker="t", host=stack.home.host_id)
     assert lease is not None
     first = lease.waiting[0][0].decode()
-    assert await lease.begin([first])
+    assert await lease.turns.begin([first])
     await lease.grant(DIGEST, ["message_send"])
     door = gateway(stack.fleet, stack.home, HANDLERS)
     return Turn(first, lease, Agent(session.sid, DIGEST), door)

@@ -38,7 +38,7 @@ async def test_a_task_has_a_session_of_its_own(stack: Stack, parent: Turn) -> No
     )
     assert view is not None
     assert (view.parent, view.depth, view.label, view.lane) == (own, 1, "files", "background")
-    assert [(note["tool"], note["text"]) for note in await parent.lease.side_effects()] == [
+    assert [(note["tool"], note["text"]) for note in await parent.lease.turns.side_effects()] == [
         ("sessions_spawn", "count the files")
     ]
 
@@ -92,7 +92,7 @@ async def test_an_attempt_that_begins_anew_gets_the_sessions_of_the_one_before(
 
     assert [one.run_id for one in again[:2]] == [one.run_id for one in first]
     assert len({one.run_id for one in (*again, other)}) == 4
-    notes = await lease.lease.side_effects()
+    notes = await lease.lease.turns.side_effects()
     assert [note["text"] for note in notes] == ["dice", "dice", "dice", "other dice"]
 
 
@@ -310,7 +310,7 @@ async def test_sessions_dont_set_each_other_going_for_ever(stack: Stack) -> None
     await work(stack, started.child_session_key)
     await in_bob.finish()
     (result,) = await entries(stack, bob.session)
-    assert await in_bob.lease.begin([result.id])
+    assert await in_bob.lease.turns.begin([result.id])
     with_result = in_bob
     why = await refused(stack, with_result, "sessions_spawn", prompt="more")
 

@@ -22,7 +22,7 @@ async def results(stack: Stack, session: SessionKey) -> list[Entry]:
 
 async def died(child: Turn) -> None:
     """Let a task become a dead letter."""
-    await child.lease.finish("dead", reply=[], error={"category": "died"})
+    await child.lease.turns.finish("dead", reply=[], error={"category": "died"})
     assert await child.lease.close()
 
 
@@ -72,8 +72,8 @@ async def test_a_retried_result_is_not_said_by_a_person(stack: Stack, parent: Tu
     await work(stack, started.child_session_key)
     await parent.finish()
     (result,) = await entries(stack, parent.lease.session)
-    assert await parent.lease.begin([result.id])
-    await parent.lease.finish("dead", reply=[], error={"category": "died"})
+    assert await parent.lease.turns.begin([result.id])
+    await parent.lease.turns.finish("dead", reply=[], error={"category": "died"})
     state, client = keys.state(parent.lease.sid), stack.fleet.scripts.client
     before = await client.hget(state, "last_said_entry")
     await retry(stack)
@@ -136,7 +136,7 @@ async def test_messages_that_are_tried_one_by_one_start_nothing_again(stack: Sta
         await stack.fleet.scripts.client.hset(keys.state(sid), "lease_until_ms", 0)
         lease = await stack.fleet.leases.acquire(sid, worker="w", host=stack.home.host_id)
         assert lease is not None
-        batch = await lease.begin(ids)
+        batch = await lease.turns.begin(ids)
         assert batch is not None
         digest = str(number) * 64
         await lease.grant(digest, {"sessions_spawn"})
@@ -148,7 +148,7 @@ async def test_messages_that_are_tried_one_by_one_start_nothing_again(stack: Sta
     again = await call(stack, await attempt(2), "sessions_spawn", prompt="two's", call_id="b")
     alone = await attempt(3)
     await alone.finish()
-    batch = await alone.lease.begin([two.entry_id])
+    batch = await alone.lease.turns.begin([two.entry_id])
     assert batch is not None
     assert batch.attempt == 3
     await alone.lease.grant("4" * 64, {"sessions_spawn"})
@@ -254,7 +254,7 @@ async def test_whoever_waits_no_more_can_be_written_to(stack: Stack) -> None:
     await in_b.finish()
     await work(stack, started.child_session_key)
     (result,) = await entries(stack, b.session)
-    assert await in_b.lease.begin([result.id])
+    assert await in_b.lease.turns.begin([result.id])
     why = await refused(
         stack, in_b, "sessions_send", sessionKey=str(a.lease.session), message="done", timeout=0
     )
@@ -391,7 +391,7 @@ async def test_a_parent_that_may_not_be_seen_is_not_told(stack: Stack) -> None:
     entry = await stack.fleet.inbound.append(message("hello", from_="eve"), agent="other")
     lease = await stack.fleet.leases.acquire(entry.session.sid, worker="t", host=stack.home.host_id)
     assert lease is not None
-    assert await lease.begin([entry.entry_id])
+    assert await lease.turns.begin([entry.entry_id])
     await lease.grant(DIGEST, {"sessions_list"})
     agent = parent.agent.__class__(entry.session.sid, DIGEST)
     eve = Turn(entry.entry_id, lease, agent, parent.gateway)

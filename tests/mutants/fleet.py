@@ -36,14 +36,14 @@ MUTANTS = (
     ),
     Mutant(
         "finish split in two",
-        before='left, hints, now, queue, hint = await self._run(\n    "finish",',
+        before='left, hints, now, queue, hint = await self._lease.run(\n    "finish",',
         after=(
             "for payload in payloads:\n"
-            "    await self._scripts.client.xadd(\n"
+            "    await self._lease.scripts.client.xadd(\n"
             "        self._reply_stream, {'reply': orjson.dumps(payload)}\n"
             "    )\n"
             "payloads = ()\n"
-            "left, hints, now, queue, hint = await self._run(\n"
+            "left, hints, now, queue, hint = await self._lease.run(\n"
             '    "finish",'
         ),
         test="test_a_worker_at[finish-before-kill]",
@@ -133,10 +133,10 @@ MUTANTS = (
             "done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}\n"
             "if owed:\n"
             "    sid = owed.to.sid\n"
-            '    await self._scripts.client.xadd(keys.inbound(sid), {"entry": owed.entry})\n'
-            "    await self._scripts.client.zadd(keys.ACTIVE, {sid: 0})\n"
-            '    await self._scripts.client.hset(keys.state(sid), "status", "scheduled")\n'
-            '    await self._scripts.client.hset(keys.state(sid), "key", str(owed.to))\n'
+            '    await self._lease.scripts.client.xadd(keys.inbound(sid), {"entry": owed.entry})\n'
+            "    await self._lease.scripts.client.zadd(keys.ACTIVE, {sid: 0})\n"
+            '    await self._lease.scripts.client.hset(keys.state(sid), "status", "scheduled")\n'
+            '    await self._lease.scripts.client.hset(keys.state(sid), "key", str(owed.to))\n'
             "    owed = None"
         ),
         test="test_a_worker_with_a_task_of_another_session_at[finish-before-kill]",

@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "an agent that hears of a message before it is recorded",
-        before="if entries and await self._lease.steer([entry.id for entry in entries]):",
+        before="if entries and await self._lease.turns.steer([entry.id for entry in entries]):",
         after="if entries:",
         test="test_a_worker_that_is_killed_in_a_steered_turn",
     ),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.commands import STOP, Command, command_in, words_for
-from remoteclaw.fleet.lease import Batch, Finished
+from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Deliver, Entry, Origin, SessionKey, Turn
 from remoteclaw.session.queue import (
     MOST_SECONDS,

@@ -361,9 +361,9 @@ async def interrupted(stack: Stack, text: str, phase: str) -> Accepted:
     accepted = await stack.append(text)
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
-    await lease.begin([accepted.entry_id])
+    await lease.turns.begin([accepted.entry_id])
     if phase != "accepted":
-        await lease.mark(phase)
+        await lease.turns.mark(phase)
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
     return accepted
 
@@ -402,7 +402,7 @@ async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stac
     for _ in range(2):
         lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
         assert lease is not None
-        await lease.begin([accepted.entry_id])
+        await lease.turns.begin([accepted.entry_id])
         await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
     after = await stack.append("hello")
 
@@ -418,7 +418,7 @@ async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: 
     accepted = await interrupted(stack, "hello", "tool")
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
-    await lease.begin([accepted.entry_id])  # and dies before it has an agent
+    await lease.turns.begin([accepted.entry_id])  # and dies before it has an agent
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
     await drain(stack, accepted)

@@ -8,7 +8,8 @@ from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.fleet.lease import Batch, Lease
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.turn import Batch
 from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import RESET
@@ -36,7 +37,7 @@ async def taken(stack: Stack, accepted: Accepted) -> Lease:
 
 
 async def begun(lease: Lease, *accepted: Accepted) -> Batch:
-    batch = await lease.begin([each.entry_id for each in accepted])
+    batch = await lease.turns.begin([each.entry_id for each in accepted])
     assert batch is not None
     return batch
 
@@ -98,11 +99,11 @@ async def test_a_task_of_messages_that_were_tried_alone_is_not_the_next_conversa
     first = await spawn(agent, a.session, "1", lease)
     child = await agent.fleet.leases.acquire(first[0].sid, worker="x", host="here")
     assert child is not None
-    await child.begin([first[1]])
-    await child.finish("done", reply=[])
-    await lease.finish("done", reply=[])
+    await child.turns.begin([first[1]])
+    await child.turns.finish("done", reply=[])
+    await lease.turns.finish("done", reply=[])
     await begun(lease, b)
-    await lease.finish("done", reply=[])
+    await lease.turns.finish("done", reply=[])
     await begun(lease, c)
 
     assert (await spawn(agent, a.session, "2", lease))[0] != first[0]
@@ -117,7 +118,7 @@ async def test_an_archive_is_forgotten_although_less_is_kept_by_now(agent: Stack
         lease.waiting = []
         await begun(lease, each)
         await lease.reset(each.entry_id, "/new", keep_ms=keep_ms, keep=10)
-        await lease.finish("done", reply=[])
+        await lease.turns.finish("done", reply=[])
 
     assert await client.pttl(keys.archive(lease.sid)) > 60_000
     await agent.fleet.sessions.forget(lease.sid)
@@ -132,8 +133,8 @@ async def test_a_message_that_joined_a_turn_ends_nothing_in_the_next_attempt(age
     lease = await taken(agent, first)
     await begun(lease, Accepted(first.session, tick, False))
     (joined,) = await append(agent, "joined")
-    assert await lease.steer([joined.entry_id])
-    await lease.mark("output")
+    assert await lease.turns.steer([joined.entry_id])
+    await lease.turns.mark("output")
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await drain(agent, joined)
 
@@ -168,7 +169,7 @@ async def test_what_was_never_begun_is_no_second_try(agent: Stack) -> None:
     await begun(lease, first)
     tick = await agent.write(first.session, "tick", "cron", deliver="channel")
     (second,) = await append(agent, "p2")
-    assert await lease.steer([second.entry_id])
+    assert await lease.turns.steer([second.entry_id])
     await begun(await taken(agent, first), first)
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await drain(agent, first)

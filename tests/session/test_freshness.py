@@ -399,12 +399,12 @@ async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> No
     two = await agent.append("two")
     lease = await agent.fleet.leases.acquire(two.session.sid, worker="dead", host="here")
     assert lease is not None
-    assert await lease.begin([two.entry_id])
+    assert await lease.turns.begin([two.entry_id])
     await lease.reset(two.entry_id, "idle", keep_ms=60_000, keep=10)
     if phase:
         name = f"demo|{agent.home.path}/workspaces/main"
         await lease.remember(name, "of-the-new-conversation")
-        await lease.mark(phase)
+        await lease.turns.mark(phase)
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
     await drain(agent, two)

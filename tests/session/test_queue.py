@@ -245,8 +245,8 @@ async def crashed(stack: Stack, accepted: Accepted, *batch: Accepted, phase: str
     """Leave a session as a worker does that was killed in a turn about some messages."""
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
-    assert await lease.begin([each.entry_id for each in batch])
-    await lease.mark(phase)
+    assert await lease.turns.begin([each.entry_id for each in batch])
+    await lease.turns.mark(phase)
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
@@ -280,7 +280,7 @@ async def test_a_dropped_message_stays_dropped(echo: Stack) -> None:
     one, two = await append(echo, "one", "two")
     lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
     assert lease is not None
-    assert await lease.begin([one.entry_id], phase="dropped")
+    assert await lease.turns.begin([one.entry_id], phase="dropped")
     await echo.fleet.scripts.client.hset(keys.state(one.session.sid), "lease_until_ms", 1)
 
     await drain(echo, one)
@@ -368,8 +368,8 @@ async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(echo: St
         lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
         assert lease is not None
         ids = [each.entry_id for each in (one, two, three)]
-        assert await lease.begin(ids, left_out=ids[:2])
-        await lease.mark("output")
+        assert await lease.turns.begin(ids, left_out=ids[:2])
+        await lease.turns.mark("output")
         await echo.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
     await drain(echo, one)

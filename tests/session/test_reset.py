@@ -321,11 +321,11 @@ async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str 
     """Leave a session as a worker does that was killed in a turn about a command."""
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
     assert lease is not None
-    assert await lease.begin([accepted.entry_id])
+    assert await lease.turns.begin([accepted.entry_id])
     if reset:
         await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
     if phase:
-        await lease.mark(phase)
+        await lease.turns.mark(phase)
     await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
 
 
@@ -350,11 +350,11 @@ async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_
     command = await agent.append("/new two")
     lease = await agent.fleet.leases.acquire(command.session.sid, worker="dead", host="here")
     assert lease is not None
-    assert await lease.begin([command.entry_id])
+    assert await lease.turns.begin([command.entry_id])
     await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
     await lease.remember("demo|elsewhere", "of-the-new-conversation")
     await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
-    await lease.mark("output")
+    await lease.turns.mark("output")
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
     await drain(agent, command)
@@ -372,9 +372,9 @@ async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) 
     command, two = await append(agent, "/new wait", "two")
     lease = await agent.fleet.leases.acquire(command.session.sid, worker="dead", host="here")
     assert lease is not None
-    assert await lease.begin([command.entry_id])
+    assert await lease.turns.begin([command.entry_id])
     await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
-    assert await lease.steer([two.entry_id])
+    assert await lease.turns.steer([two.entry_id])
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     go(agent)
 

@@ -223,9 +223,9 @@ async def test_an_agent_that_dies_of_a_message_fails_it_with_the_turn(agent: Sta
 async def crashed(stack: Stack, first: Accepted, *joined: Accepted, phase: str = "output") -> None:
     """Leave a session as a worker does that was killed in a turn which others had joined."""
     lease = await owner(stack, first)
-    assert await lease.begin([first.entry_id])
-    await lease.mark(phase)
-    assert await lease.steer([each.entry_id for each in joined])
+    assert await lease.turns.begin([first.entry_id])
+    await lease.turns.mark(phase)
+    assert await lease.turns.steer([each.entry_id for each in joined])
     await expire(stack, first)
 
 
@@ -254,7 +254,7 @@ async def test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it(
 async def test_after_two_crashes_each_is_tried_alone(agent: Stack) -> None:
     one, two = await append(agent, "one", "two")
     await crashed(agent, one, two)
-    await (await owner(agent, one)).begin([one.entry_id])
+    await (await owner(agent, one)).turns.begin([one.entry_id])
     await expire(agent, one)
 
     await drain(agent, one)
@@ -267,11 +267,11 @@ async def test_nothing_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
     """Otherwise it would be stopped with it, although it came after."""
     one = await agent.append("one")
     lease = await owner(agent, one)
-    await lease.begin([one.entry_id])
+    await lease.turns.begin([one.entry_id])
     await agent.fleet.sessions.stop(lease.sid)
     two = await agent.append("two")
 
-    assert not await lease.steer([two.entry_id])
+    assert not await lease.turns.steer([two.entry_id])
     await expire(agent, one)
     await drain(agent, one)
 
@@ -281,12 +281,12 @@ async def test_nothing_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
 async def test_nothing_joins_a_turn_under_a_lost_lease(agent: Stack) -> None:
     one, two = await append(agent, "one", "two")
     lease = await owner(agent, one)
-    await lease.begin([one.entry_id])
+    await lease.turns.begin([one.entry_id])
     await expire(agent, one)
     await owner(agent, one)
 
     with pytest.raises(LeaseLost):
-        await lease.steer([two.entry_id])
+        await lease.turns.steer([two.entry_id])
 
 
 async def test_a_worker_that_is_killed_in_a_steered_turn(agent: Stack) -> None:
@@ -320,16 +320,16 @@ async def test_a_message_is_tried_alone_as_often_as_any_other(agent: Stack) -> N
     """One that joined the second attempt was in one failure, not in two."""
     one, two = await append(agent, "one", "two")
     lease = await owner(agent, one)
-    await lease.begin([one.entry_id])
+    await lease.turns.begin([one.entry_id])
     await expire(agent, one)
     await crashed(agent, one, two)
 
     lease = await owner(agent, one)
-    first = await lease.begin([one.entry_id, two.entry_id])
+    first = await lease.turns.begin([one.entry_id, two.entry_id])
     assert first is not None
     assert (len(first.entries), first.failures) == (1, 2)
-    await lease.finish("done", reply=[])
-    second = await lease.begin([two.entry_id])
+    await lease.turns.finish("done", reply=[])
+    second = await lease.turns.begin([two.entry_id])
 
     assert second is not None
     assert second.failures == 1
@@ -351,7 +351,7 @@ async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
     first = await agent.append("one")
     many = await append(agent, *(f"m{number}" for number in range(MOST_STEERED + 5)))
     lease = await owner(agent, first)
-    await lease.begin([first.entry_id])
+    await lease.turns.begin([first.entry_id])
     steering = Steering(lease, first.entry_id, command_of=lambda _: None)
 
     async def taken() -> list[str]:
@@ -368,13 +368,13 @@ async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
 async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:
     one, two, three = await append(agent, "one", "two", "three")
     lease = await owner(agent, one)
-    await lease.begin([one.entry_id])
+    await lease.turns.begin([one.entry_id])
     ids = [two.entry_id, three.entry_id]
-    await lease.steer(ids)
+    await lease.turns.steer(ids)
 
     error = {"category": "died", "detail": ""}
     answered = [one.entry_id, two.entry_id]
-    await lease.finish("failed", reply=[], error=error, steered=ids, answered=answered)
+    await lease.turns.finish("failed", reply=[], error=error, steered=ids, answered=answered)
 
     outcomes = [await agent.outcome(each) for each in (one, two, three)]
     assert [outcome.status for outcome in outcomes] == ["done", "steered", "failed"]

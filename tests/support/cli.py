@@ -28,7 +28,7 @@ async def give_up(stack: Stack, accepted: Accepted) -> None:
     for _ in range(3):
         lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
         assert lease is not None
-        await lease.begin([accepted.entry_id])
+        await lease.turns.begin([accepted.entry_id])
         await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     await stack.start_worker()
     await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")

@@ -204,7 +204,7 @@ class Calling:
 
     async def finish(self) -> None:
         """End its turn."""
-        await self.lease.finish("done", reply=[{"text": "done", "is_error": False}])
+        await self.lease.turns.finish("done", reply=[{"text": "done", "is_error": False}])
 
 
 @contextlib.asynccontextmanager
@@ -216,7 +216,7 @@ async def calling(
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
     assert lease is not None
     token = new_agent_token(lease.sid)
-    await lease.begin([accepted.entry_id], phase="spawned", detail="test")
+    await lease.turns.begin([accepted.entry_id], phase="spawned", detail="test")
     await lease.grant(digest(token), tools)
     yield Calling(token, lease, accepted)
 

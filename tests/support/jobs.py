@@ -104,8 +104,8 @@ async def work(
     turns = 0
     while lease is not None:
         for entry in await entries(fleet, session):
-            assert await lease.begin([entry.id])
-            await lease.finish(status, reply=[], error=error)
+            assert await lease.turns.begin([entry.id])
+            await lease.turns.finish(status, reply=[], error=error)
             turns += 1
         if await lease.close():
             break

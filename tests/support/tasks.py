@@ -51,7 +51,7 @@ async def take_up(stack: Stack, session: SessionKey | str) -> Turn:
     first = (await entries(stack, key))[0]
     lease = await stack.fleet.leases.acquire(key.sid, worker="test", host=stack.home.host_id)
     assert lease is not None
-    assert await lease.begin([first.id])
+    assert await lease.turns.begin([first.id])
     await lease.grant(DIGEST, {"sessions_send", "sessions_spawn", "sessions_list", "subagents"})
     return Turn(first.id, lease, Agent(key.sid, DIGEST), gateway(stack.fleet, stack.home, HANDLERS))
 
@@ -74,7 +74,7 @@ async def take_over(stack: Stack, turn: Turn) -> Turn:
     await client.hset(keys.state(turn.lease.sid), "lease_until_ms", 0)
     lease = await stack.fleet.leases.acquire(turn.lease.sid, worker="two", host=stack.home.host_id)
     assert lease is not None
-    batch = await lease.begin([turn.id])
+    batch = await lease.turns.begin([turn.id])
     assert batch is not None
     assert batch.attempt == 2
     await lease.grant("7" * 64, {"sessions_spawn"})  # to another process

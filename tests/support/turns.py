@@ -41,7 +41,7 @@ class Turn:
 
     async def finish(self) -> None:
         """End the turn, as a worker does."""
-        await self.lease.finish("done", reply=[])
+        await self.lease.turns.finish("done", reply=[])
 
 
 async def ask(
@@ -101,7 +101,7 @@ async def begin_turn(
     sid = entry.session.sid
     lease = await stack.fleet.leases.acquire(sid, worker="test", host=stack.home.host_id)
     assert lease is not None
-    assert await lease.begin([entry.entry_id])
+    assert await lease.turns.begin([entry.entry_id])
     await lease.grant(DIGEST, tools)
     door = gateway(fleet or stack.fleet, stack.home, handlers)
     return Turn(entry.entry_id, lease, Agent(sid, DIGEST), door)
