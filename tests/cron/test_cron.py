@@ -5,7 +5,6 @@ import contextlib
 import itertools
 import os
 import signal
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -25,6 +24,7 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import GRACE_MS
 from remoteclaw.messages import SessionKey
 from tests.conftest import shifted
+from tests.support.command import start_program
 from tests.support.cron import cron_of, scheduler_of
 from tests.support.failpoints import Proxy, Side
 from tests.support.jobs import (
@@ -464,16 +464,13 @@ async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side
 @contextlib.contextmanager
 def _sweeping(stack: Stack) -> Any:
     """Have a `remoteclaw sweep` running."""
-    with subprocess.Popen(
-        [REMOTECLAW, "sweep"],
-        env=stack.env(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    log = stack.home.logs / "sweep.log"
+    process = start_program([REMOTECLAW, "sweep"], env=stack.env(), log=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 # -- what can't be fired --------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import resource
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.gateway.guard import Bearer, is_own_name
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.token_file import TokenFile
+from tests.support.cli import run
+from tests.support.command import run_command
 from tests.support.doors import Door, calling, gateway_process, opened, own_token, raw
 from tests.support.stack import Stack
-from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually
 
 # -- what is where --------------------------------------------------------------------------------
@@ -406,14 +406,7 @@ async def test_mcp_needs_a_token_and_lists_what_it_may(stack: Stack) -> None:
 
 def refused(stack: Stack, **env: str) -> str:
     """Start a gateway that can't be; return the one line that it says."""
-    result = subprocess.run(
-        [REMOTECLAW, "gateway"],
-        env=stack.env(**env),
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
+    result = run_command("gateway", env=stack.env(**env))
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1, result.stderr
     assert "Traceback" not in result.stderr
@@ -513,15 +506,7 @@ async def test_a_gateway_without_redis_is_one_clear_line(stack: Stack) -> None:
 
 async def test_a_socket_that_is_none_is_one_clear_line(stack: Stack) -> None:
     for descriptor in ("0", "77"):
-        result = subprocess.run(
-            [REMOTECLAW, "gateway", "--socket", descriptor],
-            env=stack.env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=HANG_S,
-            check=False,
-        )
+        result = run(stack, "gateway", "--socket", descriptor)
         assert result.returncode == 1
         assert f"Descriptor {descriptor} is no socket to listen on" in result.stderr
 

@@ -373,15 +373,6 @@ async def test_a_conversation_whose_id_is_gone_is_not_missed_when_it_ends(agent:
     assert CONTEXT_LOST not in reply
 
 
-async def test_a_session_of_an_older_version_is_as_old_as_its_last_turn(agent: Stack) -> None:
-    configure(agent, **IDLE_2_H)
-    first = await answered(agent, "one")
-    client, name = agent.fleet.scripts.client, keys.state(first.session.sid)
-    await client.hdel(name, "last_heard_ms")
-
-    assert await talk(agent, "two") == ["heard two, knew one"]
-
-
 async def test_a_word_of_the_person_ends_it_without_another(agent: Stack) -> None:
     configure(agent, **IDLE_2_H)
     first = await answered(agent, "one")

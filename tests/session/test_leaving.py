@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from remoteclaw.config.home import Home
+from remoteclaw.fleet import keys
 from remoteclaw.session.queue import MOST_ATTEMPTS
 from tests.support.bridges import script
 from tests.support.stack import Stack, said
@@ -21,17 +22,20 @@ def trace(home: Home, reference: str, **more: str) -> str:
     return remoteclaw(home, "sessions", "trace", reference, **more).stdout
 
 
-def test_a_message_outlives_any_number_of_polite_ends(home: Home) -> None:
-    """They don't count as failures, or it would be given up."""
-    with running(home) as up:
-        reference = begin_something_long(home)
-        up.terminate()
-        up.wait(HANG_S)
+async def test_a_message_outlives_any_number_of_polite_ends(stack: Stack) -> None:
+    """They don't count as failures, or it would be given up at the first one behind these."""
+    home, accepted = stack.home, await stack.append("slow")
+    for _ in range(MOST_ATTEMPTS - 1):
+        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
+        assert lease is not None
+        await lease.turns.begin([accepted.entry_id])
+        await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
-    for again in range(2, MOST_ATTEMPTS + 2):
+    for attempt in (MOST_ATTEMPTS, MOST_ATTEMPTS + 1):
         with running(home) as up:
-            attempt = f"output     attempt {again}"
-            eventually_sync(lambda: attempt in trace(home, reference))  # noqa: B023 - used at once
+            await stack.fleet.waker.hint(accepted.session.sid, "test", queue="agents")
+            begun = f"output     attempt {attempt}"
+            eventually_sync(lambda: begun in trace(home, accepted.session.sid))  # noqa: B023
             up.terminate()
             up.wait(HANG_S)
 

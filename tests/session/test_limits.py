@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator
@@ -30,6 +29,7 @@ from remoteclaw.session.notices import (
 from tests.conftest import required, shifted
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script
+from tests.support.cli import run
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.terminal import REMOTECLAW
 from tests.support.waiting import HANG_S, eventually
@@ -290,10 +290,8 @@ async def test_operators_see_until_when_a_session_waits(chat: Chat) -> None:
     sid = accepted.session.sid[:8]
 
     def look(*command: str) -> str:
-        told = subprocess.run(
-            [REMOTECLAW, *command], env=chat.stack.env(), capture_output=True, check=False
-        )
-        return told.stdout.decode() + told.stderr.decode()
+        told = run(chat.stack, *command)
+        return told.stdout + told.stderr
 
     for command in (["status"], ["sessions", "list"], ["sessions", "show", sid]):
         told = await asyncio.to_thread(look, *command)
