@@ -18,7 +18,7 @@ from remoteclaw.errors import ErrorCategory, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.outcomes import Outcome, Outcomes
-from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import SessionKey
 

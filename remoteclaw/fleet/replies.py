@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from pydantic import TypeAdapter
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
+from remoteclaw.fleet.reply import NewerReply, decode_reply
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Operation, Reply
 
@@ -31,8 +31,6 @@ __all__ = [
     "ReplyReader",
     "Undelivered",
     "Unread",
-    "operation_payload",
-    "reply_payload",
 ]
 
 #: How long an adapter holds its reply stream without a sign of life, in milliseconds.
@@ -48,8 +46,6 @@ KNOWN_MS = 7 * 24 * 3600 * 1000
 ANSWER_MS = 24 * 3600 * 1000
 #: How long looking at readers is tried while Redis is away, in seconds.
 LOOK_S = 5.0
-#: The newest form of a reply that is read here.
-REPLY_VERSION = 1
 #: How long a reply of a newer version is left alone, in seconds: longer than a claim lasts, so that
 #: a newer adapter, which can deliver it, becomes the stream's reader meanwhile.
 NEWER_S = 15.0
@@ -108,10 +104,6 @@ class Undelivered:
     def at_ms(self) -> int:
         """When it was put there."""
         return int(self.id.partition("-")[0])
-
-
-class _NewerReply(Exception):
-    """Raised for a reply that only a newer RemoteClaw can read."""
 
 
 class ReplyReader:
@@ -177,8 +169,8 @@ class ReplyReader:
                 if boottime() > self._claimed_at + CLAIM_EVERY_S and not await self.claim():
                     break
                 try:
-                    reply = _reply(entry_id.decode(), fields)
-                except _NewerReply as newer:
+                    reply = decode_reply(entry_id.decode(), fields)
+                except NewerReply as newer:
                     where = f"{entry_id.decode()} of {self._stream}"
                     log.warning("reply %s waits for a newer adapter: %s", where, newer)
                     await asyncio.sleep(NEWER_S)
@@ -362,113 +354,3 @@ def _about(fields: Mapping[bytes, bytes]) -> tuple[str, int]:
         return str(sid), len(payload) + int(files)
     except (AttributeError, KeyError, TypeError, ValueError):
         return "", len(payload)
-
-
-def reply_payload(
-    *,
-    sid: str,
-    turn: str,
-    attempt: int,
-    index: int,
-    channel_id: str,
-    thread_id: str | None,
-    text: str,
-    is_error: bool = False,
-    reply_to_id: str | None = None,
-    attachments: Sequence[Attachment] = (),
-    entries: Sequence[str] = (),
-    call: str | None = None,
-    effect: str | None = None,
-) -> dict[str, Any]:
-    """Return a reply as it stands on the stream; `entries` only for the last one of a turn.
-
-    What a `call` sends is numbered from 0 with `index` for itself.
-    """
-    by_call = {"call": call, "effect": effect} if call else {}
-    return {
-        "v": 1,
-        "sid": sid,
-        "turn": turn,
-        "attempt": attempt,
-        "index": index,
-        "channel_id": channel_id,
-        "thread_id": thread_id,
-        "text": text,
-        "is_error": is_error,
-        "reply_to_id": reply_to_id,
-        "attachments": [attachment.model_dump() for attachment in attachments],
-        "entries": list(entries),
-        **by_call,
-    }
-
-
-def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
-    """Return an operation as it stands on the stream, for the call that asks for it."""
-    return {
-        "v": 1,
-        "kind": "operation",
-        "call": call,
-        "operation": operation.name,
-        "channel_id": operation.channel_id,
-        "thread_id": operation.thread_id,
-        "args": dict(operation.args),
-        "expires_ms": operation.expires_ms,
-    }
-
-
-@functools.cache
-def _shape() -> TypeAdapter[Reply]:
-    """Return what looks at types: a wrong one would fail in an adapter, and end it."""
-    return TypeAdapter(Reply)
-
-
-def _reply(reply_id: str, fields: Mapping[bytes, bytes]) -> Reply:
-    """Return a reply as it stands on the stream.
-
-    Raises `_NewerReply`, or KeyError, TypeError or ValueError if nobody can read it.
-    """
-    data = orjson.loads(fields[b"reply"])
-    if data["v"] > REPLY_VERSION:
-        raise _NewerReply(f"version {data['v']} is newer than {REPLY_VERSION}")
-    told = _operation(data) if data.get("kind") == "operation" else _message(data)
-    return _shape().validate_python({"id": reply_id, **told})
-
-
-def _message(data: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "sid": data["sid"],
-        "turn": data["turn"],
-        "attempt": data["attempt"],
-        "index": data["index"],
-        "channel_id": data["channel_id"],
-        "thread_id": data["thread_id"],
-        "text": data["text"],
-        "is_error": data["is_error"],
-        "reply_to_id": data.get("reply_to_id"),
-        "attachments": data.get("attachments", ()),
-        "is_final": bool(data["entries"]),
-        "entries": data["entries"],
-        "call": data.get("call"),
-        "effect": data.get("effect"),
-    }
-
-
-def _operation(data: dict[str, Any]) -> dict[str, Any]:
-    names = ("channel_id", "thread_id", "args", "expires_ms")
-    operation = {"name": data["operation"], **{name: data[name] for name in names}}
-    return {
-        "sid": "",
-        "turn": "",
-        "attempt": 0,
-        "index": 0,
-        "channel_id": data["channel_id"],
-        "thread_id": data["thread_id"],
-        "text": "",
-        "is_error": False,
-        "reply_to_id": None,
-        "attachments": (),
-        "is_final": False,
-        "entries": (),
-        "call": data["call"],
-        "operation": operation,
-    }

@@ -3,7 +3,7 @@
 `finish` adds a turn's numbers in the step that ends it, so that each turn counts once.
 """
 
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass
 from datetime import date, timedelta
 from typing import Any, Self
 
@@ -52,8 +52,7 @@ class Usage:
     @classmethod
     def decode(cls, numbers: bytes | str | None) -> Self:
         """Return the usage that Redis keeps as numbers, in the order of the fields."""
-        known = len(fields(cls))
-        return cls(*(int(number) for number in (numbers or "").split()[:known]))
+        return cls(*map(int, (numbers or "").split()))
 
     def encode(self) -> str:
         """Return it as Redis keeps it."""

@@ -14,7 +14,8 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.calls import call_name
 from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.fleet.receipts import PlatformReceipt
-from remoteclaw.fleet.replies import Readers, reply_payload
+from remoteclaw.fleet.replies import Readers
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.call import Call
 from remoteclaw.gateway.media import store
 from remoteclaw.gateway.places import Place

@@ -12,7 +12,7 @@ from typing import Any
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.events import ToolActivity
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import ReplyPayload, Turn
 from remoteclaw.profiles import profile_of
 

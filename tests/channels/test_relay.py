@@ -12,7 +12,7 @@ from remoteclaw.bridge.hooks import MessageSent
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import keys, replies
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Receipt, Reply
 from tests.support.platform import Platform

@@ -17,7 +17,7 @@ from remoteclaw.channels.console.adapter import Console
 from remoteclaw.channels.console.editor import PlainEditor
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import Attachment, channel_name
 from remoteclaw.profiles import CHANNELS, profile_of
 from remoteclaw.protocols import ChannelAdapter, ChannelProfile, OperatingAdapter

@@ -10,7 +10,7 @@ from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import GRACE_MS, Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import Postponement
 from tests.support.stack import REPLIES, message
 from tests.support.waiting import HANG_S, eventually

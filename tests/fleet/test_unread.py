@@ -9,7 +9,7 @@ import pytest
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.lua import Script
 from remoteclaw.fleet.outcomes import Outcome
-from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import Attachment
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import installed_servers, running_server

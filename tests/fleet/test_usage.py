@@ -61,15 +61,5 @@ async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
     assert await fleet.usage.agents() == {}
 
 
-async def test_numbers_of_a_newer_version_stay(fleet: Fleet) -> None:
-    await fleet.scripts.client.hset(keys.USAGE, "main", f"{Usage().encode()} 17")
-    lease = await begun(fleet)
-
-    await lease.turns.finish("done", reply=[], usage=TURN)
-
-    assert await fleet.scripts.client.hget(keys.USAGE, "main") == f"{TURN.encode()} 17".encode()
-    assert await fleet.usage.agents() == {"main": TURN}
-
-
 def test_the_command_offers_the_days_that_are_kept() -> None:
     assert MOST_DAYS == USAGE_DAYS

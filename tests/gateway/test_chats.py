@@ -15,7 +15,7 @@ from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
 from remoteclaw.channels.relay import KEPT_BACK, NO_EFFECT
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.replies import reply_payload
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import ReplyPayload
 from tests.support.failpoints import Proxy

@@ -102,18 +102,12 @@ if args.record then
   redis.call('PEXPIRE', keys.record, args.record_ms)
 end
 redis.call('DEL', keys.side_effects, keys.live)
--- Numbers are added to those that are kept; more of them than before are those of a newer version.
+-- Add the turn's numbers to those that are kept.
 local function add_usage(key, field)
-  local sums = {}
-  for number in string.gmatch(redis.call('HGET', key, field) or '', '%d+') do
-    sums[#sums + 1] = tonumber(number)
-  end
-  local position = 0
+  local kept, sums = string.gmatch(redis.call('HGET', key, field) or '', '%d+'), {}
   for number in string.gmatch(args.usage, '%d+') do
-    position = position + 1
-    sums[position] = (sums[position] or 0) + tonumber(number)
+    sums[#sums + 1] = string.format('%.0f', tonumber(number) + tonumber(kept() or 0))
   end
-  for each, sum in ipairs(sums) do sums[each] = string.format('%.0f', sum) end
   redis.call('HSET', key, field, table.concat(sums, ' '))
 end
 if args.usage then

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet.calls import call_name
 from remoteclaw.fleet.receipts import PlatformReceipt
-from remoteclaw.fleet.replies import Readers, operation_payload
+from remoteclaw.fleet.replies import Readers
+from remoteclaw.fleet.reply import operation_payload
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.places import Place, current_place, place_of
 from remoteclaw.gateway.rights import is_for_owner
