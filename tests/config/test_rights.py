@@ -32,7 +32,7 @@ def test_every_setting_is_declared(path: str) -> None:
 
     assert declared(field) is not None, (
         f"{path} has no declaration: write its type as Annotated[…, BY_PEOPLE] where it is defined "
-        "(remoteclaw/config/model.py), or as Annotated[…, by_people(restart=…)]"
+        "(remoteclaw/config/model/), or as Annotated[…, by_people(restart=…)]"
         " if a process reads it at its start alone, which is then also named in AT_START here. "
         "BY_AGENTS lets a model change it: name it in FOR_AGENTS here, which says what to ask first"
     )

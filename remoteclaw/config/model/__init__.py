@@ -1,0 +1,41 @@
+"""The model of the configuration: every setting, with its type, default and meaning.
+
+The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory; it may be absent.
+`REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not read.
+"""
+
+from remoteclaw.config.model.agents import AgentConfig, McpServerSettings, state_directory
+from remoteclaw.config.model.channels import ChannelConfig
+from remoteclaw.config.model.config import Config
+from remoteclaw.config.model.fleet import FleetConfig
+from remoteclaw.config.model.gateway import GatewayConfig, is_loopback
+from remoteclaw.config.model.hooks import HooksConfig
+from remoteclaw.config.model.queue import DropPolicy, QueueConfig, QueueMode, QueueOverride
+from remoteclaw.config.model.redis import RedisConfig
+from remoteclaw.config.model.sessions import ChatKind, RecordConfig, ResetConfig, SessionsConfig
+from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, ToolsConfig
+
+__all__ = [
+    "AgentConfig",
+    "ChannelConfig",
+    "ChatKind",
+    "Config",
+    "DropPolicy",
+    "FleetConfig",
+    "GatewayConfig",
+    "GroupConfig",
+    "HooksConfig",
+    "McpServerSettings",
+    "Profile",
+    "QueueConfig",
+    "QueueMode",
+    "QueueOverride",
+    "RecordConfig",
+    "RedisConfig",
+    "ResetConfig",
+    "SenderConfig",
+    "SessionsConfig",
+    "ToolsConfig",
+    "is_loopback",
+    "state_directory",
+]

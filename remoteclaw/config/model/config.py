@@ -1,0 +1,93 @@
+"""The configuration as a whole."""
+
+import re
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from remoteclaw.config.model.agents import AgentConfig
+from remoteclaw.config.model.channels import ChannelConfig
+from remoteclaw.config.model.fleet import FleetConfig
+from remoteclaw.config.model.gateway import GatewayConfig
+from remoteclaw.config.model.hooks import HooksConfig
+from remoteclaw.config.model.queue import QueueConfig
+from remoteclaw.config.model.redis import RedisConfig
+from remoteclaw.config.model.section import Section, check_names
+from remoteclaw.config.model.sessions import ChatKind, RecordConfig, ResetConfig, SessionsConfig
+from remoteclaw.config.model.tools import ToolsConfig
+from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE
+from remoteclaw.errors import ConfigError
+from remoteclaw.messages import channel_name
+from remoteclaw.profiles import profile_of
+
+__all__ = ["Config"]
+
+#: The settings of a channel that its profile decides where the file says nothing.
+_OF_PROFILE = ("chunk_limit", "chunk_unit", "formatting", "attachment_mb", "attachment_types")
+
+
+class Config(Section):
+    """Everything that can be configured."""
+
+    redis: RedisConfig = RedisConfig()
+    gateway: GatewayConfig = GatewayConfig()
+    fleet: FleetConfig = FleetConfig()
+    agents: Annotated[dict[str, AgentConfig], BY_PEOPLE] = Field(
+        default_factory=lambda: {"main": AgentConfig()}
+    )
+    """The agents by name. Messages go to `main`, else to the only one there is."""
+    channels: Annotated[dict[str, ChannelConfig], BY_AGENTS] = Field(default_factory=dict)
+    """The channels by name."""
+    tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Which of RemoteClaw's tools every agent may use."""
+    queue: QueueConfig = QueueConfig()
+    sessions: SessionsConfig = SessionsConfig()
+    record: RecordConfig = RecordConfig()
+    hooks: HooksConfig = HooksConfig()
+
+    @field_validator("agents")
+    @classmethod
+    def _check_agents(cls, value: dict[str, AgentConfig]) -> dict[str, AgentConfig]:
+        if not value:
+            raise ValueError("is empty: leave it out, or name an agent")
+        return check_names(value)
+
+    @field_validator("channels")
+    @classmethod
+    def _check_channels(cls, value: dict[str, ChannelConfig]) -> dict[str, ChannelConfig]:
+        for name, channel in value.items():
+            channel_name(name)
+            form = profile_of(name).id_form
+            for one in sorted(channel.named_ids()):
+                if form and not re.fullmatch(form, one):
+                    raise ValueError(
+                        f"{name} has {one!r}, which is no id there: ids have the form {form}"
+                    )
+        return value
+
+    def channel(self, name: str) -> ChannelConfig:
+        """Return a channel's settings; what the file leaves out is as its profile says."""
+        named, profile = self.channels.get(name, ChannelConfig()), profile_of(name)
+        unset = {key for key in _OF_PROFILE if key not in named.model_fields_set}
+        return named.model_copy(update={key: getattr(profile, key) for key in unset})
+
+    def reset_of(self, channel: str, kind: ChatKind) -> ResetConfig:
+        """Return when conversations of a kind end by themselves on a channel."""
+        if (own := self.channel(channel).reset) is not None:
+            return own
+        return self.sessions.reset_by_kind.get(kind, self.sessions.reset)
+
+    def agent(self, name: str | None) -> tuple[str, AgentConfig]:
+        """Return an agent's name and configuration; `None` asks for the default one.
+
+        Raises `ConfigError` for a name that isn't configured.
+        """
+        wanted = name or ("main" if "main" in self.agents or len(self.agents) > 1 else None)
+        if wanted is None:
+            return next(iter(self.agents.items()))
+        if wanted not in self.agents:
+            raise ConfigError(
+                f"There is no agent {wanted!r}: the configuration has "
+                f"{', '.join(map(repr, self.agents))}."
+            )
+        return wanted, self.agents[wanted]

@@ -1,0 +1,81 @@
+"""The section `[gateway]`."""
+
+import ipaddress
+import re
+from typing import Annotated, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from remoteclaw.config.model.section import (
+    Section,
+)
+from remoteclaw.config.rights import by_people
+
+__all__ = ["GatewayConfig", "is_loopback"]
+
+WITH_SOCKET = by_people(restart="`remoteclaw up`, or a gateway that runs without it")
+WITH_GATEWAY = by_people(restart="the gateway, for MCP; its other doors take it at once")
+
+
+class GatewayConfig(Section):
+    """The gateway's address, and who may ask it."""
+
+    host: Annotated[str, WITH_SOCKET] = "127.0.0.1"
+    """The address it listens on, or `localhost`. Others than this computer's own are refused
+    without `allow_remote`."""
+    port: Annotated[int, WITH_SOCKET] = Field(default=18789, ge=0, le=65535)
+    """The port; 0 for any that is free."""
+    allow_remote: Annotated[bool, WITH_SOCKET] = False
+    """Whether `host` may be an address that other computers reach. It speaks plain HTTP, so only
+    with something in front of it that encrypts."""
+    hosts: Annotated[tuple[str, ...], WITH_GATEWAY] = Field(default=(), max_length=50)
+    """More names for its address, as in the header Host: `claw.example.org`,
+    or with a port. Its own address and this computer's are among them anyway."""
+    origins: Annotated[tuple[str, ...], WITH_GATEWAY] = Field(default=(), max_length=50)
+    """Web pages that may use it, by their origin: `https://claw.example.org`. Without any, no page
+    may."""
+
+    @field_validator("host")
+    @classmethod
+    def _check_host(cls, value: str) -> str:
+        try:
+            return value if value == "localhost" else str(ipaddress.ip_address(value))
+        except ValueError:
+            raise ValueError(f"must be an IP address or localhost, not {value!r}") from None
+
+    @field_validator("hosts")
+    @classmethod
+    def _check_hosts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for name in value:
+            if not re.fullmatch(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?", name):
+                raise ValueError(f"has {name!r}: write a name, or name:port")
+        return tuple(name.lower() for name in value)
+
+    @field_validator("origins")
+    @classmethod
+    def _check_origins(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in value:
+            if not re.fullmatch(r"https?://[A-Za-z0-9_.\[\]:-]+", origin):
+                raise ValueError(f"has {origin!r}: write an origin, such as https://example.org")
+        return tuple(origin.lower() for origin in value)
+
+    @model_validator(mode="after")
+    def _check_reach(self) -> Self:
+        if not self.allow_remote and not is_loopback(self.host):
+            raise ValueError(
+                f"has host = {self.host!r}, which other computers reach: use 127.0.0.1, or set "
+                "allow_remote = true behind something that encrypts"
+            )
+        return self
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is reached from this computer alone."""
+    if address == "localhost":
+        return True
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback

@@ -1,0 +1,61 @@
+"""The section `[queue]`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from remoteclaw.config.model.section import MOST, Section
+from remoteclaw.config.rights import BY_AGENTS
+from remoteclaw.messages import channel_name
+
+__all__ = ["DropPolicy", "QueueConfig", "QueueMode", "QueueOverride"]
+
+QueueMode = Literal["collect", "followup", "steer", "interrupt"]
+DropPolicy = Literal["old", "new", "summarize"]
+DebounceMs = Annotated[int, Field(ge=0, le=60_000)]
+Cap = Annotated[int, Field(ge=0, le=MOST)]
+
+
+class QueueOverride(Section):
+    """Exceptions from `[queue]` for one channel or one session; absent keys are no exceptions."""
+
+    mode: Annotated[QueueMode | None, BY_AGENTS] = None
+    debounce_ms: Annotated[DebounceMs | None, BY_AGENTS] = None
+    cap: Annotated[Cap | None, BY_AGENTS] = None
+    drop: Annotated[DropPolicy | None, BY_AGENTS] = None
+
+
+class QueueConfig(Section):
+    """Messages that arrive while their session is busy.
+
+    An idle session starts at once, whatever is configured here.
+    """
+
+    mode: Annotated[QueueMode, BY_AGENTS] = "collect"
+    """`collect` answers all that waits in one turn, `followup` each message in its own.
+    `steer` gives the new message to the agent while it works, and `interrupt` stops the running
+    turn for it."""
+    debounce_ms: Annotated[DebounceMs, BY_AGENTS] = 1000
+    """Milliseconds without a new message before the waiting ones are answered: the person may still
+    be typing."""
+    cap: Annotated[Cap, BY_AGENTS] = 20
+    """How many messages may wait for a busy session; 0 for any number."""
+    drop: Annotated[DropPolicy, BY_AGENTS] = "summarize"
+    """What goes beyond the cap: the `old` or the `new` messages, whose sender is told;
+    `summarize` leaves out the old ones, but shows the agent how each of them began."""
+    channels: Annotated[dict[str, QueueOverride], BY_AGENTS] = Field(default_factory=dict)
+    """Exceptions for a channel, by its name."""
+
+    @field_validator("channels")
+    @classmethod
+    def _check_channels(cls, value: dict[str, QueueOverride]) -> dict[str, QueueOverride]:
+        for name in value:
+            channel_name(name)
+        return value
+
+    def of(self, channel: str, session: QueueOverride | None = None) -> "QueueConfig":
+        """Return a session's settings: its own, else its channel's, else these."""
+        changes: dict[str, Any] = {}
+        for override in (self.channels.get(channel), session):
+            changes |= override.model_dump(exclude_none=True) if override else {}
+        return self.model_copy(update=changes)
