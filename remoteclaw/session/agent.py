@@ -121,7 +121,7 @@ class AgentKeeper:
 
     @property
     def description(self) -> str:
-        """How the agent came, for people."""
+        """The agent's origin, runtime and process, for people."""
         pid = self._holder.pid if self._holder else 0
         return f"{'warm' if self._was_warm else 'new'} {self._runtime_name}, pid {pid}"
 

@@ -63,7 +63,7 @@ class Progress:
 
 @dataclass(slots=True)
 class Attempt:
-    """What the steps of one attempt at a turn hand on to each other."""
+    """The values that the steps of one attempt at a turn share."""
 
     batch: Batch
     turn: Turn
@@ -71,7 +71,7 @@ class Attempt:
     reply: TurnReply
     progress: Progress
     behind: Sequence[Entry]
-    """What was known to wait behind the turn when it began."""
+    """The entries that were known to wait behind the turn when it began."""
     known: str
     """The newest entry that is known."""
     steering: Steering | None = None

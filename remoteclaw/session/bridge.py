@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SessionBridge:
-    """What a session's turns are taken through."""
+    """The way of a session's turns to its agent."""
 
     keeper: AgentKeeper
     channel: ChannelBridge | None = None
     """None for a session whose agent is not, or wrongly, configured."""
     problem: str = ""
-    """What is wrong then."""
+    """The reason then, for logs and outcomes."""
     conversation: str | None = None
     """The conversation's name in the session map; None if there is no agent to have one with, or a
     hook may choose another directory."""

@@ -35,7 +35,7 @@ class Launched:
 
     holder: Holder
     key: str
-    """What the holder wants to hear from whoever attaches to it."""
+    """The secret that a client shows the holder."""
     session_id: str | None
     """The id of its conversation, where it is known."""
 

@@ -124,7 +124,7 @@ def typing_pause_s(
 
 
 class Due(StrEnum):
-    """What a batch that has begun comes to."""
+    """The ending of a batch that has begun, or its next step."""
 
     STOP_NOTICE = "stop_notice"
     """The answer to a command to stop, which took effect when it was accepted."""
@@ -143,7 +143,7 @@ class Due(StrEnum):
 
 
 def due(batch: Batch, turn: Turn, *, command: Command | None) -> Due:
-    """Return what a batch comes to; `command` is its first entry's, None if that is no command."""
+    """Return the ending or the next step of a batch; `command` is its first entry's, if any."""
     if command and command.name == "stop":
         return Due.STOP_NOTICE
     if batch.is_dropped:
@@ -163,7 +163,7 @@ def due(batch: Batch, turn: Turn, *, command: Command | None) -> Due:
 
 
 class Reaction(StrEnum):
-    """What a running turn does about a stop or a newer message."""
+    """The response of a running turn to a stop or a newer message."""
 
     NOTHING = "nothing"
     STOP = "stop"
@@ -195,7 +195,7 @@ def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: s
 def takes_newcomers(
     turn: Turn, behind: Sequence[Entry], queue: QueueConfig, *, can_steer: bool
 ) -> bool:
-    """Whether messages that arrive join a turn that begins with these entries `behind` it.
+    """Return whether messages that arrive join a turn that begins with these entries `behind` it.
 
     A message of a person that waits is not overtaken.
     """
@@ -205,7 +205,7 @@ def takes_newcomers(
 
 
 class Newcomer(StrEnum):
-    """What becomes of an entry that arrives while a turn takes newcomers."""
+    """The place of an entry that arrives while a turn takes newcomers."""
 
     JOINS = "joins"
     WAITS = "waits"
@@ -230,16 +230,16 @@ def newcomer(entry: Entry, *, command_of: CommandOf) -> Newcomer:
 
 
 def may_be_postponed(behind: Sequence[Entry], *, command_of: CommandOf) -> bool:
-    """Whether a turn may wait for hours with these entries behind it.
+    """Return whether a turn may wait for hours with these entries behind it.
 
-    Not if one of them ends the conversation: the answer is not wanted any more then.
+    Not if one of them ends the conversation: its answer is no longer wanted.
     """
     commands = map(command_of, behind)
     return not any(command and command.name == "reset" for command in commands)
 
 
 class Next(StrEnum):
-    """What a drain does when a turn has ended."""
+    """The step of a drain after a turn."""
 
     GO_ON = "go_on"
     RELEASE = "release"
@@ -266,5 +266,5 @@ def _ids(entries: Sequence[Entry]) -> tuple[str, ...]:
 
 
 def _at_most(entry_id: str, mark: str) -> bool:
-    """Whether a stream id is not after another."""
+    """Return whether a stream id is not after another."""
     return stream_order(entry_id) <= stream_order(mark)

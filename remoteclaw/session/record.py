@@ -39,9 +39,10 @@ def lines_of(
 ) -> bytes:
     """Return what a turn adds to the record; `joined` came while it ran, `at_ms` is its end.
 
-    Of more than `most_bytes` the beginning is left out, and no line has more than a quarter of it.
+    Of more than `most_bytes` the beginning is left out; no text takes more than half of that.
     """
-    lines = [*map(_asked, (*turn.left_out, *turn.entries, *joined))]
+    most = min(MOST_TEXT, most_bytes // 16)  # JSON has up to six bytes for a character
+    lines = [_asked(entry, most) for entry in (*turn.left_out, *turn.entries, *joined)]
     lines += [
         {
             "at": at_ms,
@@ -58,12 +59,12 @@ def lines_of(
         said = "\n\n".join(payload.text for payload in theirs)
         sent = [file.name for payload in theirs for file in payload.attachments]
         names = {"attachments": sent} if sent else {}
-        lines.append({"at": at_ms, "role": "agent", "text": said, **names})
+        lines.append({"at": at_ms, "role": "agent", "text": _shortened(said, most), **names})
     if result.error_category:
         lines.append({"at": at_ms, "role": "error", "category": str(result.error_category)})
     kept: list[bytes] = []
     for line in reversed(lines):
-        encoded = _encoded(line, most_bytes // 4)
+        encoded = orjson.dumps(line) + b"\n"
         most_bytes -= len(encoded)
         if most_bytes < 0:
             break
@@ -71,19 +72,7 @@ def lines_of(
     return b"".join(reversed(kept))
 
 
-def _encoded(line: dict[str, Any], most_bytes: int) -> bytes:
-    """Return a line, its text shortened until it is no longer than that."""
-    most = MOST_TEXT
-    while True:
-        if "text" in line:
-            line = {**line, "text": _shortened(line["text"], most)}
-        encoded = orjson.dumps(line) + b"\n"
-        if len(encoded) <= most_bytes or most < 100:
-            return encoded
-        most //= 2
-
-
-def _asked(entry: Entry) -> dict[str, Any]:
+def _asked(entry: Entry, most: int) -> dict[str, Any]:
     message = entry.message
     asked: dict[str, Any] = {
         "at": entry.at_ms,
@@ -91,7 +80,7 @@ def _asked(entry: Entry) -> dict[str, Any]:
         "from": message.user_name or message.from_,
         **({"from_id": message.from_} if entry.origin == "chat" else {}),
         "id": message.id,
-        "text": message.text,
+        "text": _shortened(message.text, most),
     }
     if message.attachments:
         asked["attachments"] = [attachment.name for attachment in message.attachments]
@@ -101,7 +90,7 @@ def _asked(entry: Entry) -> dict[str, Any]:
 def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
     """Return what a new agent process is told of a conversation, oldest first.
 
-    Each note names its speaker by its key, so that no text can pretend to be somebody else's. What
+    Each note names its speaker by its key, so that no text can pretend to be another's. What
     is older than `since_ms` is left out, and so is what goes beyond `MOST_DIGEST`.
     """
     told: list[dict[str, str]] = []

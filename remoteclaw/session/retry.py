@@ -70,13 +70,13 @@ _ASKED = "I asked {tries} times. "
 
 @dataclass(frozen=True, slots=True)
 class Tries:
-    """How often a turn's agent was asked, in all attempts at it."""
+    """The tries of a turn, in all attempts: each asks its agent once."""
 
     count: int = 0
     last: str = ""
     """The category of the failure before."""
     told: str = ""
-    """What the person was told of a pause: its category and its end."""
+    """The pause that the person was told of: its category and its end."""
 
     @classmethod
     def of(cls, batch: Batch) -> Self:
@@ -91,7 +91,7 @@ class Tries:
 
 
 def may_repeat(category: ErrorCategory | None, turn: Turn, *, is_first: bool) -> bool:
-    """Whether another agent process may answer at once what failed so.
+    """Return whether another agent process may be asked at once after this failure.
 
     The one before was ending already, or no longer knew the conversation, or the conversation had
     become too long: not that of a session's first turn, nor by this message alone.
@@ -130,7 +130,7 @@ def again_at_ms(
 
 
 def is_told(told: str, category: ErrorCategory, at_ms: int) -> bool:
-    """Whether the person knows of a pause already, by what they were `told` last."""
+    """Return whether the person knows of a pause already, by what they were `told` last."""
     what, _, until = told.partition(" ")
     if what != category:
         return False

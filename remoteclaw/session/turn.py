@@ -57,11 +57,11 @@ NOT_ASKED = ("", "accepted", "postponed")
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """How an attempt ends."""
+    """The ending of an attempt."""
 
     result: AgentDeliveryResult
     status: str = ""
-    """What the outcome says; without it, what the result says."""
+    """The status of the outcome; empty for that of the result."""
     is_recorded: bool = True
     """Whether it is a part of the conversation's record."""
     was_asked: bool = False
