@@ -72,14 +72,10 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
     agent, settings = config.agent(lease.session.agent)
     runtime = create_cli_runtime(settings.runtime or detect_runtime()[0])
     workspace = str(home.workspace(agent, settings))
-    conversation = conversation_name(runtime.name, workspace)
     access = ToolAccess(lease, transport=settings.mcp_transport)
     # One task is all that it is for: its agent makes room for those that people talk with.
     warm_s = 0.0 if lease.session.task else settings.warm_s
     keeper = _keeper(lease, config, home, access, warm_s=warm_s)
-    tools = None
-    if access.is_there:
-        tools = listed(config, lease.session, TOOLS.values(), depth=lease.state.depth)
     spec = AgentSpec(
         runtime=runtime.name,
         command=tuple(settings.command or runtime.command),
@@ -90,7 +86,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         inherit_mcp=settings.inherit_mcp,
         trust_workspace=settings.trust_workspace,
         mcp_servers=settings.servers(),
-        tools=None if tools is None else tuple(sorted(tools)),
+        tools=_tools(lease, config) if access.is_there else None,
         own_server=home.server_name(lease.sid),
     )
     bridge = ChannelBridge(
@@ -106,12 +102,18 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         secrets=frozenset(secrets_of(config)),
         home=home,
     )
-    # Where a hook may choose another directory, the name is not known before.
-    known = None if hooks.has("before_runtime_spawn") else conversation
+    conversation: str | None = conversation_name(runtime.name, workspace)
     login = _login(home, spec)
-    if hooks.has("before_runtime_spawn"):
-        login += f"-{lease.sid}"  # a hook may choose another account for each session
-    return SessionBridge(keeper, bridge, conversation=known, login=login, zone=settings.timezone)
+    if hooks.has("before_runtime_spawn"):  # it may choose another directory, or account
+        conversation = None
+        login += f"-{lease.sid}"
+    zone = settings.timezone
+    return SessionBridge(keeper, bridge, conversation=conversation, login=login, zone=zone)
+
+
+def _tools(lease: Lease, config: Config) -> tuple[str, ...]:
+    """Return RemoteClaw's tools that the session's agent may be offered."""
+    return tuple(sorted(listed(config, lease.session, TOOLS.values(), depth=lease.state.depth)))
 
 
 def _login(home: Home, spec: AgentSpec) -> str:

@@ -79,14 +79,8 @@ def next_batch(
         return Plan((head.id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
     before = list(itertools.takewhile(lambda entry: not command_of(entry), from_chat))
-    late = [
-        entry
-        for entry in from_chat
-        if entry.origin == "chat"
-        and not command_of(entry)
-        and busy_since_ms is not None
-        and entry.at_ms >= busy_since_ms
-    ]
+    late = [] if busy_since_ms is None else [e for e in from_chat if e.at_ms >= busy_since_ms]
+    late = [entry for entry in late if entry.origin == "chat" and not command_of(entry)]
     left_out: tuple[str, ...] = ()
     if queue.cap and len(late) > queue.cap:
         if queue.drop == "new":

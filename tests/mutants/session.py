@@ -77,8 +77,8 @@ MUTANTS = (
     ),
     Mutant(
         "a command that is dropped",
-        before="and not command_of(entry)\nand busy_since_ms",
-        after="and busy_since_ms",
+        before='if entry.origin == "chat" and not command_of(entry)]',
+        after='if entry.origin == "chat"]',
         test="test_only_messages_of_people_are_dropped_and_only_beyond_the_cap",
     ),
     Mutant(
@@ -217,8 +217,8 @@ MUTANTS = (
     ),
     Mutant(
         "a result that is dropped",
-        before='if entry.origin == "chat"\nand not command_of(entry)',
-        after="if not command_of(entry)",
+        before='if entry.origin == "chat" and not command_of(entry)]',
+        after="if not command_of(entry)]",
         test="test_only_messages_of_people_are_dropped_and_only_beyond_the_cap",
     ),
     Mutant(
