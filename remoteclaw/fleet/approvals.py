@@ -4,14 +4,12 @@ A change is kept exactly as it would be made, with its file's hash, for an hour;
 `ToolCalls.change()` puts it there, fenced by the turn that asks.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import orjson
 
-from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
@@ -19,8 +17,6 @@ __all__ = ["VALID_MS", "Approval", "Approvals"]
 
 #: How long a change waits, in milliseconds: longer than a person needs who is there.
 VALID_MS = 3600 * 1000
-#: How long it is tried while Redis is away, in seconds.
-TRY_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +61,12 @@ class Approvals:
 
     async def now_ms(self) -> int:
         """Return the time on Redis' clock, which all hosts share."""
-        return int(await self._scripts.run("clock", deadline=boottime() + TRY_S))
+        return int(await self._scripts.run("clock"))
 
     async def list(self) -> list[Approval]:
         """Return what waits, oldest first."""
         client = self._scripts.client
-        found: Sequence[bytes] = await self._scripts.call(
-            lambda: client.hvals(keys.APPROVALS), deadline=boottime() + TRY_S
-        )
+        found: Sequence[bytes] = await self._scripts.call(client.hvals, keys.APPROVALS)
         now = await self.now_ms()
         changes = (_decoded(data) for data in found)
         waiting = [
@@ -82,8 +76,7 @@ class Approvals:
 
     async def find(self, change_id: str) -> Approval | None:
         """Return a change that waits, or waited of late; None if there is none."""
-        read = functools.partial(self._scripts.client.hget, keys.APPROVALS, change_id)
-        data = await self._scripts.call(read, deadline=boottime() + TRY_S)
+        data = await self._scripts.call(self._scripts.client.hget, keys.APPROVALS, change_id)
         found = _decoded(data) if data else None
         return found if found and found.expires_ms > await self.now_ms() else None
 
@@ -96,7 +89,6 @@ class Approvals:
             "decide",
             keys={"approvals": keys.APPROVALS},
             args={"id": change.id, "before": change.stored, "after": decided.encode()},
-            deadline=boottime() + TRY_S,
         )
         return bool(told == b"done")
 

@@ -4,7 +4,6 @@ A blob is stored first and named by a message after. Accepting the message keeps
 the turn that answers it has ended, in the same script; what no message ever named goes by itself.
 """
 
-import functools
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -110,8 +109,9 @@ class Blobs:
     async def drop(self, sid: str, attachments: Sequence[Attachment]) -> None:
         """Remove the contents of files that no message has named."""
         if names := [keys.blob(sid, attachment.blob) for attachment in attachments]:
-            remove = functools.partial(self._scripts.client.unlink, *names)
-            await self._scripts.call(remove, deadline=boottime() + APPEND_S)
+            await self._scripts.call(
+                self._scripts.client.unlink, *names, deadline=boottime() + APPEND_S
+            )
 
     async def get(
         self,
@@ -128,9 +128,10 @@ class Blobs:
         content = bytearray()
         while len(content) < attachment.size:
             end = min(len(content) + PIECE_BYTES, attachment.size) - 1
-            read = functools.partial(self._scripts.client.getrange, key, len(content), end)
             until = boottime() + APPEND_S if deadline is None else deadline()
-            piece: bytes = await self._scripts.call(read, deadline=until)
+            piece: bytes = await self._scripts.call(
+                self._scripts.client.getrange, key, len(content), end, deadline=until
+            )
             if not piece:
                 return None
             content += piece

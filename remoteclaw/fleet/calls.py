@@ -5,7 +5,6 @@ remembers the call, does what it asks for, and notes it in the turn's record.
 """
 
 import contextlib
-import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,6 @@ from typing import Any, Self
 
 import orjson
 
-from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
@@ -37,8 +35,6 @@ __all__ = ["CALL_MS", "Caller", "Grant", "RunningTurn", "ToolCalls", "call_name"
 
 #: How many digits of a call's name are the name of the task that it starts.
 TASK_DIGITS = 16
-#: How long a call is tried while Redis is away, in seconds.
-CALL_S = 5.0
 #: How long a call is remembered, so that asking for it again does nothing, in milliseconds.
 CALL_MS = 24 * 3600 * 1000
 #: How many changes may wait for approval.
@@ -113,7 +109,6 @@ class ToolCalls:
         fields, entries = await self._scripts.run(
             "caller",
             keys={"state": keys.state(sid), "inbound": keys.inbound(sid)},
-            deadline=boottime() + CALL_S,
         )
         if not fields:
             return None
@@ -133,15 +128,15 @@ class ToolCalls:
 
     async def made(self, caller: Caller | None, call: str) -> list[str] | None:
         """Return what came of a call; None if nothing was done for it yet."""
-        read = functools.partial(self._scripts.client.get, keys.call(call_name(caller, call)))
-        made = await self._scripts.call(read, deadline=boottime() + CALL_S)
+        made = await self._scripts.call(
+            self._scripts.client.get, keys.call(call_name(caller, call))
+        )
         return None if made is None else made.decode().split("\n")
 
     async def side_effects(self, caller: Caller) -> list[dict[str, Any]]:
         """Return what the tools of the caller's running turn did so far, oldest first."""
         name = keys.side_effects(caller.session.sid)
-        read = functools.partial(self._scripts.client.lrange, name, 0, -1)
-        lines = await self._scripts.call(read, deadline=boottime() + CALL_S)
+        lines = await self._scripts.call(self._scripts.client.lrange, name, 0, -1)
         return [orjson.loads(line) for line in lines]
 
     async def messages(
@@ -350,7 +345,6 @@ class ToolCalls:
                     "note_ms": OUTCOME_MS,
                     **args,
                 },
-                deadline=boottime() + CALL_S,
             )
         except LeaseLost:
             raise CallRefused("TURN_OVER", "The turn of this call is over.") from None

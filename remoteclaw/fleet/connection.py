@@ -43,6 +43,8 @@ __all__ = [
 
 #: How long one command may take before its connection counts as dead, in seconds.
 COMMAND_S = 5.0
+#: How long Redis may be away before a caller hears of it, in seconds, unless it says otherwise.
+AWAY_S = 5.0
 #: How long a listener waits for an announcement before it looks by itself, in seconds.
 LISTEN_S = 1.0
 #: How long a listener waits before it connects again, in seconds.
@@ -186,9 +188,9 @@ class Scripts:
         *,
         keys: Keys = MappingProxyType({}),
         args: Arguments = MappingProxyType({}),
-        deadline: float,
+        deadline: float | None = None,
     ) -> Any:
-        """Run a script and return its reply; `deadline` is on `boottime()`.
+        """Run a script and return its reply; `deadline` is on `boottime()`, else in 5 seconds.
 
         Raises `LeaseLost` for a fenced write, `RedisRefused` when the server refuses, and
         `RedisUnavailable` at the deadline. A script that stores something new is refused soon by a
@@ -225,17 +227,24 @@ class Scripts:
         return script
 
     async def call(
-        self, command: Callable[[], Any], *, deadline: float, is_new: bool = False
+        self,
+        command: Callable[..., Any],
+        *args: Any,
+        deadline: float | None = None,
+        is_new: bool = False,
+        **options: Any,
     ) -> Any:
         """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise.
 
         `is_new` tells that it stores something new.
         """
+        if deadline is None:
+            deadline = boottime() + AWAY_S
         repeats, may_have_run = 0, False
         while True:
             try:
                 async with asyncio.timeout(max(0.0, min(COMMAND_S, deadline - boottime()))):
-                    return await command()
+                    return await command(*args, **options)
             except _TRANSIENT as error:
                 if LOGIN.search(str(error)):
                     raise RedisRefused(_refusal(error)) from None

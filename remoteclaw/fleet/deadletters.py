@@ -1,13 +1,11 @@
 """Dead letters: messages that were given up, kept until an operator retries or drops them."""
 
-import functools
 import re
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -20,8 +18,6 @@ __all__ = ["DeadLetter", "DeadLetters"]
 
 #: Where an entry names a file's content.
 _BLOB = re.compile(rb'"blob":"([0-9a-f]{32})"')
-#: How long looking and retrying is tried while Redis is away, in seconds.
-LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +55,7 @@ class DeadLetters:
     async def list(self, *, limit: int = 1000) -> list[DeadLetter]:
         """Return the dead letters, oldest first."""
         client = self._scripts.client
-        read = functools.partial(client.xrange, keys.DEAD_LETTERS, count=limit)
-        found = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        found = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, count=limit)
         return [_letter(letter_id.decode(), fields) for letter_id, fields in found]
 
     async def read(self, letter_id: str) -> DeadLetter:
@@ -71,12 +66,9 @@ class DeadLetters:
                 "`remoteclaw deadletters list` shows those there are."
             )
         client = self._scripts.client
-        read = functools.partial(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
-        found = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        found = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
         if not found:
-            became = await self._scripts.call(
-                lambda: client.get(keys.retried(letter_id)), deadline=boottime() + LOOK_S
-            )
+            became = await self._scripts.call(client.get, keys.retried(letter_id))
             raise UnknownDeadLetter(_unknown(letter_id, became))
         return _letter(letter_id, found[0][1])
 
@@ -104,7 +96,6 @@ class DeadLetters:
                 "bell": keys.bell(sid) if letter.is_said else None,
                 "keep_ms": OUTCOME_MS,
             },
-            deadline=boottime() + LOOK_S,
         )
         if not reply:
             raise UnknownDeadLetter(_unknown(letter_id))
@@ -117,8 +108,7 @@ class DeadLetters:
     async def count(self) -> int:
         """Return how many there are."""
         client = self._scripts.client
-        count = functools.partial(client.xlen, keys.DEAD_LETTERS)
-        return int(await self._scripts.call(count, deadline=boottime() + LOOK_S))
+        return int(await self._scripts.call(client.xlen, keys.DEAD_LETTERS))
 
     async def drop(self, letter_id: str) -> None:
         """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
@@ -128,7 +118,6 @@ class DeadLetters:
             "drop",
             keys={"dead_letters": keys.DEAD_LETTERS, "blobs": blobs},
             args={"letter": letter_id},
-            deadline=boottime() + LOOK_S,
         )
         if not dropped:
             raise UnknownDeadLetter(_unknown(letter_id))

@@ -2,21 +2,18 @@
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import AsyncIterator, Callable
 from typing import Literal
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.connection import AWAY_S, Scripts
 
 __all__ = ["Gateways"]
 
 #: How often a gateway says where it is, in seconds, and how long that holds, in milliseconds.
 SAY_S, HOLDS_MS = 5.0, 30_000
-#: How long it is tried while Redis is away, in seconds.
-TRY_S = 5.0
 #: How long an ending gateway tries to give its name back, in seconds: it has two in all.
 END_S = 0.3
 
@@ -29,8 +26,7 @@ class Gateways:
 
     async def address(self, host_id: str) -> str | None:
         """Return where a host's gateway is, as an http address; None without one."""
-        look = functools.partial(self._scripts.client.get, keys.gateway(host_id))
-        found = await self._scripts.call(look, deadline=boottime() + TRY_S)
+        found = await self._scripts.call(self._scripts.client.get, keys.gateway(host_id))
         return found.decode() if found else None
 
     @contextlib.asynccontextmanager
@@ -41,13 +37,13 @@ class Gateways:
 
         In the end it is forgotten, unless it `stays`, because another one follows there at once.
         """
-        await self._say("start", host_id, address, TRY_S)
+        await self._say("start", host_id, address, AWAY_S)
 
         async def keep() -> None:
             while True:
                 await asyncio.sleep(SAY_S)
                 with contextlib.suppress(RedisUnavailable, RedisRefused):
-                    await self._say("keep", host_id, address, TRY_S)
+                    await self._say("keep", host_id, address, AWAY_S)
 
         keeping = asyncio.create_task(keep())
         try:
@@ -61,7 +57,7 @@ class Gateways:
 
     async def withdraw(self, host_id: str, address: str) -> None:
         """Forget an address, of a gateway that was killed before it could."""
-        await self._say("end", host_id, address, TRY_S)
+        await self._say("end", host_id, address, AWAY_S)
 
     async def _say(
         self, what: Literal["start", "keep", "end"], host_id: str, address: str, within_s: float

@@ -5,7 +5,6 @@ Semantics of Azure Service Bus sessions: an exclusive lock on a session and its 
 
 import asyncio
 import contextlib
-import functools
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
@@ -151,8 +150,9 @@ class Lease:
     async def recorded(self) -> bytes:
         """Return the record of the conversation; nothing if there is none."""
         client = self.scripts.client
-        read = functools.partial(client.get, keys.record(self.sid))
-        return await self.scripts.call(read, deadline=self.fence) or b""
+        return (
+            await self.scripts.call(client.get, keys.record(self.sid), deadline=self.fence) or b""
+        )
 
     # -- a turn --------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class Lease:
         if not self.waiting or (self._is_stale and most > FEW_ENTRIES):
             client = self.scripts.client
             self.waiting = await self.scripts.call(
-                lambda: client.xrange(keys.inbound(self.sid), count=most), deadline=self.fence
+                client.xrange, keys.inbound(self.sid), count=most, deadline=self.fence
             )
             self._is_stale = len(self.waiting) == most
         return self.waiting
@@ -182,7 +182,10 @@ class Lease:
         """Return the oldest entries behind this one, a few at most."""
         client = self.scripts.client
         entries: list[RawEntry] = await self.scripts.call(
-            lambda: client.xrange(keys.inbound(self.sid), f"({after}", count=FEW_ENTRIES),
+            client.xrange,
+            keys.inbound(self.sid),
+            f"({after}",
+            count=FEW_ENTRIES,
             deadline=self.fence,
         )
         return entries
@@ -261,8 +264,9 @@ class Lease:
         streams: dict[Any, Any] = {keys.inbound(self.sid): self.waiting[-1][0]}
         while (left_ms := int((until - boottime()) * 1000)) > 0:
             block = min(left_ms, BLOCK_MS)
-            read = functools.partial(self.scripts.client.xread, streams, count=1, block=block)
-            if await self.scripts.call(read, deadline=self.fence):
+            if await self.scripts.call(
+                self.scripts.client.xread, streams, count=1, block=block, deadline=self.fence
+            ):
                 self.waiting = []  # to be read anew
                 return False
         return True

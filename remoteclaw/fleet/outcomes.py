@@ -8,7 +8,6 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
@@ -18,8 +17,6 @@ __all__ = ["OUTCOME_MS", "Outcome", "Outcomes", "Step"]
 
 #: How long outcomes can be read, in milliseconds.
 OUTCOME_MS = 7 * 24 * 3600 * 1000
-#: How long reading is tried while Redis is away, in seconds.
-READ_S = 5.0
 
 _NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts", "usage")
 #: The order of steps that fall into the same millisecond.
@@ -73,10 +70,7 @@ class Outcomes:
     async def read(self, sid: str, entry_id: str) -> Outcome | None:
         """Return an entry's outcome; None once it is forgotten, or if there never was one."""
         client = self._scripts.client
-        found = await self._scripts.call(
-            lambda: client.hgetall(keys.outcome_prefix(sid) + entry_id),
-            deadline=boottime() + READ_S,
-        )
+        found = await self._scripts.call(client.hgetall, keys.outcome_prefix(sid) + entry_id)
         return _outcome(entry_id, found) if found else None
 
     async def wait(

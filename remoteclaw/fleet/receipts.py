@@ -5,7 +5,6 @@ under the name of its reply stream and its id there.
 Reading it takes nothing away, so a call that is repeated finds the same.
 """
 
-import functools
 from collections.abc import Collection
 from typing import Any
 
@@ -48,8 +47,9 @@ class Receipts:
             left_ms = max(0, int((until - boottime()) * 1000))
             after: dict[Any, Any] = {keys.receipts(call): last}
             block = min(left_ms, BLOCK_MS) or None
-            read = functools.partial(self._scripts.client.xread, after, block=block)
-            streams = await self._scripts.call(read, deadline=until + GRACE_S)
+            streams = await self._scripts.call(
+                self._scripts.client.xread, after, block=block, deadline=until + GRACE_S
+            )
             for entry_id, fields in streams[0][1] if streams else ():
                 last = entry_id
                 found[fields[b"id"].decode()] = orjson.loads(fields[b"answer"])

@@ -6,7 +6,6 @@ parallel, and a conversation would lose its order.
 
 import asyncio
 import contextlib
-import functools
 import logging
 import math
 import re
@@ -44,8 +43,6 @@ KNOWN_MS = 7 * 24 * 3600 * 1000
 #: How long is kept what adapters tell of a call's messages and operations, in milliseconds: as long
 #: as the call is remembered.
 ANSWER_MS = 24 * 3600 * 1000
-#: How long looking at readers is tried while Redis is away, in seconds.
-LOOK_S = 5.0
 #: How long a reply of a newer version is left alone, in seconds: longer than a claim lasts, so that
 #: a newer adapter, which can deliver it, becomes the stream's reader meanwhile.
 NEWER_S = 15.0
@@ -202,8 +199,9 @@ class ReplyReader:
     async def _read(self, last: bytes) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """Return what follows an entry; nothing if that takes long."""
         after: dict[Any, Any] = {self._stream: last}
-        read = functools.partial(self._scripts.client.xread, after, count=64, block=BLOCK_MS)
-        found = await self._scripts.call(read, deadline=math.inf)
+        found = await self._scripts.call(
+            self._scripts.client.xread, after, count=64, block=BLOCK_MS, deadline=math.inf
+        )
         return found[0][1] if found else []
 
     async def left_s(self, operation: Operation) -> float:
@@ -276,7 +274,7 @@ class Replies:
                     found.append(Unread(provider, account, count, age_ms / 1000))
             return sorted(found, key=lambda unread: (unread.provider, unread.account))
 
-        return list(await self._scripts.call(look, deadline=boottime() + LOOK_S))
+        return list(await self._scripts.call(look))
 
     async def undelivered(self) -> AsyncGenerator[Undelivered, None]:
         """Yield all that is on reply streams, stream by stream, oldest first."""
@@ -286,12 +284,14 @@ class Replies:
             names = client.scan_iter(match=keys.reply_stream("*", "*"), count=1000)
             return sorted([name async for name in names])
 
-        for stream in await self._scripts.call(look, deadline=boottime() + LOOK_S):
+        for stream in await self._scripts.call(look):
             provider, _, account = stream.decode().removeprefix("rc:out:").partition(":")
             last = b"-"
             while page := await self._scripts.call(
-                functools.partial(client.xrange, stream, min=last, count=PAGE),
-                deadline=boottime() + LOOK_S,
+                client.xrange,
+                stream,
+                min=last,
+                count=PAGE,
             ):
                 for entry_id, fields in page:
                     sid, size = _about(fields)
@@ -315,7 +315,6 @@ class Replies:
                     "discard",
                     keys={"replies": stream},
                     args={"ids": ids[start : start + PAGE]},
-                    deadline=boottime() + LOOK_S,
                 )
         return count
 
@@ -326,9 +325,7 @@ class Replies:
         async def look() -> tuple[Any, Any]:
             return await client.time(), await client.zrange(keys.READERS, 0, -1, withscores=True)
 
-        (seconds, microseconds), found = await self._scripts.call(
-            look, deadline=boottime() + LOOK_S
-        )
+        (seconds, microseconds), found = await self._scripts.call(look)
         until_ms = {}
         for name, score in found:
             provider, _, account = name.decode().partition("\0")

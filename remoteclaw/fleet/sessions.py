@@ -1,13 +1,11 @@
 """Sessions for operators: list, look, stop; and the bridge's session map."""
 
 import contextlib
-import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.clock import boottime
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
@@ -20,9 +18,6 @@ from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
 __all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
-
-#: How long a look or a stop is tried while Redis is away, in seconds.
-LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +54,7 @@ class Sessions:
     async def list(self, *, limit: int) -> list[SessionView]:
         """Return the sessions with the newest messages, newest first."""
         client = self._scripts.client
-        newest = await self._scripts.call(
-            lambda: client.zrevrange(keys.SESSIONS, 0, limit - 1), deadline=boottime() + LOOK_S
-        )
+        newest = await self._scripts.call(client.zrevrange, keys.SESSIONS, 0, limit - 1)
         views = [await self.view(sid.decode()) for sid in newest]
         return [view for view in views if view is not None]
 
@@ -73,7 +66,7 @@ class Sessions:
             some = await client.zrange(keys.ACTIVE, 0, limit - 1)
             return int(await client.zcard(keys.ACTIVE)), some
 
-        count, some = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        count, some = await self._scripts.call(look)
         views = [await self.view(sid.decode()) for sid in some]
         return count, [view for view in views if view is not None and view.status != "idle"]
 
@@ -89,9 +82,7 @@ class Sessions:
             pipeline.hgetall(keys.session_map(sid))
             return list(await pipeline.execute())
 
-        raw, waiting, last, session_ids = await self._scripts.call(
-            look, deadline=boottime() + LOOK_S
-        )
+        raw, waiting, last, session_ids = await self._scripts.call(look)
         if not raw:
             return None
         return SessionView.decode(
@@ -117,16 +108,14 @@ class Sessions:
     async def children(self, sid: str) -> Sequence[SessionView]:
         """Return the sessions that a session has started, oldest first."""
         client = self._scripts.client
-        read = functools.partial(client.zrange, keys.children(sid), 0, -1)
-        known = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        known = await self._scripts.call(client.zrange, keys.children(sid), 0, -1)
         views = [await self.view(child.decode()) for child in known]
         return [view for view in views if view is not None]
 
     async def labelled(self, agent: str, label: str) -> str | None:
         """Return the id of an agent's session that has a label."""
         client = self._scripts.client
-        read = functools.partial(client.hget, keys.labels(agent), label)
-        sid = await self._scripts.call(read, deadline=boottime() + LOOK_S)
+        sid = await self._scripts.call(client.hget, keys.labels(agent), label)
         return sid.decode() if sid else None
 
     async def label(self, view: SessionView, label: str | None) -> None:
@@ -138,7 +127,6 @@ class Sessions:
             "label",
             keys={"state": keys.state(view.sid), "labels": keys.labels(view.key.agent)},
             args={"sid": view.sid, "label": label},
-            deadline=boottime() + LOOK_S,
         )
         if owner:
             raise UnknownSession(
@@ -148,8 +136,7 @@ class Sessions:
     async def record(self, sid: str) -> bytes:
         """Return what is recorded of the conversation, as lines of JSON (`session.record`)."""
         client = self._scripts.client
-        read = functools.partial(client.get, keys.record(sid))
-        return await self._scripts.call(read, deadline=boottime() + LOOK_S) or b""
+        return await self._scripts.call(client.get, keys.record(sid)) or b""
 
     async def ended(self, sid: str) -> Sequence[Ended]:
         """Return the session's ended conversations that are kept, the newest first."""
@@ -161,7 +148,7 @@ class Sessions:
             return lines, await client.mget(names) if names else []
 
         found = []
-        lines, records = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        lines, records = await self._scripts.call(look)
         for line, record in zip(lines, records, strict=True):
             if record:  # else its time is over
                 _, at_ms, why = line.decode().split(" ", 2)
@@ -171,7 +158,7 @@ class Sessions:
     async def forget(self, sid: str) -> bool:
         """Remove what is recorded, ended conversations included; False if nothing was."""
         names = {"record": keys.record(sid), "archive": keys.archive(sid)}
-        return bool(await self._scripts.run("forget", keys=names, deadline=boottime() + LOOK_S))
+        return bool(await self._scripts.run("forget", keys=names))
 
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names: its key, or the start of its id.
@@ -192,7 +179,7 @@ class Sessions:
         if sid and (await self.view(sid) or await self.record(sid) or await self.ended(sid)):
             found.add(sid)
         elif re.fullmatch("[0-9a-f]{1,31}", text):
-            await self._scripts.call(scan, deadline=boottime() + LOOK_S)
+            await self._scripts.call(scan)
         if len(found) == 1:
             return found.pop()
         listed = "`remoteclaw sessions list` shows those there are"
@@ -239,7 +226,6 @@ class Sessions:
                 "mark": FORK_OF,
                 "names": names,
             },
-            deadline=boottime() + LOOK_S,
         )
         if told == b"exists":
             raise UnknownSession(
@@ -251,12 +237,11 @@ class Sessions:
     async def configure(self, sid: str, queue: QueueOverride | None) -> None:
         """Give a session queue settings of its own, from its next turn on; None takes them away."""
         client, name = self._scripts.client, keys.state(sid)
-        change = (
-            functools.partial(client.hset, name, QUEUE, queue.model_dump_json(exclude_none=True))
-            if queue
-            else functools.partial(client.hdel, name, QUEUE)
-        )
-        await self._scripts.call(change, deadline=boottime() + LOOK_S)
+        if queue:
+            text = queue.model_dump_json(exclude_none=True)
+            await self._scripts.call(client.hset, name, QUEUE, text)
+        else:
+            await self._scripts.call(client.hdel, name, QUEUE)
 
     async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
         """Stop all that the session has accepted so far; return how many entries that concerns.
@@ -276,7 +261,6 @@ class Sessions:
                 "call": keys.call(call_name(None, call)) if call else None,
             },
             args={"sid": sid, "is_unwanted": not wants_result, "keep_ms": CALL_MS},
-            deadline=boottime() + LOOK_S,
         )
         if queue:
             await self._waker.try_hint(SessionKey.parse(key.decode()), queue.decode())

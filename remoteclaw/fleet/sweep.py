@@ -89,7 +89,7 @@ class Sweeper:
         """
         client = self._scripts.client
         active = await self._scripts.call(
-            lambda: client.zrange(keys.ACTIVE, 0, -1), deadline=boottime() + INTERVAL_S
+            client.zrange, keys.ACTIVE, 0, -1, deadline=boottime() + INTERVAL_S
         )
         released = 0
         sids = [name.decode() for name in active]

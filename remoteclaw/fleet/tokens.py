@@ -11,15 +11,12 @@ from typing import Any, Literal
 import orjson
 from pydantic import TypeAdapter
 
-from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.host.tokens import digest, is_same, new_operator_token, token_id_of
 
 __all__ = ["TokenView", "Tokens"]
 
-#: How long looking is tried while Redis is away, in seconds: a call waits behind it.
-LOOK_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -58,8 +55,7 @@ class Tokens:
             "expires_ms": None if valid_ms is None else now + valid_ms,
         }
         client = self._scripts.client
-        write = functools.partial(client.hset, keys.TOKENS, token_id, orjson.dumps(kept))
-        await self._scripts.call(write, deadline=boottime() + LOOK_S)
+        await self._scripts.call(client.hset, keys.TOKENS, token_id, orjson.dumps(kept))
         view = _view(token_id, orjson.dumps(kept), now)
         assert view is not None, "it was made here"
         return token, view
@@ -70,9 +66,7 @@ class Tokens:
         A damaged one is none.
         """
         client = self._scripts.client
-        found: dict[bytes, bytes] = await self._scripts.call(
-            lambda: client.hgetall(keys.TOKENS), deadline=boottime() + LOOK_S
-        )
+        found: dict[bytes, bytes] = await self._scripts.call(client.hgetall, keys.TOKENS)
         now = await self._now()
         views = [
             _view(token_id.decode(errors="replace"), data, now) for token_id, data in found.items()
@@ -81,8 +75,7 @@ class Tokens:
 
     async def revoke(self, token_id: str) -> bool:
         """Make a token valid no more; False if there is none with this id."""
-        remove = functools.partial(self._scripts.client.hdel, keys.TOKENS, token_id)
-        return bool(await self._scripts.call(remove, deadline=boottime() + LOOK_S))
+        return bool(await self._scripts.call(self._scripts.client.hdel, keys.TOKENS, token_id))
 
     async def read(self, token_id: str) -> TokenView | None:
         """Return what is kept of a token; None if there is none with this id."""
@@ -94,7 +87,7 @@ class Tokens:
             pipeline.time()
             return await pipeline.execute()
 
-        data, now = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        data, now = await self._scripts.call(look)
         return _view(token_id, data, _ms(now)) if data else None
 
     async def find(self, token: str) -> TokenView | None:
@@ -107,7 +100,7 @@ class Tokens:
     async def _now(self) -> int:
         """Return the time on Redis' clock, which all gateways share."""
         client = self._scripts.client
-        return _ms(await self._scripts.call(client.time, deadline=boottime() + LOOK_S))
+        return _ms(await self._scripts.call(client.time))
 
 
 def _ms(time: tuple[int, int]) -> int:

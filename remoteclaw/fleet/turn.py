@@ -4,7 +4,6 @@ Semantics of Kafka's fenced read-process-write: each write carries the lease's e
 outcome, its last messages and the removal of its entries are one step.
 """
 
-import functools
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -363,13 +362,12 @@ class Turns:
 
     async def side_effects(self) -> list[dict[str, Any]]:
         """Return what the tools of the running turn did, in all attempts, oldest first."""
-        read = functools.partial(
-            self._lease.scripts.client.lrange, keys.side_effects(self._lease.sid), 0, -1
+        lease = self._lease
+        name = keys.side_effects(lease.sid)
+        lines = await lease.scripts.call(
+            lease.scripts.client.lrange, name, 0, -1, deadline=lease.fence
         )
-        return [
-            orjson.loads(line)
-            for line in await self._lease.scripts.call(read, deadline=self._lease.fence)
-        ]
+        return [orjson.loads(line) for line in lines]
 
     @property
     def _running(self) -> Batch:

@@ -7,7 +7,6 @@ from dataclasses import astuple, dataclass
 from datetime import date, timedelta
 from typing import Any, Self
 
-from remoteclaw.clock import boottime
 from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -16,8 +15,6 @@ __all__ = ["USAGE_DAYS", "SessionDay", "Usage", "UsageLedger"]
 
 #: How many days the sums of single sessions are kept: a quarter, at about 150 bytes each.
 USAGE_DAYS = 92
-#: How long a look is tried while Redis is away, in seconds.
-LOOK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ class UsageLedger:
             return list(await pipeline.execute())
 
         found: list[SessionDay] = []
-        sums = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        sums = await self._scripts.call(look)
         for day, by_session in zip(since, sums, strict=True):
             for field, numbers in by_session.items():
                 agent, _, sid = field.decode().rpartition(" ")
@@ -130,15 +127,13 @@ class UsageLedger:
                 pipeline.hget(keys.usage_day(day.isoformat()), f"{agent} {sid}")
             return list(await pipeline.execute())
 
-        found = await self._scripts.call(look, deadline=boottime() + LOOK_S)
+        found = await self._scripts.call(look)
         return sum((Usage.decode(numbers) for numbers in found), Usage())
 
     async def agents(self) -> dict[str, Usage]:
         """Return what each agent took since its first turn."""
         client = self._scripts.client
-        found = await self._scripts.call(
-            lambda: client.hgetall(keys.USAGE), deadline=boottime() + LOOK_S
-        )
+        found = await self._scripts.call(client.hgetall, keys.USAGE)
         return {agent.decode(): Usage.decode(numbers) for agent, numbers in found.items()}
 
 

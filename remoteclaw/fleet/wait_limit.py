@@ -64,5 +64,5 @@ class WaitLimit:
                 client = self._scripts.client
                 with contextlib.suppress(RedisUnavailable, RedisRefused):
                     await self._scripts.call(
-                        lambda: client.zrem(keys.WAITS, name), deadline=boottime() + WAIT_S
+                        client.zrem, keys.WAITS, name, deadline=boottime() + WAIT_S
                     )

@@ -1,7 +1,6 @@
 """RQ workers that serve our queues: their announcements, and the list of them."""
 
 import contextlib
-import functools
 import logging
 import os
 import socket
@@ -16,12 +15,10 @@ from redis.exceptions import RedisError
 from remoteclaw.clock import boot_id, boottime
 from remoteclaw.errors import RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import COMMAND_S, Scripts
+from remoteclaw.fleet.connection import AWAY_S, COMMAND_S, Scripts
 
 __all__ = ["PEOPLE_ONLY", "WorkerView", "Workers", "announce"]
 
-#: How long looking is tried while Redis is away, in seconds.
-LOOK_S = 5.0
 #: How long it is asked whether a worker is leaving, in seconds: a turn may wait behind that.
 ASK_S = 1.0
 #: How often a worker says that it lives, and after how long without that it counts as gone.
@@ -92,27 +89,26 @@ class Workers:
     async def list(self) -> list[WorkerView]:
         """Return the workers of our queues that live; RQ lists dead ones for an hour, too."""
         client = self._scripts.client
-        deadline = boottime() + LOOK_S
-        names = await self._scripts.call(
-            lambda: client.smembers(keys.RQ_WORKERS), deadline=deadline
-        )
+        deadline = boottime() + AWAY_S
+        names = await self._scripts.call(client.smembers, keys.RQ_WORKERS, deadline=deadline)
         found = []
         for name in sorted(names):
-            read = functools.partial(client.hgetall, name)
-            registered = await self._scripts.call(read, deadline=deadline)
+            registered = await self._scripts.call(client.hgetall, name, deadline=deadline)
             fields = {key.decode(): value.decode() for key, value in registered.items()}
             queues = tuple(fields.get("queues", "").split(","))
             if "death" in fields or not any(keys.is_lane(queue) for queue in queues):
                 continue
             pid, host = int(fields.get("pid") or 0), fields.get("hostname", "")
-            look = functools.partial(client.get, keys.worker(host, pid))
             view = WorkerView(
                 name=name.decode().removeprefix(keys.rq_worker("")),
                 pid=pid,
                 host=host,
                 state=fields.get("state", ""),
                 queues=queues,
-                boot=(await self._scripts.call(look, deadline=deadline) or b"").decode(),
+                boot=(
+                    await self._scripts.call(client.get, keys.worker(host, pid), deadline=deadline)
+                    or b""
+                ).decode(),
             )
             if view.is_ours or await self._listens(view.name, deadline):
                 found.append(view)
@@ -121,25 +117,31 @@ class Workers:
     async def have_sweeper(self) -> bool:
         """Whether a sweeper looks after them."""
         client = self._scripts.client
-        look = functools.partial(client.exists, keys.SWEEPER)
-        return bool(await self._scripts.call(look, deadline=boottime() + LOOK_S))
+        return bool(await self._scripts.call(client.exists, keys.SWEEPER))
 
     async def is_leaving(self, name: str) -> bool:
         """Whether a worker was asked to end, and does so when its work-horse is done."""
         if not name:
             return False
         client = self._scripts.client
-        look = functools.partial(client.hexists, keys.rq_worker(name), "shutdown_requested_date")
         try:
-            return bool(await self._scripts.call(look, deadline=boottime() + ASK_S))
+            return bool(
+                await self._scripts.call(
+                    client.hexists,
+                    keys.rq_worker(name),
+                    "shutdown_requested_date",
+                    deadline=boottime() + ASK_S,
+                )
+            )
         except RedisUnavailable:
             return False
 
     async def _listens(self, name: str, deadline: float) -> bool:
         """Whether a worker lives: each listens for RQ's commands."""
         client = self._scripts.client
-        look = functools.partial(client.pubsub_numsub, keys.rq_commands(name))
-        ((_, count),) = await self._scripts.call(look, deadline=deadline)
+        ((_, count),) = await self._scripts.call(
+            client.pubsub_numsub, keys.rq_commands(name), deadline=deadline
+        )
         return bool(count)
 
     async def waiting(self) -> int:
@@ -149,7 +151,7 @@ class Workers:
         async def count() -> int:
             return sum([await client.llen(keys.rq_queue(name)) for name in await self._queues()])
 
-        return int(await self._scripts.call(count, deadline=boottime() + LOOK_S))
+        return int(await self._scripts.call(count))
 
     async def _queues(self) -> Sequence[str]:
         names: Any = await self._scripts.client.smembers(keys.RQ_QUEUES)
@@ -178,7 +180,7 @@ class Workers:
                 log.info("queue %s is removed: its host is gone", name)
             return frozenset(deserted) - known
 
-        result: frozenset[str] = await self._scripts.call(clear, deadline=boottime() + LOOK_S)
+        result: frozenset[str] = await self._scripts.call(clear)
         return result
 
     async def end_strangers(self, known: frozenset[str]) -> frozenset[str]:
@@ -195,8 +197,7 @@ class Workers:
                 "it is asked to end",
                 name,
             )
-            tell = functools.partial(
+            await self._scripts.call(
                 self._scripts.client.publish, keys.rq_commands(name), '{"command": "shutdown"}'
             )
-            await self._scripts.call(tell, deadline=boottime() + LOOK_S)
         return strangers
