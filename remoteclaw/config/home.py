@@ -175,7 +175,7 @@ def _kept(file: Path, new: Callable[[], str]) -> str:
         return file.read_text(encoding="utf-8").strip()
     except FileNotFoundError:
         # Two processes may start at once: only one of them makes the file.
-        with locked(file.with_name(f".{file.name}.lock")):
+        with locked(file.with_name(".lock")):
             if not file.exists():
                 replace_file(file, f"{new()}\n".encode())
         return file.read_text(encoding="utf-8").strip()

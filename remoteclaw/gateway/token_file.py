@@ -5,17 +5,15 @@ of them. The other is for the connector (`remoteclaw mcp`), which agents of all 
 do what they need, and no more.
 """
 
-import contextlib
 import errno
 import logging
 import os
 import secrets
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from remoteclaw.errors import StateDirectoryError
-from remoteclaw.host.files import write_new
+from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.host.tokens import digest
 from remoteclaw.tools.catalog import Scope
 
@@ -49,15 +47,12 @@ class TokenFile:
 
         Of two that start at once, one makes it, and both use it.
         """
-        if not os.path.lexists(self.path):
-            with self._draft() as draft, contextlib.suppress(FileExistsError):
-                os.link(draft, self.path)
+        self._write(is_new=True)
         self.read()
 
     def rotate(self) -> None:
         """Put a new token in place of the old one, which is worth nothing from then on."""
-        with self._draft() as draft:
-            draft.replace(self.path)
+        self._write(is_new=False)
 
     def digest(self) -> str | None:
         """Return the digest of the token of now; None while there is none that can be used.
@@ -99,18 +94,16 @@ class TokenFile:
             raise self._unfit(problem)
         return token
 
-    @contextlib.contextmanager
-    def _draft(self) -> Iterator[Path]:
-        draft = self.path.with_name(f".{self.path.name}-{secrets.token_hex(8)}")
+    def _write(self, *, is_new: bool) -> None:
+        """Write a new token; with `is_new`, only where there is no file."""
         try:
-            write_new(draft, f"{secrets.token_hex(32)}\n".encode(), is_durable=True)
-            yield draft
+            with locked(self.path.with_name(".lock")):
+                if not (is_new and os.path.lexists(self.path)):
+                    replace_file(self.path, f"{secrets.token_hex(32)}\n".encode())
         except OSError as error:
             raise StateDirectoryError(
                 f"The gateway's token {self.path} can't be written ({error.strerror})."
             ) from None
-        finally:
-            draft.unlink(missing_ok=True)
 
     def _unfit(self, why: str) -> StateDirectoryError:
         return StateDirectoryError(

@@ -1,14 +1,14 @@
 """The budget of agents on a host: warm ones end for new ones, the oldest first."""
 
 import contextlib
-import fcntl
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from remoteclaw.clock import boottime
 from remoteclaw.holder.runs import ask_for_room, listens
+from remoteclaw.host.locks import lock
 
 __all__ = ["make_room"]
 
@@ -30,25 +30,17 @@ def make_room(runs: Path, *, most: int, reserve_bytes: int) -> Iterator[None]:
     The least recently used ends first. One at work never does: if none waits, the caller's agent is
     started all the same, because the number of workers limits how many work.
     """
-    with (runs.parent / "room.lock").open("a") as lock:
-        _lock(lock)
+    # Without the lock after a while: its owner may be frozen.
+    held = lock(runs.parent / "room.lock", wait_s=LOCK_S)
+    try:
         waiting = sorted(_parked(runs))
         while waiting and (_count(runs) >= most or _free_bytes() < reserve_bytes):
             _, run = waiting.pop(0)
             _end_if_parked(run)
         yield
-
-
-def _lock(file: IO[str]) -> None:
-    """Take the lock; go on without it after `LOCK_S`: its owner may be frozen."""
-    until = boottime() + LOCK_S
-    while boottime() < until:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(LOOK_S)
-        else:
-            return
+    finally:
+        if held is not None:
+            os.close(held)
 
 
 def _parked(runs: Path) -> Iterator[tuple[float, Path]]:

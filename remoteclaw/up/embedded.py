@@ -4,7 +4,6 @@ The program is `redis-server` or `valkey-server` from PATH, else the one in the 
 """
 
 import asyncio
-import fcntl
 import importlib.util
 import logging
 import os
@@ -21,6 +20,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.errors import RedisUnavailable, StateDirectoryError
 from remoteclaw.fleet.connection import open_redis
 from remoteclaw.fleet.fitness import OLDEST
+from remoteclaw.host.locks import lock_soon
 from remoteclaw.host.process import read_output, spawn, stop
 from remoteclaw.up.aof import begins_with_snapshot, find_damage
 
@@ -238,19 +238,12 @@ class EmbeddedRedis:
 
     async def _lock(self, data: Path) -> int:
         """Return a descriptor that holds the data's lock; wait for a server that is leaving."""
-        descriptor = os.open(data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        until = boottime() + LOCK_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return descriptor
-            except BlockingIOError:
-                if boottime() > until:
-                    os.close(descriptor)
-                    raise StateDirectoryError(
-                        f"Another Redis server still uses {data}: end it and try again."
-                    ) from None
-                await asyncio.sleep(0.05)
+        descriptor = await lock_soon(data / "lock", wait_s=LOCK_S)
+        if descriptor is None:
+            raise StateDirectoryError(
+                f"Another Redis server still uses {data}: end it and try again."
+            )
+        return descriptor
 
     async def _answers(self) -> bool:
         assert self._process is not None, "start() comes first"

@@ -29,7 +29,7 @@ def test_the_token_is_made_once_and_is_its_owners_alone(directory: Path) -> None
     assert TokenFile(directory).read() == first
     assert len(bytes.fromhex(first)) == 32
     assert (directory / "gateway-token").stat().st_mode & 0o777 == 0o600
-    assert [file.name for file in directory.iterdir()] == ["gateway-token"]
+    assert sorted(file.name for file in directory.iterdir()) == [".lock", "gateway-token"]
 
 
 def _write(content: bytes, mode: int = 0o600) -> Callable[[Path], None]:
