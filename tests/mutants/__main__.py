@@ -7,7 +7,9 @@ A test that stays green although its promise is broken proves nothing, so that i
 is a test that is red without the mutant.
 """
 
+import compileall
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -42,10 +44,15 @@ def run(test: str, directory: Path) -> bool | None:
 
 
 def copy_to(directory: Path) -> None:
-    """Copy what a test needs."""
+    """Copy what a test needs, and compile it: a mutant differs from its bytecode by its hash."""
     for name in ("remoteclaw", "workers", "tests"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, directory / name, ignore=ignored)
+        compileall.compile_dir(
+            directory / name,
+            quiet=1,
+            invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
+        )
     shutil.copy(ROOT / "pyproject.toml", directory)
 
 
