@@ -1,7 +1,7 @@
 """rq-dashboard on this fleet's Redis: queues, workers and hints in a browser, on loopback.
 
 It is rq-dashboard itself, with two things changed. It would read every job with pickle, which fails
-on our hints and would run whatever somebody else put there. And it would answer any page of the
+on our hints and would run code that another client put there. And it would answer any page of the
 owner's browser, and delete and requeue for it: here it answers under its own names, and only shows.
 """
 

@@ -1,6 +1,6 @@
 """The drain job, and the job class that lets a worker run nothing else.
 
-Whoever can write to Redis can put any job on a queue, and RQ would run it: pickles, any dotted name
+Every client of this Redis can put any job on a queue, and RQ would run it: pickles, any dotted name
 (`os.system`), callbacks, webhooks.
 So a job is read by a parser of our own, which accepts one form; everything else is as if the job
 did not exist, and is logged.
@@ -91,7 +91,7 @@ class DrainJob(Job):
             super().restore({**raw_data, b"timeout": b"-1"})
             # In the worker, so that a file that has changed is read once, not by each work-horse.
             settings.current()
-        except Exception as error:  # noqa: BLE001 - whatever somebody wrote into the hash
+        except Exception as error:  # noqa: BLE001 - the hash may hold anything
             self._refuse(f"it can't be read: {type(error).__name__}")
         self.description = f"session {sid[:8]}"  # logged by RQ, so not what the hash says
 

@@ -1,4 +1,4 @@
-"""What `rq worker -c workers.settings -j workers.jobs.DrainJob` reads, once, before it forks.
+"""Settings of `rq worker -c workers.settings -j workers.jobs.DrainJob`, read before it forks.
 
 RQ takes the names in capitals; the rest is for `workers.jobs`.
 Importing this checks the flags and Redis, and loads all that a work-horse needs, so that forking

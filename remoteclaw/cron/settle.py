@@ -287,7 +287,7 @@ class Settler:
     async def _write(self, run: OpenRun, before: bytes, after: bytes, told: Settlement) -> str:
         job_id = run.run.job_id
         next_ms = told.job.next_ms if told.job else None
-        stream, reply = keys.NOBODY, b""
+        stream, reply = keys.NO_KEY, b""
         if told.job and told.alert:
             session = told.job.session
             stream = keys.reply_stream(session.provider, session.account)

@@ -15,7 +15,7 @@ from remoteclaw.fleet.connection import Scripts
 
 __all__ = ["VALID_MS", "Approval", "Approvals"]
 
-#: How long a change waits, in milliseconds: longer than a person needs who is there.
+#: How long a change waits, in milliseconds: longer than a person at a keyboard needs.
 VALID_MS = 3600 * 1000
 
 
@@ -42,7 +42,7 @@ class Approval:
     expires_ms: int
     status: Literal["pending", "done", "rejected"] = "pending"
     by: str | None = None
-    """Who has decided."""
+    """The person who decided."""
     stored: bytes = field(default=b"", compare=False, repr=False)
     """Its JSON as it was read, which a decision must still find."""
 
@@ -54,7 +54,7 @@ class Approval:
 
 
 class Approvals:
-    """The changes that wait, by their ids."""
+    """Changes and their approvals, by id."""
 
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
@@ -64,7 +64,7 @@ class Approvals:
         return int(await self._scripts.run("clock"))
 
     async def list(self) -> list[Approval]:
-        """Return what waits, oldest first."""
+        """Return the changes that wait, oldest first."""
         client = self._scripts.client
         found: Sequence[bytes] = await self._scripts.call(client.hvals, keys.APPROVALS)
         now = await self.now_ms()
@@ -75,7 +75,7 @@ class Approvals:
         return sorted(waiting, key=lambda one: one.asked_ms)
 
     async def find(self, change_id: str) -> Approval | None:
-        """Return a change that waits, or waited of late; None if there is none."""
+        """Return a change that waits, or was decided within the hour; None if there is none."""
         data = await self._scripts.call(self._scripts.client.hget, keys.APPROVALS, change_id)
         found = _decoded(data) if data else None
         return found if found and found.expires_ms > await self.now_ms() else None

@@ -36,7 +36,7 @@ FULL = (
 )
 #: What the script answers of a piece.
 STORED, NO_ROOM = 1, 0
-#: How long an agent's file is kept for its adapter and for whoever asked, in milliseconds: as long
+#: How long an agent's file is kept for its adapter and the caller, in milliseconds: as long
 #: as outcomes are, and a day.
 REPLY_MS = 8 * 24 * 3600 * 1000
 #: How long a task's file is kept, in milliseconds.
@@ -63,7 +63,7 @@ class Blobs:
 
         What threads and tasks of a `chat` store counts together; operators store what they like.
         It goes in pieces, because a slow line takes long for a large one. With a `lease`, it is
-        refused once somebody else has the session (`LeaseLost`).
+        refused once another worker holds the session (`LeaseLost`).
         Raises `MessageRefused` when it is too large, `RedisRefused` when there is no room for it,
         and `RedisUnavailable` when a piece is not stored in 10 s, or within the lease.
         """
@@ -151,7 +151,7 @@ class SessionFiles:
         return await self._blobs.get(lease.sid, attachment, deadline=lambda: lease.fence)
 
     async def store(self, name: str, content: bytes) -> Attachment:
-        """Keep a file that the agent sends, for its adapter and for whoever asked."""
+        """Keep a file that the agent sends, for its adapter and the caller."""
         lease = self._lease
         # No adapter's receipt removes what a task sends to the session that has started it.
         keep_ms = TASK_MS if lease.session.task else REPLY_MS

@@ -68,7 +68,7 @@ class RunningTurn:
     epoch: str
     attempt: int
     entries: tuple[Entry, ...]
-    """What it answers; what can't be read is left out."""
+    """The entries that it answers, without damaged ones."""
     is_whole: bool
     """Whether every entry could be read."""
 
@@ -98,14 +98,14 @@ class Caller:
 
 
 class ToolCalls:
-    """Does what calls ask for."""
+    """Performs calls of tools, each once."""
 
     def __init__(self, scripts: Scripts, waker: Waker) -> None:
         self._scripts = scripts
         self.waker = waker
 
     async def caller(self, sid: str) -> Caller | None:
-        """Return who a session's agent speaks for at this moment; None if there is no session."""
+        """Return a session as a caller, with its running turn; None if there is no session."""
         fields, entries = await self._scripts.run(
             "caller",
             keys={"state": keys.state(sid), "inbound": keys.inbound(sid)},
@@ -127,7 +127,7 @@ class ToolCalls:
         return Caller(state.key, grant, running, state.parent, state.depth)
 
     async def made(self, caller: Caller | None, call: str) -> list[str] | None:
-        """Return what came of a call; None if nothing was done for it yet."""
+        """Return the result of a call; None if it was not performed."""
         made = await self._scripts.call(
             self._scripts.client.get, keys.call(call_name(caller, call))
         )
@@ -187,7 +187,7 @@ class ToolCalls:
     ) -> str:
         """Put an entry on a session's stream; return its id, also if it was put there before.
 
-        Its reply is for whoever waits for the outcome.
+        Its reply is for the caller, who waits for the outcome.
         """
         entry = encode_entry(message, "caller", "session", provenance)
         _, (entry_id, queue) = await self.perform(
@@ -218,7 +218,7 @@ class ToolCalls:
     ) -> tuple[SessionKey, str]:
         """Start a session for a task at a place; return its key and the id of its first entry.
 
-        A process that begins a turn anew, and asks for the same again, gets the session that the
+        A process that begins a turn again, and asks for the same, gets the session that the
         one before has started. `most` is how many unfinished ones the `parent` may have;
         the task is done, and its result answered, on behalf of `people`.
         Raises `CallRefused` if there are as many, or another session has the label.
@@ -239,7 +239,7 @@ class ToolCalls:
                 **entry_keys(child),
                 "children": keys.children(parent.sid),
                 "labels": keys.labels(child.agent),
-                "spawned": keys.spawned(caller.session.sid) if caller else keys.NOBODY,
+                "spawned": keys.spawned(caller.session.sid) if caller else keys.NO_KEY,
             },
             {
                 **entry_args(child, entry),

@@ -2,7 +2,7 @@
 
 redis-py's own retries are off.
 A script is repeated here after a lost connection, a timeout or a restart, until the caller's
-deadline; that is safe because every script is idempotent. Listeners connect anew here as well.
+deadline; that is safe because every script is idempotent. Listeners connect again here as well.
 """
 
 import asyncio
@@ -56,8 +56,8 @@ MOST_CONNECTIONS = 2000
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
-#: The scripts that store what somebody wants: a full server refuses them. The others go on, because
-#: they are what makes room again.
+#: The scripts that store something new: a full server refuses them. The others go on, because they
+#: make room.
 ACCEPTING = frozenset(
     (
         *("append", "fire", "retry", "store"),
@@ -139,7 +139,7 @@ def _most_connections() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How full a server is."""
+    """Memory of a server, in bytes, and whether it is full."""
 
     used: int
     """The bytes that it uses."""
@@ -158,7 +158,7 @@ class Memory:
 
     @property
     def problem(self) -> str | None:
-        """What follows if it is full, and what to do; None if it isn't."""
+        """A sentence about a full server and what to do; None if it isn't."""
         if not self.is_full:
             return None
         goes_on = "nothing new is accepted, what was accepted is finished"

@@ -28,7 +28,7 @@ class DeadLetter:
     """Its own id, "milliseconds-sequence": when it was given up, on Redis' clock."""
     session: SessionKey
     entry_id: str
-    """What it was on the session's stream: its outcome stands under this id."""
+    """Its id on the session's stream, and of its outcome."""
     attempts: int
     """How often it was tried."""
     category: str
@@ -46,7 +46,7 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """Looks at dead letters and says what becomes of them."""
+    """Reads, retries and drops dead letters."""
 
     def __init__(self, scripts: Scripts, waker: Waker) -> None:
         self._scripts = scripts

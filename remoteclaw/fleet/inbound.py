@@ -72,7 +72,7 @@ class Accepted:
 
 
 class NewerEntry(Exception):
-    """Raised for an entry that a newer RemoteClaw has written: its workers can read it."""
+    """Raised for an entry in the form of a newer RemoteClaw, whose workers can read it."""
 
 
 class Inbound:
@@ -201,7 +201,7 @@ def encode_entry(
     provenance: Provenance | None = None,
     people: Sequence[str] = (),
 ) -> bytes:
-    """Return a message as it stands on its session's stream.
+    """Return the JSON of a message on its session's stream.
 
     `people` are those on whose behalf it is, of what no person has written (`Entry.people`).
     """
@@ -224,8 +224,8 @@ def encode_entry(
 def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> Entry:
     """Return an entry as it was appended.
 
-    Raises `NewerEntry` if a newer RemoteClaw has to do that, and ValueError, with the reason, if
-    nobody can.
+    Raises `NewerEntry` if only a newer RemoteClaw can read it, and ValueError, with the reason, if
+    it is damaged.
     """
     flat = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
     try:

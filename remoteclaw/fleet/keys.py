@@ -29,7 +29,7 @@ DEAD_LETTERS = "rc:dead"
 #: Stream: replies that no adapter could read, as they were, each with where it stood; the last
 #: 1,000.
 DAMAGED_REPLIES = "rc:damaged"
-#: The lanes, each an RQ queue: what people send, and what nobody waits for at a keyboard.
+#: The lanes, each an RQ queue: what people send, and what no person waits for at a keyboard.
 #: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
 LANES: tuple[Lane, ...] = ("agents", "background")
 #: With a session's hash tag behind it, the key of its state.
@@ -58,8 +58,8 @@ CRON_SCHEDULER = "rc:cron:scheduler"
 APPROVALS = "rc:approvals"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
 TOKENS = "rc:tokens"
-#: String: stands for a session's state where an operator calls; never written.
-NOBODY = "rc:nobody"
+#: String: in place of a key that a script is not given; never written.
+NO_KEY = "rc:none"
 #: In place of a session's id where an operator calls.
 OPERATOR = "operator"
 #: Sorted set: accounts that adapters read for, or did within 7 days, by when the claim ends

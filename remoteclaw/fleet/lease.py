@@ -28,11 +28,11 @@ from remoteclaw.messages import SessionKey
 __all__ = ["Lease", "Leases"]
 
 #: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
-#: The owner must have stopped before the agent's holder acts, both before anybody can take over.
+#: The owner stops before the agent's holder acts, and both before another worker can take over.
 RENEW_AT, FENCE_AT, KILL_AT = 1 / 6, 0.8, 0.9
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
-#: What stands between such an id and what the CLI's last process has noted with it.
+#: Separates such an id from the note of the CLI's last process.
 NOTE = "\n"
 #: How long one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
@@ -57,7 +57,7 @@ class Lease:
     session_ids: dict[str, str]
     """The CLIs' own session ids, by runtime and workspace."""
     notes: dict[str, str]
-    """What their last processes have noted with each."""
+    """The notes of their last processes, likewise."""
     waiting: list[RawEntry]
     """The oldest entries, as far as they were read."""
     host: str
@@ -128,7 +128,7 @@ class Lease:
             },
         )
         if stops_tasks:
-            self.waiting = []  # to be read anew
+            self.waiting = []  # to be read again
         self.session_ids.clear()
         self.notes.clear()
         self.state = replace(
@@ -217,8 +217,8 @@ class Lease:
     async def keep(self, renewed: Callable[[str, str], None]) -> None:
         """Renew until cancelled; call `renewed` with stop mark and newest entry after each success.
 
-        Raises `LeaseLost` when somebody else holds the session, or when no renewal has succeeded
-        for 0.8 of the lease: then somebody else soon may.
+        Raises `LeaseLost` when another worker holds the session, or when no renewal has succeeded
+        for 0.8 of the lease: then another one soon may.
         """
         while True:
             await asyncio.sleep(self.lease_s * RENEW_AT)
@@ -267,7 +267,7 @@ class Lease:
             if await self.scripts.call(
                 self.scripts.client.xread, streams, count=1, block=block, deadline=self.fence
             ):
-                self.waiting = []  # to be read anew
+                self.waiting = []  # to be read again
                 return False
         return True
 
@@ -329,8 +329,8 @@ class Lease:
     async def release(self, *, delay_s: float = 0.0) -> None:
         """Give the lease back while entries remain, behind the other sessions that wait.
 
-        With a delay, nobody is hinted before so many seconds have passed, and any host may be: this
-        one can't serve it.
+        With a delay, no worker is hinted before so many seconds have passed, and then of any host:
+        this one can't serve the session.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
         queue = await self.run(
@@ -360,7 +360,7 @@ class Leases:
         self.lease_s = lease_s
 
     async def acquire(self, sid: str, *, worker: str, host: str) -> Lease | None:
-        """Take a session's lease; None if it has no work or somebody else holds it.
+        """Take a session's lease; None if it has no work or another worker holds it.
 
         `worker` says who holds it, for people; from now on its hints go to `host`.
         """

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from remoteclaw.fleet.keys import NOBODY
+from remoteclaw.fleet.keys import NO_KEY
 
 __all__ = ["Argument", "Arguments", "Keys", "Script"]
 
-#: What a script gets as text; None is left out, and a bool is 1 or 0.
+#: A value that a script gets as text; None is left out, and a bool is 1 or 0.
 Argument = str | bytes | int | float | None
 Arguments = Mapping[str, Argument | Sequence[Argument]]
 Keys = Mapping[str, str | Sequence[str] | None]
@@ -27,7 +27,7 @@ _DIRECTORY = Path(__file__).parent / "scripts"
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What a script takes, in order."""
+    """The names that a script takes, in order."""
 
     fixed: tuple[str, ...]
     lists: tuple[str, ...]
@@ -71,7 +71,7 @@ class Script:
     keys: _Names
     args: _Names
     source: str
-    """What Redis runs."""
+    """The Lua that Redis runs: parts, tables of keys and arguments, body."""
 
     @classmethod
     @functools.cache
@@ -95,7 +95,7 @@ class Script:
         """Return KEYS and ARGV; raises TypeError for names that are not the script's."""
         self.keys.check(self.name, keys)
         self.args.check(self.name, args)
-        names = [str(keys.get(name) or NOBODY) for name in self.keys.fixed]
+        names = [str(keys.get(name) or NO_KEY) for name in self.keys.fixed]
         values = [_value(args.get(name)) for name in self.args.fixed]
         key_lists = [keys[name] or () for name in self.keys.lists]
         arg_lists = [args[name] for name in self.args.lists]

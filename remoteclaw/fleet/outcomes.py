@@ -53,7 +53,7 @@ class Outcome:
     previous: str | None
     """The session's entry before this one."""
     usage: Usage | None
-    """What the turn took that answered it; None if no agent was asked."""
+    """The usage of the turn that answered it; None if no agent was asked."""
 
     @property
     def is_final(self) -> bool:

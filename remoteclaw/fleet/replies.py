@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """The accounts of chat platforms that adapters read for, or did of late."""
+    """The accounts of chat platforms that adapters read for, or did within 7 days."""
 
     now_ms: int
     """Redis' time when they were looked at."""
@@ -153,7 +153,7 @@ class ReplyReader:
         """Yield replies in order, for ever; one that got no receipt comes again after a restart.
 
         While another adapter reads the stream, this one waits; so it does before a reply that only
-        a newer one can read. What nobody can read is put aside.
+        a newer one can read. A damaged one is put aside.
         """
         last = b"0"
         while True:
@@ -162,7 +162,7 @@ class ReplyReader:
                 last = b"0"
                 continue
             for entry_id, fields in await self._read(last):
-                # Whoever delivers is slow, and may have lost the stream meanwhile.
+                # Delivery is slow: another adapter may have the stream by now.
                 if boottime() > self._claimed_at + CLAIM_EVERY_S and not await self.claim():
                     break
                 try:
@@ -222,7 +222,7 @@ class ReplyReader:
         """Record that a reply was delivered, or never can be, and remove it.
 
         Its files are not kept any longer, but for `kept`. If a call sent it, `answer` (JSON) is for
-        whoever called. Raises `LeaseLost` if another adapter took over.
+        the caller. Raises `LeaseLost` if another adapter took over.
         """
         blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
         entries = reply.entries if is_delivered else ()

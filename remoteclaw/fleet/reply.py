@@ -1,4 +1,4 @@
-"""Replies as they stand on their streams: JSON, encoded and decoded."""
+"""The JSON of replies on their streams, encoded and decoded."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ def reply_payload(
     call: str | None = None,
     effect: str | None = None,
 ) -> dict[str, Any]:
-    """Return a reply as it stands on the stream; `entries` only for the last one of a turn.
+    """Return the JSON of a reply; `entries` only for the last one of a turn.
 
     What a `call` sends is numbered from 0 with `index` for itself.
     """
@@ -59,7 +59,7 @@ def reply_payload(
 
 
 def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
-    """Return an operation as it stands on the stream, for the call that asks for it."""
+    """Return the JSON of an operation, for the call that asks for it."""
     return {
         "v": 1,
         "kind": "operation",
@@ -74,14 +74,14 @@ def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
 
 @functools.cache
 def _shape() -> TypeAdapter[Reply]:
-    """Return what looks at types: a wrong one would fail in an adapter, and end it."""
+    """Return the validator of types: a wrong one would end an adapter."""
     return TypeAdapter(Reply)
 
 
 def decode_reply(reply_id: str, fields: Mapping[bytes, bytes]) -> Reply:
     """Return a reply as it stands on the stream.
 
-    Raises `NewerReply`, or KeyError, TypeError or ValueError if nobody can read it.
+    Raises `NewerReply`, or KeyError, TypeError or ValueError if it is damaged.
     """
     data = orjson.loads(fields[b"reply"])
     if data["v"] > REPLY_VERSION:

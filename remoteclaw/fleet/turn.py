@@ -206,7 +206,7 @@ class Turns:
     ) -> None:
         """Record how far the running attempt has come; `detail` is for people who trace it.
 
-        `agent_process` says where its agent is: whoever takes over after a crash ends that first.
+        `agent_process` says where its agent is: after a crash, the next owner ends that first.
         """
         await self._lease.run(
             "mark",
@@ -297,8 +297,8 @@ class Turns:
 
         Those that were `answered` before it failed are done.
 
-        `reply` is what the outcome keeps for whoever waits for it; `payloads` go on the reply
-        stream, numbered from `first_index`; `agent_process` says where the agent is parked.
+        `reply` is kept in the outcome, for a caller that waits; `payloads` go on the reply stream,
+        numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
         with them, are removed. What is `owed` to another session gets there in the same step.
         `has_heard` says that a person was among those who wrote; `usage` is what the agent took,

@@ -602,7 +602,7 @@ MUTANTS = (
     ),
     Mutant(
         "a wait that outlives its turn",
-        before="redis.call('ZREM', keys.waits, name)  -- its turn is over, whoever still waits",
+        before="redis.call('ZREM', keys.waits, name)  -- its turn is over",
         after="count = count + 1",
         test="test_a_wait_ends_with_its_turn[invoke]",
     ),

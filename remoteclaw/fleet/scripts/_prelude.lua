@@ -3,7 +3,7 @@
 
 -- What the caller has given; nil for what it has left out.
 local function given(value)
-  if value ~= '' and value ~= 'rc:nobody' then return value end
+  if value ~= '' and value ~= 'rc:none' then return value end
 end
 
 -- Lists of so many values each, behind a position.

@@ -5,7 +5,7 @@ local function wake(sid, state)
   if redis.call('HDEL', state, 'postponed_until_ms') == 1 then redis.call('ZADD', 'rc:active', now_ms(), sid) end
 end
 
--- The sessions that a session has started, and those that they have, each behind whoever started it.
+-- The sessions that a session has started, and those that they have, each behind the session that started it.
 -- Their keys can't be given to a script: who they are is known inside only.
 local function descendants(sid)
   local found, position = {}, 1
@@ -19,7 +19,7 @@ local function descendants(sid)
   return found
 end
 
--- Whether a session, or one that it has started, has something to do that somebody waits for.
+-- Whether a session, or one that it has started, has work whose result is awaited.
 local function is_unfinished(sid)
   local all = descendants(sid)
   all[#all + 1] = sid
@@ -40,7 +40,7 @@ local function stop_one(sid, state, inbound, is_unwanted)
   if is_unwanted then redis.call('HSET', state, 'unwanted_entry', newest[1][1]) end
   if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then
     wake(sid, state)
-    -- Whoever does not wait for a limit's end may know that it has ended: the next turn finds out.
+    -- A person who doesn't wait for a limit's end may know that it has ended: the next turn finds out.
     local login = redis.call('HGET', state, 'limit_key')
     if login then redis.call('DEL', login) end
   end
@@ -48,7 +48,7 @@ local function stop_one(sid, state, inbound, is_unwanted)
   return redis.call('XLEN', inbound)
 end
 
--- Stop all that a session has started; nobody waits for it any more. → entries concerned
+-- Stop all that a session has started; its results are not awaited any more. → entries concerned
 local function stop_below(sid)
   local count = 0
   for _, below in ipairs(descendants(sid)) do

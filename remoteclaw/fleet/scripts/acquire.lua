@@ -1,4 +1,4 @@
--- Take the session's lease, unless somebody else holds it or the session is postponed.
+-- Take the session's lease, unless another worker holds it or the session is postponed.
 -- keys: state, inbound, active, session_map, gateway
 -- args: sid, nonce, lease_ms, grace_ms, worker, most_entries, map_ms, host
 -- → idle | busy | acquired, epoch, state, session map, first entries, address or nothing

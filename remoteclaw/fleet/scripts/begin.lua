@@ -78,7 +78,7 @@ if not entries[1] then  -- only an operator's own XDEL or DEL can do that
 end
 local turn = entries[1][1]
 if begun ~= args.nonce then
-  -- The agent of an attempt that was cut off is nobody's: only a new grant lets one call tools.
+  -- The agent of an attempt that was cut off has no turn: only a new grant lets one call tools.
   -- The one of an attempt that was postponed waits for this one.
   local is_resumed = redis.call('HDEL', keys.state, 'postponed_reason') == 1
   if attempt > 1 and wanted ~= 'spawned' and not is_resumed then redis.call('HDEL', keys.state, 'grant') end

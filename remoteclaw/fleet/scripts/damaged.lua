@@ -1,4 +1,4 @@
--- Put a reply aside that nobody can read, as it is, so that those behind it are delivered.
+-- Put a damaged reply aside, as it is, so that those behind it are delivered.
 -- keys: reader, replies, damaged
 -- args: token, reply, most
 -- → 0 if it is not there

@@ -1,5 +1,5 @@
 -- Have a session's conversation end: stop all that it has accepted so far, and put behind that the entry
--- which ends the conversation. Whoever has or takes the session obeys, once however often it is asked.
+-- which ends the conversation. The owner of the session obeys; sent again, this does nothing.
 -- uses: replies, entries, sessions
 -- keys: inbound, state, active, sessions, seen
 -- args: sid, entry, grace_ms, outcomes, session_key, bell, dedupe_ms

@@ -1,4 +1,4 @@
--- End a lease whose owner is known to be dead, so that nobody waits for its time to pass.
+-- End a lease whose owner is known to be dead, so that no message waits for its time to pass.
 -- keys: state, active
 -- args: epoch, sid, is_deliberate
 -- → 1 if it was still that owner's

@@ -1,5 +1,5 @@
 -- A host's gateway says where it is. One that starts takes the name from any other; one that goes on
--- takes it only if nobody has it; one that ends gives it back only if it is its own.
+-- takes it only if it is free; one that ends gives it back only if it is its own.
 -- keys: gateway
 -- args: step, address, holds_ms
 local current = redis.call('GET', keys.gateway)

@@ -1,5 +1,5 @@
 -- Become, or stay, the one reader of a reply stream, and be known as such. A new reader is spared what
--- nobody has read for too long.
+-- no adapter has read for too long.
 -- uses: replies
 -- keys: reader, readers, replies
 -- args: token, lease_ms, account, known_ms

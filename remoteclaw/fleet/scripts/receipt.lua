@@ -1,12 +1,12 @@
 -- A reply was delivered: remove it and its files, and note the time with every entry that it answers.
--- If a call wrote it, whoever called is told what came of it.
+-- If a call wrote it, the caller is told what came of it.
 -- keys: reader, replies, receipts?, outcomes*, blobs*
 -- args: token, reply, answer?, answer_ms
 
 -- Where there is little room, an answer is kept for the call that waits for it, and not for its repetition.
 local MINUTE_MS = 60 * 1000
 local token = redis.call('GET', keys.reader)
-if token and token ~= args.token then  -- a claim that only ran out was nobody else's
+if token and token ~= args.token then  -- a claim that only ran out is renewed so
   return redis.error_reply('FENCED another adapter reads this stream')
 end
 local now = now_ms()

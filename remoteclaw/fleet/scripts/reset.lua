@@ -41,7 +41,7 @@ end
 redis.call('LTRIM', keys.archive, 0, keep - 1)
 if keep == 0 then redis.call('DEL', keys.archive) end
 redis.call('DEL', keys.session_map, keys.record)
--- An agent that is parked somewhere remembers a turn that this session doesn't, so nobody asks it.
+-- An agent that is parked somewhere remembers a turn that this session doesn't, so it is never asked.
 redis.call('HDEL', keys.state, 'has_remembered', 'agent_process', 'finished_turn', 'grant')
 redis.call('HSET', keys.state, 'reset_turn', args.turn, 'reset_reason', args.reason, 'last_heard_ms', now)
 redis.call('HSET', args.outcomes .. args.turn, 'reset', now .. ' ' .. args.reason)

@@ -1,5 +1,5 @@
 -- Stop everything that a session has accepted so far, whether it runs or waits, and all that it has
--- started. What is stopped that way has no result: nobody waits for it any more.
+-- started. What is stopped that way has no result: it is not awaited any more.
 -- uses: sessions
 -- keys: state, inbound, call?
 -- args: sid, is_unwanted, keep_ms

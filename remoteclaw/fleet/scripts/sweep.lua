@@ -39,7 +39,7 @@ for _, sid in ipairs(due) do
       redis.call('HDEL', key, 'host')
       why = 'moved'
     elseif looks == tonumber(args.patient_looks) and host then
-      -- Its host lives, and has no worker free for so long: whoever is free takes it.
+      -- Its host lives, and has no worker free for so long: the next free worker takes it.
       redis.call('HDEL', key, 'host')
       queue, why = queue_of(key), 'moved'
     elseif looks % 10 == tonumber(args.patient_looks) or redis.call('LLEN', 'rq:queue:' .. queue) == 0 then

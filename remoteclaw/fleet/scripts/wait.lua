@@ -14,7 +14,7 @@ end
 for _, name in ipairs(redis.call('ZRANGE', keys.waits, 0, -1)) do
   local sid, turn, other = string.match(name, '^(%x+) (%S+) (%x+) ')
   if redis.call('HGET', state_of(sid), 'turn') ~= turn then
-    redis.call('ZREM', keys.waits, name)  -- its turn is over, whoever still waits
+    redis.call('ZREM', keys.waits, name)  -- its turn is over
   else
     waits_for[sid] = waits_for[sid] or {}
     table.insert(waits_for[sid], other)
