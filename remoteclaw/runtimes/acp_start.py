@@ -67,7 +67,7 @@ class AcpStart:
         self._can = mapping(about.get("agentCapabilities"))
         takes_images = mapping(self._can.get("promptCapabilities")).get("image") is True
         where = {"cwd": self._spec.workspace, "mcpServers": self._servers(run_dir)}
-        if session_id is None:
+        if not session_id:
             begun = await self._call("session/new", where)
         elif fork:
             begun = await self._fork({**where, "sessionId": session_id})

@@ -53,6 +53,7 @@ class CliTurn(Generic[_M]):
         self._given_up: ErrorEvent | None = None
         """Why the turn is stopped by us."""
         self.has_failed = False
+        """Whether the turn has reported a failure."""
 
     async def events(self) -> AsyncGenerator[AgentEvent, None]:
         """Read until the turn has ended; exactly one `DoneEvent`, last."""

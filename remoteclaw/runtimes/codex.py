@@ -112,11 +112,11 @@ class CodexProcess(CliProcess[Message, CodexTurn]):
         pipes: AgentPipes,
         *,
         readable: tuple[Path, ...],
-        unasked: frozenset[str] = frozenset(),
+        unasked: frozenset[str],
     ) -> None:
-        """In the `readable` directories, the first of which it works in, it may look around.
+        """It may read in the `readable` directories, the first of which is its workspace.
 
-        It uses the tools of the `unasked` servers without a question.
+        It uses the tools of the `unasked` servers without a request.
         """
         self._peer = Peer(pipes, version=None)
         super().__init__(pipes, self._peer)

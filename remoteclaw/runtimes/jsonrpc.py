@@ -12,7 +12,7 @@ from typing import Any
 from remoteclaw.protocols import AgentPipes
 from remoteclaw.runtimes.wire import Lines, mapping, text
 
-__all__ = ["METHOD_NOT_FOUND", "Message", "Peer", "RpcError"]
+__all__ = ["Message", "Peer", "RpcError"]
 
 #: The error for a request with an unknown method.
 METHOD_NOT_FOUND = -32601

@@ -187,60 +187,6 @@ async def test_a_line_that_can_not_be_read_ends_the_turn_and_the_agent(
         assert keeper.ready is None
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        {"type": "stream_event", "event": "x"},
-        {"type": "assistant", "message": {"content": ["x"]}},
-        {"type": "assistant", "message": "x"},
-        {"type": "user", "message": {"content": [1]}},
-        {"type": "control_request", "request": 7},
-        {"type": "system", "subtype": "api_retry", "retry_delay_ms": "soon"},
-        {"type": ["system"]},
-    ],
-    ids=str,
-)
-async def test_a_line_of_another_shape_costs_only_what_it_says(
-    home: Home, directory: Path, line: dict[str, Any]
-) -> None:
-    body = f"echo(heard()); say(**{line!r}); delta('answer'); result('')\n"
-
-    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
-        assert await answers_of(bridge, "one") == [["answer"]]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"usage": {"input_tokens": "many"}},
-        {"usage": "x"},
-        {"session_id": {"a": 1}},
-        {"total_cost_usd": "1"},
-        {"num_turns": "x", "duration_ms": [], "stop_reason": 3, "terminal_reason": {}},
-    ],
-    ids=str,
-)
-async def test_a_result_of_another_shape_is_still_the_result(
-    home: Home, directory: Path, fields: dict[str, Any]
-) -> None:
-    body = f"echo(heard()); result('answer', **{fields!r})\n"
-
-    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
-        assert await answers_of(bridge, "one") == [["answer"]]
-
-
-async def test_a_failure_of_another_shape_is_still_a_failure(home: Home, directory: Path) -> None:
-    body = (
-        "echo(heard()); result({'a': 1}, is_error=True, errors=[{'a': 1}], api_error_status=[])\n"
-    )
-
-    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
-        result = await bridge.handle(message("one"))
-
-    assert result.error_category is ErrorCategory.FATAL
-    assert result.error == "claude failed"
-
-
 # -- what it says of itself -----------------------------------------------------------------------
 
 
@@ -543,27 +489,3 @@ async def test_words_about_a_limit_that_are_an_answer_are_no_failure(
 
     assert outcome.error_category is None
     assert said(outcome) == [HIT]
-
-
-@pytest.mark.parametrize(
-    ("kind", "status", "category"),
-    [
-        ("overloaded", 529, ErrorCategory.RETRYABLE),
-        ("model_not_found", 404, ErrorCategory.UNKNOWN_MODEL),
-        ("billing_error", 400, ErrorCategory.BILLING),
-        ("authentication_failed", None, ErrorCategory.AUTH),
-        ("rate_limit", 429, ErrorCategory.RETRYABLE),
-    ],
-)
-async def test_claudes_own_word_for_a_failure_goes_before_its_sentence(
-    home: Home, directory: Path, kind: str, status: int | None, category: ErrorCategory
-) -> None:
-    body = (
-        "echo(heard())\n"
-        f"say(type='assistant', error={kind!r}, message=dict(model='<synthetic>', content=[]))\n"
-        f"result('something', is_error=True, api_error_status={status})\nheard()\n"
-    )
-    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
-        outcome = await bridge.handle(message("hello"))
-
-    assert outcome.error_category is category

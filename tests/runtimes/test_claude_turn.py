@@ -4,9 +4,20 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.events import NoticeEvent, TextEvent, TextResetEvent
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import (
+    AgentEvent,
+    DoneEvent,
+    ErrorEvent,
+    NoticeEvent,
+    TextEvent,
+    TextResetEvent,
+)
 from remoteclaw.runtimes.claude_exchange import Activity, Exchange
+from remoteclaw.runtimes.claude_peer import ClaudePeer
 from remoteclaw.runtimes.claude_text import AnswerReading
+from remoteclaw.runtimes.claude_turn import ClaudeTurn, Conversation
+from tests.support.silent import SilentPipes
 
 INIT = {"type": "system", "subtype": "init"}
 STARTED = {"type": "system", "subtype": "task_started", "task_id": "b1"}
@@ -116,3 +127,90 @@ def test_what_no_model_was_asked_about_is_an_answer_without_an_echo() -> None:
     assert exchange.is_answered_by({"type": "result", "num_turns": 0}, is_unasked=False)
     assert not exchange.is_answered_by({"type": "result", "num_turns": 0}, is_unasked=True)
     assert not exchange.is_answered_by({"type": "result"}, is_unasked=False)
+
+
+# -- whole turns ----------------------------------------------------------------------------------
+
+
+async def said(*lines: dict[str, Any]) -> list[AgentEvent]:
+    """Return what a turn makes of these lines, behind the repetition of its message."""
+    pipes = SilentPipes()
+    turn = ClaudeTurn(pipes, ClaudePeer(pipes), Conversation("ours"))
+    echo = {"type": "user", "uuid": turn._exchange.message_id}
+    return [event for line in (echo, *lines) for event in await turn.take(line)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"type": "stream_event", "event": "x"},
+        {"type": "assistant", "message": {"content": ["x"]}},
+        {"type": "assistant", "message": "x"},
+        {"type": "user", "message": {"content": [1]}},
+        {"type": "control_request", "request": 7},
+        {"type": "system", "subtype": "task_started", "task_id": []},
+        {"type": ["system"]},
+    ],
+    ids=str,
+)
+async def test_a_line_of_another_shape_costs_only_what_it_says(line: dict[str, Any]) -> None:
+    *events, done = await said(line, delta("answer"), RESULT)
+
+    assert events == [TextEvent("answer")]
+    assert isinstance(done, DoneEvent)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"usage": {"input_tokens": "many"}},
+        {"usage": "x"},
+        {"session_id": {"a": 1}},
+        {"total_cost_usd": "1"},
+        {"num_turns": "x", "duration_ms": [], "stop_reason": 3, "terminal_reason": {}},
+    ],
+    ids=str,
+)
+async def test_a_result_of_another_shape_is_still_the_result(fields: dict[str, Any]) -> None:
+    text, done = await said({**RESULT, "result": "answer", **fields})
+
+    assert text == TextEvent("answer")
+    assert isinstance(done, DoneEvent)
+    assert done.result.text == "answer"
+
+
+async def failure(**fields: Any) -> ErrorEvent:
+    """Return the failure of a turn that ends like this."""
+    error, done = await said({**RESULT, "is_error": True, **fields})
+    assert isinstance(error, ErrorEvent)
+    assert isinstance(done, DoneEvent)
+    return error
+
+
+async def test_a_failure_of_another_shape_is_still_a_failure() -> None:
+    error = await failure(result={"a": 1}, errors=[{"a": 1}], api_error_status=[])
+
+    assert (error.category, error.detail) == (ErrorCategory.FATAL, "claude failed")
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "category"),
+    [
+        ("overloaded", 529, ErrorCategory.RETRYABLE),
+        ("model_not_found", 404, ErrorCategory.UNKNOWN_MODEL),
+        ("billing_error", 400, ErrorCategory.BILLING),
+        ("authentication_failed", None, ErrorCategory.AUTH),
+        ("rate_limit", 429, ErrorCategory.RETRYABLE),
+    ],
+)
+async def test_claudes_own_word_for_a_failure_goes_before_its_sentence(
+    kind: str, status: int | None, category: ErrorCategory
+) -> None:
+    synthetic = {"model": "<synthetic>", "content": []}
+    error, _ = await said(
+        {"type": "assistant", "error": kind, "message": synthetic},
+        {**RESULT, "is_error": True, "result": "something", "api_error_status": status},
+    )
+
+    assert isinstance(error, ErrorEvent)
+    assert error.category is category
