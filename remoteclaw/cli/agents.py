@@ -15,7 +15,7 @@ def agents() -> None:
     STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
     DENIED: whether it is told why a permission was denied.
     """
-    from remoteclaw.up.doctor import installed_clis, tools_problem
+    from remoteclaw.up.agents import installed_clis, tools_problem
 
     home, settings = load()
     found = installed_clis(settings)

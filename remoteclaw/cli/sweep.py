@@ -22,7 +22,7 @@ def sweep() -> None:
     """
     from remoteclaw.cron.scheduler import Scheduler
     from remoteclaw.host.logs import configure_logging
-    from remoteclaw.up.supervisor import sweep_host
+    from remoteclaw.up.sweep import sweep_host
 
     configure_logging()
     home, _ = load()

@@ -45,7 +45,8 @@ def up(no_console: bool) -> None:
 
 async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
     from remoteclaw.bridge.hooks import Hooks
-    from remoteclaw.up.doctor import agent_problem, hooks_problem, tools_problem
+    from remoteclaw.up.agents import agent_problem, tools_problem
+    from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import Supervisor
 
     agent, settings = config.agent(None)

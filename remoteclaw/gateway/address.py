@@ -1,11 +1,10 @@
 """The sockets that the gateway listens on: one with an address, and one in the state directory.
 
 Another user of the machine can listen at an address while no gateway does. Only the owner can have
-a socket in the state directory, so that is where our own connector sends a token.
+a socket in the state directory, so the connector sends its token there.
 
-This is a module of its own because `up` opens the sockets, and passes them on to each gateway that
-it starts: so they stay the same when one is killed, and who calls meanwhile waits instead of being
-refused.
+`up` opens the sockets and passes them on to each gateway that it starts: connections that come
+while none runs wait there.
 """
 
 import contextlib
@@ -25,17 +24,17 @@ from remoteclaw.errors import ConfigError, RemoteClawError, StateDirectoryError
 
 __all__ = ["inherited", "listen", "listen_privately", "path_of", "url_of"]
 
-#: How many connections wait that were not accepted yet.
+#: How many connections wait to be accepted.
 BACKLOG = 256
-#: From which age on a private socket that refuses is a dead gateway's, in seconds: a younger one
-#: may not listen yet.
+#: From which age on a private socket that refuses counts as a dead gateway's, in seconds: a younger
+#: one may not listen yet.
 DEAD_S = 60.0
-#: What "any address" means for somebody on this computer.
+#: What "any address" is called on this computer.
 _OWN = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - refused unless it is configured
 
 
 def listen(config: GatewayConfig) -> socket.socket:
-    """Return a socket that listens where the gateway is to; raises `ConfigError` if it can't."""
+    """Return a socket that listens at the gateway's address. Raises `ConfigError`."""
     host = "127.0.0.1" if config.host == "localhost" else config.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio switches Nagle's algorithm off only where the protocol is named: without that, every
@@ -60,9 +59,10 @@ def listen(config: GatewayConfig) -> socket.socket:
 
 
 def listen_privately(home: Home) -> socket.socket:
-    """Return a socket in the state directory that listens; there is one for each gateway.
+    """Return a listening socket in the state directory, which has one for each gateway.
 
     Its name begins with the machine's boot: machines and containers may share the directory.
+    Raises `StateDirectoryError`.
     """
     boot = boot_id()[:8]
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -83,7 +83,7 @@ def listen_privately(home: Home) -> socket.socket:
 
 
 def path_of(listening: socket.socket, home: Home) -> Path:
-    """Return the path of a private socket, which whoever opened it removes in the end."""
+    """Return the path of a private socket."""
     return home.gateways / Path(listening.getsockname()).name
 
 
@@ -101,7 +101,7 @@ def _remove_dead(path: Path) -> None:
 
 @contextlib.contextmanager
 def _short(directory: Path) -> Iterator[str]:
-    """Have a short name for a directory: the path of a unix socket has 107 bytes at most."""
+    """Yield a short name of a directory: the path of a unix socket has 107 bytes at most."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}"
@@ -110,7 +110,7 @@ def _short(directory: Path) -> Iterator[str]:
 
 
 def inherited(descriptor: int) -> socket.socket:
-    """Return the listening socket that whoever started this process has passed on."""
+    """Return the listening socket that this process inherits. Raises `RemoteClawError`."""
     try:
         if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
             raise RemoteClawError(f"Descriptor {descriptor} is no socket to listen on.")
@@ -123,7 +123,7 @@ def inherited(descriptor: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Return the address at which somebody on this computer reaches it."""
+    """Return a socket's address, as it is reached on this computer."""
     host, port = listening.getsockname()[:2]
     host = _OWN.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

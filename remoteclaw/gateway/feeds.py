@@ -1,7 +1,7 @@
 """Feeds of session events, for subscribed clients.
 
-Each session is followed once, for all its subscribers. Every outcome is told once to each of them;
-of the live text, some may be missed.
+Each session is followed once, for all its subscribers. Each of them gets every outcome once; live
+text may be left out.
 """
 
 import asyncio
@@ -21,25 +21,25 @@ from remoteclaw.host.logs import frames_of
 
 __all__ = ["EVENTS", "Audience", "Feeds"]
 
-#: What a client may be told of a session.
+#: The events of a session.
 EVENTS = ("session.live", "session.outcome", "delivery")
-#: How many sessions a gateway follows: a bound for its memory, far beyond what people look at.
+#: How many sessions a gateway follows, which bounds its memory.
 MOST_SESSIONS = 1000
-#: How many of a session's newest entries are looked at when announcements may have been missed.
+#: How many of a session's newest entries are read when announcements may have been missed.
 LOOKED_AT = 32
-#: Of how many entries it is known that they were told of: more than are looked at.
+#: How many entries are remembered as sent: more than are read.
 REMEMBERED = 128
-#: When it is looked whether an answer was delivered, in seconds after its outcome.
+#: Pauses between the checks whether an answer was delivered, in seconds, from its outcome on.
 DELIVERY_AFTER_S = (0.25, 0.5, 1.0, 2.0, 5.0, 15.0)
 
 log = logging.getLogger(__name__)
 
 
 class Audience(Protocol):
-    """A client that hears of sessions."""
+    """A client that gets events of sessions."""
 
     def tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
-        """Send an event, without waiting."""
+        """Queue an event for sending."""
 
 
 class Feeds:
@@ -53,12 +53,12 @@ class Feeds:
         self._beginning = asyncio.Lock()
 
     async def run(self) -> None:
-        """Follow them, for ever."""
+        """Receive announcements, until cancelled."""
         async with asyncio.TaskGroup() as self._tasks:
             await self._news.run()
 
     async def subscribe(self, audience: Audience, sid: str, session_key: str) -> None:
-        """Have an audience told of a session, from now on."""
+        """Send an audience a session's events from now on. Raises `CallRefused`."""
         async with self._beginning:
             followed = self._followed.get(sid)
             if followed is None:
@@ -76,7 +76,7 @@ class Feeds:
         return followed
 
     def unsubscribe(self, audience: Audience, sid: str) -> None:
-        """Tell an audience nothing more of a session."""
+        """Send an audience no more of a session's events."""
         followed = self._followed.get(sid)
         if followed is None:
             return
@@ -87,7 +87,7 @@ class Feeds:
 
 
 class _Followed:
-    """One session that somebody follows."""
+    """One session that is followed."""
 
     def __init__(self, fleet: Fleet, tasks: asyncio.TaskGroup, sid: str, key: str) -> None:
         self.audience: set[Audience] = set()
@@ -96,23 +96,23 @@ class _Followed:
         self._sid = sid
         self._key = key
         self._told: OrderedDict[str, bool] = OrderedDict()
-        """Entries whose outcome was told, and whether their delivery was."""
+        """Entries whose outcome was sent, and whether their delivery was."""
 
     def heard_live(self, text: bytes | None) -> None:
-        """Pass on an answer as far as it has come."""
+        """Pass on the live text of an answer."""
         with self._surviving():
             if text is not None:
                 self._tell("session.live", orjson.loads(text), may_be_missed=True)
 
     def heard_done(self, entry_id: bytes | None) -> None:
-        """Find out what became of an entry, or of all that may have been missed."""
+        """Send the outcome of an entry, or all that may have been missed."""
         if entry_id is None:
             self._tasks.create_task(self._retried_look())
         else:
             self._tasks.create_task(self._follow_up(entry_id.decode(errors="replace")))
 
     async def look(self, *, is_first: bool = False) -> None:
-        """Tell of the newest outcomes that weren't told of yet; the first time, only note them."""
+        """Send the newest outcomes that weren't sent yet; the first time, only note them."""
         view = await self._fleet.sessions.view(self._sid)
         entry_id = view.last_entry if view else None
         outcomes = []
@@ -130,12 +130,12 @@ class _Followed:
 
     @contextlib.contextmanager
     def _surviving(self) -> Iterator[None]:
-        """Go on behind a look that fails: an odd record must not end the process."""
+        """Log an error and go on: an odd record must not end the process."""
         try:
             yield
         except (RedisUnavailable, RedisRefused):
-            pass  # it is looked again
-        except Exception as error:  # noqa: BLE001 - whatever stands in Redis
+            pass  # the next look tells
+        except Exception as error:  # noqa: BLE001 - any record may be in Redis
             log.error("session %s can't be followed: %s", self._sid[:8], frames_of(error))
 
     async def _retried_look(self) -> None:
@@ -143,7 +143,7 @@ class _Followed:
             await self.look()
 
     async def _follow_up(self, entry_id: str) -> None:
-        """Tell what became of an entry, then when the answer was delivered, if that is soon."""
+        """Send an entry's outcome, and its delivery if that is soon."""
         for pause in (0.0, *DELIVERY_AFTER_S):
             await asyncio.sleep(pause)
             if not self.audience:
@@ -157,7 +157,7 @@ class _Followed:
                     return
 
     def _tell_of(self, outcome: Outcome) -> bool:
-        """Tell of an outcome and of its delivery, each once; return whether any was told."""
+        """Send an outcome and its delivery, each once; return whether the outcome is new."""
         if not outcome.is_final:
             return False
         run = {"runId": f"{self._sid}-{outcome.entry_id}"}

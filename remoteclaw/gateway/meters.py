@@ -19,13 +19,13 @@ class Meters:
         self.auth_failures = 0
 
     def called(self, name: str, outcome: str) -> None:
-        """Count a call; one of what doesn't exist has no name, of which there are too many."""
+        """Count a call; unknown names are counted as one."""
         method = METHODS.get(name) or TOOLS.get(name)
         self.calls[method.name if method else "unknown", outcome] += 1
 
 
 async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
-    """Return the counters, and what is measured at this moment, in Prometheus' text format."""
+    """Return the counters and current measurements in Prometheus' text format."""
     (busy, _), hints, workers, usage = await asyncio.gather(
         fleet.sessions.busy(limit=1),
         fleet.workers.waiting(),
@@ -37,7 +37,7 @@ async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
             *_meter(
                 "gateway_calls_total",
                 "counter",
-                "Calls by method and by what came of them.",
+                "Calls by method and outcome.",
                 *(
                     (f'{{method="{method}",outcome="{outcome}"}}', count)
                     for (method, outcome), count in sorted(meters.calls.items())
@@ -46,7 +46,7 @@ async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
             *_meter(
                 "gateway_auth_failures_total",
                 "counter",
-                "Requests with a wrong token, or with none.",
+                "Requests without a valid token.",
                 ("", meters.auth_failures),
             ),
             *_meter("gateway_sockets", "gauge", "Open WebSocket connections.", ("", sockets)),
@@ -59,7 +59,7 @@ async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
 
 
 def _usage_meters(usage: Mapping[str, Usage]) -> Iterator[str]:
-    """Yield what agents took since their first turns: Redis has it, so every gateway says it."""
+    """Yield agents' usage since their first turns, which Redis has: each gateway reports it."""
     by_agent = [(f'{{agent="{agent}"', used) for agent, used in sorted(usage.items())]
     yield from _meter(
         "agent_turns_total",

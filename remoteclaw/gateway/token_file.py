@@ -1,8 +1,7 @@
-"""The gateway's own token: a private file that may change at any time.
+"""Token files: the gateway's own tokens in the state directory, which may change at any time.
 
-Whoever can read the state directory is the owner of everything in it, and so is who has the first
-of them. The other is for the connector (`remoteclaw mcp`), which agents of all kinds start: it may
-do what they need, and no more.
+The owner's token may do everything. The connector's (`remoteclaw mcp`), which agents of all kinds
+start, has the scope `write`.
 """
 
 import errno
@@ -19,10 +18,9 @@ from remoteclaw.tools.catalog import Scope
 
 __all__ = ["TokenFile", "token_files"]
 
-#: What is shorter was typed by a person, and can be guessed.
-SHORTEST = 32
-#: What is longer is no token, but a file that was put there by mistake.
-LONGEST = 1024
+#: The shortest and the longest token, in characters: a shorter one was typed by a person and can be
+#: guessed, a longer one is another file, put there by mistake.
+SHORTEST, LONGEST = 32, 1024
 
 log = logging.getLogger(__name__)
 
@@ -43,21 +41,21 @@ class TokenFile:
         self._digest: str | None = None
 
     def create(self) -> None:
-        """Make it with a new token unless it is there; raises `StateDirectoryError` if it is unfit.
+        """Create the file unless it exists. Raises `StateDirectoryError` for an invalid token.
 
-        Of two that start at once, one makes it, and both use it.
+        Of two gateways that start at once, one creates it and both use it.
         """
         self._write(is_new=True)
         self.read()
 
     def rotate(self) -> None:
-        """Put a new token in place of the old one, which is worth nothing from then on."""
+        """Replace the token; the old one is not valid any more."""
         self._write(is_new=False)
 
     def digest(self) -> str | None:
-        """Return the digest of the token of now; None while there is none that can be used.
+        """Return the current token's digest; None while the file has none that can be used.
 
-        It costs a look at the file, which is read again only when it has changed.
+        Checks the file each time, and reads it again when it has changed.
         """
         try:
             found = self.path.lstat()
@@ -70,12 +68,12 @@ class TokenFile:
             try:
                 self._digest = digest(self.read())
             except StateDirectoryError as error:
-                self._digest = None  # nobody's, rather than the old one's
+                self._digest = None  # the old token is not valid either
                 log.error("%s", error)
         return self._digest
 
     def read(self) -> str:
-        """Return the token; raises `StateDirectoryError` with the reason if it must not be used."""
+        """Return the token. Raises `StateDirectoryError` with the reason if it can't be used."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         try:
             descriptor = os.open(self.path, flags)
@@ -126,7 +124,7 @@ def _problem_of_token(token: str) -> str | None:
     if not token.strip():
         return "is empty"
     if not token.isascii() or not token.isprintable() or " " in token:
-        return "has something in it that no token has, such as a space or a line end"
+        return "has invalid characters, such as a space or a line end"
     if len(token) < SHORTEST:
         return f"is too short: {SHORTEST} characters are the least"
     return f"is longer than {LONGEST} characters" if len(token) > LONGEST else None

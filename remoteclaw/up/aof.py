@@ -1,7 +1,8 @@
-"""The append-only file of our own Redis after a power failure: finds and repairs a damaged end.
+"""Finds and repairs a damaged end of the append-only file of the embedded Redis.
 
-The wheel that brings our server has no `redis-check-aof`, and Redis' own `aof-load-truncated` keeps
-no copy, doesn't know zeros, and can leave half a transaction.
+A power failure leaves zeros or an incomplete command there. The wheel that brings the server has no
+`redis-check-aof`, and Redis' own `aof-load-truncated` keeps no copy, doesn't know zeros, and can
+leave half a transaction.
 """
 
 import itertools
@@ -15,29 +16,29 @@ from pathlib import Path
 
 __all__ = ["Damage", "begins_with_snapshot", "find_damage"]
 
-#: The most that a line with a number has, in bytes.
+#: The longest line with a number, in bytes.
 LINE = 24
-#: How a command begins, and how many behind one without an end say that its length is wrong:
-#: what a power failure cuts is the last one.
+#: The beginning of a command, and how many behind one without an end show that its length is wrong:
+#: a power failure cuts the last one.
 HEAD, HEADS = re.compile(rb"\r\n\*\d{1,4}\r\n\$\d{1,4}\r\n"), 3
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with the file to which the server writes."""
+    """Damage of the file to which the server writes."""
 
     file: Path
     whole: int
-    """Where the last whole command ends."""
+    """The end of the last complete command or transaction, in bytes."""
     lost: int
-    """How many bytes of commands stand behind that."""
+    """The number of bytes of commands behind that."""
     zeros: int
-    """How many zeros stand at the end."""
+    """The number of zeros at the end."""
     bad_at: int | None
-    """Where something stands that is no command; None if only the end is missing."""
+    """Where the file has something that is no command; None if only an end is missing."""
 
     def repair(self) -> Path:
-        """Keep a copy and remove what is behind the last whole command; return the copy.
+        """Keep a copy and cut the file behind the last complete command; return the copy.
 
         Raises OSError.
         """
@@ -49,17 +50,17 @@ class Damage:
 
 
 class _Cut(Exception):
-    """Raised where a command has no end."""
+    """Raised for a command that has no end."""
 
 
 class _Bad(Exception):
-    """Raised where something is no command."""
+    """Raised for what is no command."""
 
 
 def find_damage(data: Path) -> Damage | None:
-    """Return what is wrong with the file in a server's directory; None if nothing is found.
+    """Return the damage of the file in a server's directory; None if none is found.
 
-    A file that begins with a snapshot can't be read here.
+    A file that begins with a snapshot is not checked.
     """
     file = _written_last(data)
     if file is None or not file.stat().st_size:
@@ -75,7 +76,7 @@ def find_damage(data: Path) -> Damage | None:
 
 
 def begins_with_snapshot(data: Path) -> bool:
-    """Whether a server before 7.0 has begun the file with a snapshot, which it alone can read."""
+    """Whether the file begins with a snapshot, as servers before 7.0 write it."""
     try:
         with (data / "appendonly.aof").open("rb") as opened:
             return opened.read(5) == b"REDIS"
@@ -108,7 +109,7 @@ def _without_zeros(found: mmap.mmap) -> int:
 
 
 def _read(found: mmap.mmap, end: int) -> tuple[int, int | None]:
-    """Return where the last whole command or transaction ends, and where something is none."""
+    """Return the end of the last complete command or transaction, and where one is malformed."""
     whole = position = 0
     is_open = False
     while position < end:
@@ -128,7 +129,7 @@ def _read(found: mmap.mmap, end: int) -> tuple[int, int | None]:
 
 
 def _command(found: mmap.mmap, position: int, end: int) -> tuple[bytes, int]:
-    """Return a command's name if it has no arguments, and where it ends."""
+    """Return a command's name if it has no arguments, and its end."""
     if found[position : position + 1] == b"#":  # a time
         line_end = found.find(b"\n", position, end)
         if line_end < 0:
@@ -149,7 +150,7 @@ def _command(found: mmap.mmap, position: int, end: int) -> tuple[bytes, int]:
 
 
 def _number(found: mmap.mmap, kind: bytes, position: int, end: int) -> tuple[int, int]:
-    """Return the number in a line, and where the next line begins."""
+    """Return the number in a line, and the start of the next line."""
     line = found[position : min(position + LINE, end)]
     head, line_end, _ = line.partition(b"\r\n")
     if line_end and re.fullmatch(re.escape(kind) + rb"\d+", head):

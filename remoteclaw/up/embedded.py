@@ -33,19 +33,19 @@ __all__ = [
     "server_command",
 ]
 
-#: The most that the server may keep by default, in bytes, so that it can't take the machine down
-#: with it: half a million messages of 1 KB. Near it, new messages are refused and nothing is lost.
+#: The server's memory limit by default, in bytes: half a million messages of 1 KB. Near it, new
+#: messages are refused and nothing is lost.
 MAX_MEMORY = 512 * 1024 * 1024
-#: The part of its memory that a server uses at most after its start: one that has less room gets
-#: more, because RQ's own commands need some to finish what was accepted.
+#: The part of its limit that a server may use at its start: beyond it the limit is raised, because
+#: RQ's own commands need room to finish what was accepted.
 MOST_USED = 0.9
 #: How long the server may take until it answers, in seconds: 1 GB of log loads in about 10.
 READY_S = 60.0
-#: How long an earlier server on the same data may take to go, in seconds.
+#: How long an earlier server on the same data may take to end, in seconds.
 LOCK_S = 10.0
-#: How long it may take to write its data and leave, in seconds.
+#: How long the server may take to write its data and end, in seconds.
 STOP_S = 10.0
-#: How often a starting server is asked whether it answers, in seconds: it takes 5 to 11 ms.
+#: Interval of the pings to a starting server, in seconds: it takes 5 to 11 ms.
 ASK_S = 0.005
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class ServerProgram:
 
 
 def find_server(data: Path) -> ServerProgram:
-    """Return the server to run: the one that wrote `data`, else the first that will do.
+    """Return the server to run: the one that wrote `data`, else the first that fits.
 
     Servers can't read each other's newer files, so the choice is kept while its program exists.
     Raises `RedisUnavailable` when there is none.
@@ -100,7 +100,7 @@ def bundled_server() -> str | None:
 
 
 def fit_name(path: str) -> str | None:
-    """Return a server program's name and version; None if it is none, or too old."""
+    """Return a server program's name and version; None if it is another program, or too old."""
     output = read_output([path, "--version"], env={"PATH": os.defpath}, timeout_s=5.0) or ""
     match = re.search(r"^(Redis|Valkey) server v=((\d+)\.(\d+)\S*)", output)
     if match is None or (int(match[3]), int(match[4])) < OLDEST:
@@ -116,7 +116,7 @@ def server_command(
     appendfsync: str = "everysec",
     memory_limit: int = MAX_MEMORY,
 ) -> list[str]:
-    """Return how to start a server that keeps `data` and listens on `socket` alone."""
+    """Return the command of a server that keeps `data` and listens on `socket` alone."""
     options = {
         "port": "0",
         "unixsocket": str(socket),
@@ -127,8 +127,8 @@ def server_command(
         "save": "",
         "maxmemory": str(memory_limit),
         "maxmemory-policy": "noeviction",
-        # What a power failure leaves is repaired by us, with a copy kept (`up.aof`): that needs
-        # a file of commands, which before 7.0 would begin with a snapshot.
+        # `up.aof` repairs what a power failure leaves, and keeps a copy: it needs a file of
+        # commands, which before 7.0 would begin with a snapshot.
         "aof-load-truncated": "yes" if begins_with_snapshot(data) else "no",
         "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
         # Short streams in nodes of 4 KB would cost 4.3 KB per session, so: 0.7 KB.
@@ -151,17 +151,17 @@ class EmbeddedRedis:
         self._process: asyncio.subprocess.Process | None = None
         self.program = find_server(home.redis_data)
         self.repaired: str | None = None
-        """What a start had to remove from the append-only file, for people."""
+        """A sentence about what a start removed from the append-only file, if it did."""
 
     @property
     def log(self) -> Path:
-        """Where the server writes."""
+        """The server's log."""
         return self._home.logs / "redis.log"
 
     async def start(self) -> None:
-        """Start the server and wait until it answers; repair the end of its file if it must be.
+        """Start the server and wait until it answers; repair the end of its file if necessary.
 
-        Raises `RedisUnavailable`, with the place of its log, if it doesn't.
+        Raises `RedisUnavailable`, with the place of its log.
         """
         if await self._starts() or (await asyncio.to_thread(self._repair) and await self._starts()):
             return
@@ -170,22 +170,21 @@ class EmbeddedRedis:
         )
 
     def _repair(self) -> bool:
-        """Remove what is no whole command from the end of the file; return whether there was any.
+        """Remove an incomplete end of the file; return whether there was one.
 
         Raises `RedisUnavailable` for a file that can't be repaired.
         """
         assert self._process is not None, "it was started"
-        damage = (
-            find_damage(self._home.redis_data) if self._process.returncode is not None else None
-        )
+        has_ended = self._process.returncode is not None
+        damage = find_damage(self._home.redis_data) if has_ended else None
         if damage is None:
             return False
         if damage.bad_at is not None:
             raise RedisUnavailable(
                 f"Redis' file {damage.file} is damaged at byte {damage.bad_at:,} of "
                 f"{damage.file.stat().st_size:,}: put a backup of {self._home.redis_data} in its "
-                "place, or `redis-check-aof --fix` (Debian: redis-tools) on a copy, which loses "
-                "what stands behind."
+                "place, or run `redis-check-aof --fix` (Debian: redis-tools) on a copy, which "
+                "loses what follows."
             )
         try:
             copy = damage.repair()
@@ -196,7 +195,7 @@ class EmbeddedRedis:
             ) from None
         self.repaired = (
             f"Redis starts with less than there was: {damage.file} was damaged at its end, as "
-            f"after a power failure. {damage.lost:,} bytes that were no whole command and "
+            f"after a power failure. {damage.lost:,} bytes of an incomplete command and "
             f"{damage.zeros:,} zeros were removed; the damaged file is kept as {copy.name}."
         )
         log.warning("%s", self.repaired)
@@ -205,7 +204,11 @@ class EmbeddedRedis:
     async def _starts(self) -> bool:
         """Start the server; return whether it answers."""
         data, socket = self._home.redis_data, self._home.redis_socket
-        lock = await self._lock(data)
+        lock = await lock_soon(data / "lock", wait_s=LOCK_S)
+        if lock is None:
+            raise StateDirectoryError(
+                f"Another Redis server still uses {data}: end it and try again."
+            )
         try:
             socket.unlink(missing_ok=True)
             (data / "server").write_text(self.program.path + "\n")
@@ -232,18 +235,9 @@ class EmbeddedRedis:
         return await self._process.wait()
 
     async def stop(self) -> None:
-        """Let the server write its data and end."""
+        """Have the server write its data and end."""
         if self._process is not None:
             await stop(self._process, patience_s=STOP_S)
-
-    async def _lock(self, data: Path) -> int:
-        """Return a descriptor that holds the data's lock; wait for a server that is leaving."""
-        descriptor = await lock_soon(data / "lock", wait_s=LOCK_S)
-        if descriptor is None:
-            raise StateDirectoryError(
-                f"Another Redis server still uses {data}: end it and try again."
-            )
-        return descriptor
 
     async def _answers(self) -> bool:
         assert self._process is not None, "start() comes first"

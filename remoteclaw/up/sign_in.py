@@ -1,4 +1,4 @@
-"""The sign-in of an agent CLI, as far as it shows without a request to a model.
+"""The sign-in of an agent CLI, checked without a request to a model.
 
 A CLI that doesn't tell counts as signed in: opencode has models that need none.
 """
@@ -18,7 +18,7 @@ TELL_S = 20.0
 
 
 def sign_in_problem(runtime: str, command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return why a CLI can't ask its models; None if it can, or doesn't tell."""
+    """Return why a CLI can't ask its models, and what to do; None if it can, or doesn't tell."""
     ways = {"claude": _claude, "codex": _codex, "gemini": _gemini}
     way = ways.get(runtime)
     hint = way(command, env) if way else None
@@ -35,7 +35,7 @@ def _claude(command: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def _codex(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return what to do; a provider of the user's own may need no sign-in."""
+    """Check codex; a provider of the user's own may need no sign-in."""
     config = Path(env.get("CODEX_HOME") or _home(env) / ".codex") / "config.toml"
     if any("model_provider" in text for text in (*command, _content(config))):
         return None
@@ -44,7 +44,7 @@ def _codex(command: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def _gemini(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return what to do where nothing was chosen in its settings and no variable chooses."""
+    """Check gemini: its settings or a variable choose a way to sign in."""
     home = Path(env.get("GEMINI_CLI_HOME") or _home(env))
     settings = _content(home / ".gemini" / "settings.json")
     files = (_content(home / ".gemini" / ".env"), _content(home / ".env"))
@@ -68,5 +68,5 @@ def _content(file: Path) -> str:
 
 
 def _output(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """Return what a command prints, however it ends; nothing if it can't be heard."""
+    """Return what a command prints, whatever its exit status; empty if it can't be run."""
     return read_output(argv, env=env, timeout_s=TELL_S, may_fail=True) or ""

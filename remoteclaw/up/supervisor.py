@@ -1,33 +1,26 @@
-"""`remoteclaw up`: the processes of one machine, watched, and ended together.
+"""`remoteclaw up`: starts the processes of one machine, watches them, and ends them together.
 
-However this process ends, the others do: workers and Redis get a signal from the kernel, a worker's
-work-horses likewise, and agents that are kept warm see the lifeline go.
+They end with this process, even when it is killed: workers, work-horses, the gateway and Redis get
+a signal from the kernel, and the holders of warm agents see the lifeline close.
 """
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.cron.scheduler import Scheduler
-from remoteclaw.errors import (
-    RedisRefused,
-    RedisUnavailable,
-    RemoteClawError,
-    StateDirectoryError,
-)
+from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY
@@ -37,25 +30,21 @@ from remoteclaw.host.logs import rotate_logs
 from remoteclaw.host.process import end_orphans, end_strays, is_alive, spawn, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
 from remoteclaw.up.embedded import EmbeddedRedis
+from remoteclaw.up.lock import locked
+from remoteclaw.up.sweep import sweep_host
 
-__all__ = ["Supervisor", "gateway_command", "running_pid", "sweep_host", "worker_command"]
+__all__ = ["Supervisor", "gateway_command", "worker_command"]
 
-#: How long the state directory's lock is tried to get, in seconds: commands that look whether we
-#: run hold it for a moment.
-LOCK_S = 0.3
 #: How long a worker or the gateway may take to be ready, in seconds: only one that hangs takes so
 #: long, since one that ends is noticed at once.
 READY_S = 60.0
-#: How long running turns are given when everything is to end, in seconds; what is cut off then is
-#: taken up at the next start.
+#: How long running turns are given at the end, in seconds; the next start takes up the others.
 PATIENCE_S = 3.0
 #: Pauses before a process that ended is started again, in seconds.
 RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
-#: A process that ran this long is not counted as failing again, in seconds.
+#: After how long a process counts as stable, so that the pauses begin with the first, in seconds.
 STABLE_S = 30.0
-#: How often it is looked for what dead processes have left, in seconds.
-SWEEP_HOST_S = 2.0
-#: Interval of the look for logs that have become too large, in seconds.
+#: Interval of the rotation of logs, in seconds.
 ROTATE_LOGS_S = 10.0
 
 log = logging.getLogger(__name__)
@@ -72,7 +61,7 @@ def worker_command() -> list[str]:
 
 
 def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
-    """Return the command of a gateway that answers on sockets of ours.
+    """Return the command of a gateway that answers on sockets which it inherits.
 
     -P, so that no file of the directory in which `up` was started is taken for a module.
     """
@@ -80,26 +69,9 @@ def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
     return [*argv, *(f"--socket={listening.fileno()}" for listening in sockets)]
 
 
-def running_pid(home: Home) -> int | None:
-    """Return the process id of the `up` that runs in a state directory, if one does.
-
-    It is 0 while that one has not said yet who it is.
-    """
-    try:
-        with (home.path / "up.lock").open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                found = file.read(20)
-                return int(found) if found.isdigit() else 0
-    except (FileNotFoundError, NotADirectoryError):
-        pass
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What runs, for the person who started it."""
+    """A summary of what runs, for the person who started it."""
 
     redis: str
     workers: int
@@ -129,10 +101,10 @@ class Supervisor:
     async def running(self) -> AsyncIterator[Ready]:
         """Have everything running; leaving it ends everything.
 
-        Raises `StateDirectoryError` if another `up` runs here.
+        Raises `RemoteClawError` if something doesn't start, or another `up` runs here.
         """
         started = boottime()
-        with self._locked(), self._listening() as sockets:
+        with locked(self._home), self._listening() as sockets:
             end_strays()
             remove_dead_runs(self._home.runs, older_than_s=0)
             lifeline = self._open_lifeline()
@@ -158,22 +130,8 @@ class Supervisor:
     # -- starting ------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def _locked(self) -> Any:
-        """Hold the state directory: one `up` at a time."""
-        with (self._home.path / "up.lock").open("a+") as file:
-            if not _lock(file):
-                raise StateDirectoryError(
-                    f"RemoteClaw already runs in {self._home.path} "
-                    f"(process {running_pid(self._home)}): use that one, or end it first."
-                )
-            file.truncate(0)
-            file.write(str(os.getpid()))
-            file.flush()
-            yield
-
-    @contextlib.contextmanager
     def _listening(self) -> Iterator[list[socket.socket]]:
-        """Hold the sockets of the gateway, which may be killed and started again."""
+        """Hold the sockets of the gateway: connections wait there while it is started again."""
         with listen(self._config.gateway) as public, listen_privately(self._home) as private:
             try:
                 yield [public, private]
@@ -181,7 +139,7 @@ class Supervisor:
                 path_of(private, self._home).unlink(missing_ok=True)
 
     def _open_lifeline(self) -> Path:
-        """Make the FIFO that warm agents watch: they end when we close it, however that happens."""
+        """Make the FIFO whose end of file ends warm agents, also when this process is killed."""
         path = self._home.sockets / "lifeline"
         path.unlink(missing_ok=True)
         os.mkfifo(path, 0o600)
@@ -219,7 +177,7 @@ class Supervisor:
         return duties
 
     async def _ready(self, address: str) -> None:
-        """Wait until a worker takes work, and the gateway; other workers come a moment later."""
+        """Wait for the first worker and the gateway; other workers come a moment later."""
         until = boottime() + READY_S
         waits_for = "worker"
         while boottime() < until:
@@ -254,7 +212,7 @@ class Supervisor:
     async def _keep_worker(self, number: int, lifeline: Path) -> None:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path), LIFELINE: str(lifeline)}
         if number == 0 and self._config.fleet.workers > 1:
-            env[PEOPLE_ONLY] = "1"  # nobody who types has to wait behind what runs by itself
+            env[PEOPLE_ONLY] = "1"  # people don't wait behind what runs by itself
         argv = worker_command()
 
         async def run() -> int:
@@ -319,7 +277,7 @@ class Supervisor:
 
 
 def _require_running(name: str, process: asyncio.subprocess.Process | None, printed: Path) -> None:
-    """Raise what a process said last that has ended at its start."""
+    """Raise `RemoteClawError` with the last line that an ended process printed."""
     if process is None or process.returncode is None:
         return
     lines = printed.read_text(errors="replace").strip().splitlines()
@@ -327,38 +285,8 @@ def _require_running(name: str, process: asyncio.subprocess.Process | None, prin
     raise RemoteClawError(f"A {name} ended at its start: {words}")
 
 
-def _lock(file: IO[str]) -> bool:
-    """Lock a file for us alone; a command that only looks holds it for less than a millisecond."""
-    until = boottime() + LOCK_S
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if boottime() > until:
-                return False
-            time.sleep(0.01)  # nothing else runs yet
-        else:
-            return True
-
-
-async def sweep_host(fleet: Fleet, home: Home) -> None:
-    """Clear away what dead workers and killed holders of this host have left, until cancelled."""
-    while True:
-        with contextlib.suppress(RedisUnavailable, RedisRefused):
-            await fleet.sweeper.release_dead(home.host_id, is_alive)
-        await asyncio.sleep(SWEEP_HOST_S)
-        try:
-            if count := await asyncio.to_thread(end_strays):
-                log.warning("%d processes were ended whose holder had been killed", count)
-            await asyncio.to_thread(remove_dead_runs, home.runs, older_than_s=60)
-        except (
-            OSError
-        ) as error:  # a file that vanished, a table that is full: the next look will do
-            log.warning("cleaning up: %s", error)
-
-
 async def _keep(name: str, run: Callable[[], Coroutine[Any, Any, int]]) -> None:
-    """Run something for ever, a little later each time that it ends soon."""
+    """Run a process for ever, after longer pauses while it ends soon."""
     failures = 0
     while True:
         since = boottime()

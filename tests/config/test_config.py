@@ -11,7 +11,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.model import AgentConfig
 from remoteclaw.config.redis_url import redis_address
 from remoteclaw.errors import ConfigError, StateDirectoryError
-from remoteclaw.up.doctor import agent_problem, tools_problem
+from remoteclaw.up.agents import agent_problem, tools_problem
 
 
 def refusal(home: Home, text: str = "", **environment: str) -> str:

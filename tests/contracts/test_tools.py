@@ -25,7 +25,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.host.process import is_alive
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.tools.catalog import TOOLS
-from remoteclaw.up.doctor import tools_problem
+from remoteclaw.up.agents import tools_problem
 from tests.conftest import required
 from tests.support.agents import ROOT, AgentCli, ModelServerProcess
 from tests.support.command import Process

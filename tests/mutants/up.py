@@ -35,8 +35,8 @@ MUTANTS = (
     ),
     Mutant(
         "a doctor who doesn't ask whether an agent is signed in",
-        before="if problem := sign_in_problem(runtime_name, (program, *arguments), env):",
-        after="if problem := None:",
+        before="or sign_in_problem_of(settings)",
+        after="",
         test="test_doctor_names_an_agent_that_is_not_signed_in",
     ),
     Mutant(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.runtimes import create_cli_runtime
-from remoteclaw.up.doctor import untested_version
+from remoteclaw.up.agents import untested_version
 
 #: Where npm puts the script and the real program: beside each other, or one within the other.
 LAYOUTS = {

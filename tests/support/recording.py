@@ -27,7 +27,7 @@ from remoteclaw.runtimes import CLIS, create_cli_runtime
 from remoteclaw.runtimes.pipes import LinePipes
 from remoteclaw.session import agent as keeper_module
 from remoteclaw.session.agent import AgentKeeper
-from remoteclaw.up.doctor import version_of
+from remoteclaw.up.agents import version_of
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 
 __all__ = ["DIRECTORY", "WORKSPACE", "Replay", "conversation", "described", "spec_of"]

@@ -76,7 +76,7 @@ async def test_a_damaged_end_is_removed_and_kept_beside_it(
 
     assert await kept(home, "first", "a", "b", "last") == [b"\0" * 100, b"1", b"2", None]
     assert server.repaired is not None
-    assert f"{len(tail):,} bytes that were no whole command and {zeros:,} zeros" in server.repaired
+    assert f"{len(tail):,} bytes of an incomplete command and {zeros:,} zeros" in server.repaired
     (copy,) = file.parent.glob("*.damaged-*")
     assert copy.read_bytes() == damaged
     assert copy.name in server.repaired

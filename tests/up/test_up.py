@@ -12,12 +12,11 @@ import threading
 from pathlib import Path
 
 from remoteclaw.config.home import Home
-from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.host.logs import MOST_BYTES
 from remoteclaw.up.embedded import EmbeddedRedis
-from remoteclaw.up.supervisor import Supervisor, running_pid
+from remoteclaw.up.lock import locked, running_pid
 from tests.support.processes import children, is_alive, marked_processes
 from tests.support.stack import message
 from tests.support.terminal import REMOTECLAW, Terminal, env
@@ -307,7 +306,7 @@ def test_a_power_failure_is_repaired_and_said(home: Home) -> None:
     with running(home, shown):
         told = "".join(shown)
         assert f"  problem  Redis starts with less than there was: {file} was damaged" in told
-        assert "4 bytes that were no whole command and 4,096 zeros were removed" in told
+        assert "4 bytes of an incomplete command and 4,096 zeros were removed" in told
         assert "- hello" in remoteclaw(home, "send", "memory").stdout
 
 
@@ -448,13 +447,12 @@ def test_any_path_will_do_and_a_locale_without_letters(directory: Path) -> None:
 
 def test_looking_does_not_keep_it_from_starting(home: Home) -> None:
     """`status` holds the lock for a moment, to see whether anybody has it."""
-    supervisor = Supervisor(home, load_config(home.config_file, {}))
     with (home.path / "up.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_SH)
         looked = threading.Timer(0.1, fcntl.flock, (file, fcntl.LOCK_UN))
         looked.start()
 
-        with supervisor._locked():
+        with locked(home):
             assert running_pid(home) == os.getpid()
 
         looked.join()

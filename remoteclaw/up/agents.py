@@ -1,0 +1,132 @@
+"""Agent CLIs on this host: which are installed, and why a configured agent can't work."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import AgentConfig, Config
+from remoteclaw.host.process import read_output
+from remoteclaw.host.terminal import one_line
+from remoteclaw.protocols import Capabilities
+from remoteclaw.runtimes import CLIS, create_cli_runtime, detect_runtime
+from remoteclaw.runtimes.gemini import trust_problem
+from remoteclaw.runtimes.opencode import plugin_problem
+from remoteclaw.up.sign_in import sign_in_problem
+
+__all__ = [
+    "InstalledCli",
+    "agent_problem",
+    "describe_agent",
+    "installed_clis",
+    "sign_in_problem_of",
+    "tools_problem",
+    "untested_version",
+    "version_of",
+]
+
+#: How long a CLI may take to print its version, in seconds.
+VERSION_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledCli:
+    """An agent CLI that is installed here."""
+
+    name: str
+    version: str
+    program: str
+    capabilities: Capabilities
+    warning: str
+    """A warning about this version; empty if it was tested."""
+
+
+def installed_clis(config: Config) -> list[InstalledCli]:
+    """Return the agent CLIs on PATH, and those that only the configuration knows."""
+    found = [_installed(name, name, AgentConfig()) for name in CLIS]
+    for name, settings in config.agents.items():
+        if settings.runtime == "acp":
+            found.append(_installed(f"{name} (acp)", "acp", settings))
+    return [cli for cli in found if cli is not None]
+
+
+def _installed(name: str, runtime_name: str, settings: AgentConfig) -> InstalledCli | None:
+    runtime = create_cli_runtime(runtime_name)
+    program, env = _command(runtime_name, settings)
+    if runtime.find(program, env.get("PATH")) is None:
+        return None
+    version = version_of(program, env)
+    warning = untested_version(runtime_name, version)
+    return InstalledCli(name, version, program, runtime.capabilities, warning)
+
+
+def agent_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
+    """Return why an agent can't work here, and what to do; None if no reason is found."""
+    runtime_name = _runtime_name(settings)
+    command, env = _command(runtime_name, settings)
+    if create_cli_runtime(runtime_name).find(command, env.get("PATH")) is None:
+        hint = f"install it, or set [agents.{name}] command"
+        return f"{runtime_name}: {command!r} is not installed: {hint}."
+    workspace = home.workspace_path(name, settings)
+    if settings.workspace is not None and not workspace.is_dir():
+        return f"its workspace {workspace} is not there: make it."
+    if runtime_name == "opencode" and not settings.trust_workspace:
+        return plugin_problem(str(workspace), env)
+    return None
+
+
+def tools_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
+    """Return why an agent that works has none of RemoteClaw's tools; None if it can have them."""
+    is_gemini = _runtime_name(settings) == "gemini"
+    if not is_gemini or settings.trust_workspace or settings.permissions == "deny":
+        return None
+    _, env = _command("gemini", settings)
+    workspace = str(home.workspace_path(name, settings))
+    return trust_problem(workspace, env, asks=settings.permissions == "ask")
+
+
+def sign_in_problem_of(settings: AgentConfig) -> str | None:
+    """Return why an installed agent can't ask its models; None if no reason is found."""
+    runtime_name = _runtime_name(settings)
+    program, env = _command(runtime_name, settings)
+    arguments = (settings.command or create_cli_runtime(runtime_name).command)[1:]
+    return sign_in_problem(runtime_name, (program, *arguments), env)
+
+
+def describe_agent(home: Home, name: str, settings: AgentConfig) -> str:
+    """Return which CLI an agent is, why, and where it works."""
+    runtime_name, why = (settings.runtime, "configured") if settings.runtime else detect_runtime()
+    program, env = _command(runtime_name, settings)
+    version = "" if runtime_name == "demo" else version_of(program, env)
+    about = " ".join(filter(None, (runtime_name, version, f"({why})")))
+    works = f"works in {home.workspace_path(name, settings)}"
+    untested = untested_version(runtime_name, version)
+    return "; ".join(filter(None, (f"{about}, {works}", untested)))
+
+
+def version_of(program: str, env: Mapping[str, str]) -> str:
+    """Return the version that a CLI prints; empty if it prints none."""
+    output = read_output([program, "--version"], env=env, timeout_s=VERSION_S)
+    found = re.search(r"\d+(\.\d+)+[\w.+-]*", output or "")
+    return one_line(found[0], most=40) if found else ""
+
+
+def untested_version(runtime_name: str, version: str) -> str:
+    """Return a warning about a version whose first two numbers were not tested; else nothing."""
+    tested = create_cli_runtime(runtime_name).capabilities.tested
+    if not version or not tested or version.split(".")[:2] == tested.split(".")[:2]:
+        return ""
+    return f"tested with {tested}, so look at what it does first"
+
+
+def _runtime_name(settings: AgentConfig) -> str:
+    return settings.runtime or detect_runtime()[0]
+
+
+def _command(runtime_name: str, settings: AgentConfig) -> tuple[str, Mapping[str, str]]:
+    """Return an agent's program and environment, as the bridge has them."""
+    runtime = create_cli_runtime(runtime_name)
+    command = settings.command or runtime.command
+    env = {**runtime.environment(os.environ), **settings.env}
+    return runtime.find(command[0], env.get("PATH")) or command[0], env

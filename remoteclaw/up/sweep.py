@@ -1,0 +1,34 @@
+"""The sweep of one host: what dead workers and killed holders have left there."""
+
+import asyncio
+import contextlib
+import logging
+
+from remoteclaw.config.home import Home
+from remoteclaw.errors import RedisRefused, RedisUnavailable
+from remoteclaw.fleet import Fleet
+from remoteclaw.holder.runs import remove_dead_runs
+from remoteclaw.host.process import end_strays, is_alive
+
+__all__ = ["sweep_host"]
+
+#: Interval of the sweep, in seconds.
+SWEEP_HOST_S = 2.0
+#: From which age on the directory of a dead run is removed, in seconds.
+DEAD_RUN_S = 60
+
+log = logging.getLogger(__name__)
+
+
+async def sweep_host(fleet: Fleet, home: Home) -> None:
+    """Release the sessions of dead workers, and end what killed holders have left."""
+    while True:
+        with contextlib.suppress(RedisUnavailable, RedisRefused):
+            await fleet.sweeper.release_dead(home.host_id, is_alive)
+        await asyncio.sleep(SWEEP_HOST_S)
+        try:
+            if count := await asyncio.to_thread(end_strays):
+                log.warning("%d processes were ended whose holder had been killed", count)
+            await asyncio.to_thread(remove_dead_runs, home.runs, older_than_s=DEAD_RUN_S)
+        except OSError as error:  # a file that vanished, a full process table: the next sweep does
+            log.warning("the host can't be swept now: %s", error)
