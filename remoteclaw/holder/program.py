@@ -57,7 +57,7 @@ def now():
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Peer:
+class Client:
     """One connected client: a socket, what arrived on it, and since when."""
 
     def __init__(self, sock):
@@ -279,7 +279,7 @@ class Holder:
             sock.close()
             return
         sock.setblocking(False)
-        self.strangers.append(Peer(sock))
+        self.strangers.append(Client(sock))
 
     def serve(self):
         """Obey the attached client; without PARK, its end is the agent's end."""
@@ -498,7 +498,7 @@ def main():
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     _signal.signal(_signal.SIGTERM, leave_on_signal)
     _signal.signal(_signal.SIGHUP, _signal.SIG_IGN)
-    starter = Peer(_socket.socket(fileno=os.dup(0)))
+    starter = Client(_socket.socket(fileno=os.dup(0)))
     os.set_inheritable(starter.sock.fileno(), False)
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)

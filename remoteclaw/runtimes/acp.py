@@ -12,7 +12,7 @@ from remoteclaw.runtimes.acp_start import AcpStart
 from remoteclaw.runtimes.acp_turn import AcpTurn, deny
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime
-from remoteclaw.runtimes.jsonrpc import Message, Peer
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 
 __all__ = ["AcpProcess", "AcpRuntime"]
 
@@ -38,11 +38,11 @@ class AcpRuntime(AcpDialect, BaseRuntime):
         return AcpProcess(pipes, self, spec)
 
 
-class AcpProcess(CliProcess[Message, AcpTurn]):
+class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
     """One agent with one session, between and during turns."""
 
     def __init__(self, pipes: AgentPipes, dialect: AcpDialect, spec: AgentSpec) -> None:
-        self._peer = Peer(pipes)
+        self._peer = RpcPeer(pipes)
         super().__init__(pipes, self._peer)
         if dialect.log:
             pipes.follow_log(*dialect.log)
@@ -90,10 +90,10 @@ class AcpProcess(CliProcess[Message, AcpTurn]):
         self._instructions = state["instructions"]
         self._takes_images = state["takes_images"]
 
-    def _is_request(self, message: Message) -> bool:
+    def _is_request(self, message: RpcMessage) -> bool:
         return message.is_request
 
-    async def _deny(self, message: Message) -> None:
+    async def _deny(self, message: RpcMessage) -> None:
         await deny(self._peer, message)
 
     # -- a turn --------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from remoteclaw.runtimes.acp_dialect import AcpDialect
 from remoteclaw.runtimes.acp_turn import failure
 from remoteclaw.runtimes.agent import next_of_start
 from remoteclaw.runtimes.base import server_environment
-from remoteclaw.runtimes.jsonrpc import Message, Peer
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
 __all__ = ["AcpStart", "Begun"]
@@ -43,7 +43,9 @@ class Begun:
 class AcpStart:
     """One handshake."""
 
-    def __init__(self, pipes: AgentPipes, peer: Peer, dialect: AcpDialect, spec: AgentSpec) -> None:
+    def __init__(
+        self, pipes: AgentPipes, peer: RpcPeer, dialect: AcpDialect, spec: AgentSpec
+    ) -> None:
         self._pipes = pipes
         self._peer = peer
         self._dialect = dialect
@@ -145,7 +147,7 @@ class AcpStart:
         why = f"{self._dialect.name} did not start: {detail}"
         raise AgentUnavailable(why, category=category)
 
-    async def _request(self, method: str, params: Mapping[str, Any]) -> Message:
+    async def _request(self, method: str, params: Mapping[str, Any]) -> RpcMessage:
         """Send a request and return its answer; what else is said is dropped."""
         request = await self._peer.request(method, params)
         while True:
@@ -157,7 +159,7 @@ class AcpStart:
             update = mapping(message.params.get("update"))
             self._was_replayed |= update.get("sessionUpdate") in _REPLAYED
 
-    async def _next(self) -> Message:
+    async def _next(self) -> RpcMessage:
         return await next_of_start(self._dialect.name, self._pipes, self._peer)
 
 

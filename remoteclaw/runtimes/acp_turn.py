@@ -21,7 +21,7 @@ from remoteclaw.events import (
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
 from remoteclaw.runtimes.acp_dialect import AcpDialect
 from remoteclaw.runtimes.agent import CliTurn
-from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError
+from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
 from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
@@ -37,13 +37,13 @@ _KINDS = {
 }
 
 
-class AcpTurn(CliTurn[Message]):
+class AcpTurn(CliTurn[RpcMessage]):
     """One turn, and the messages that join it."""
 
     def __init__(
         self,
         pipes: AgentPipes,
-        peer: Peer,
+        peer: RpcPeer,
         dialect: AcpDialect,
         spec: AgentSpec,
         *,
@@ -117,7 +117,7 @@ class AcpTurn(CliTurn[Message]):
 
     # -- what the agent says -------------------------------------------------------------------
 
-    async def take(self, message: Message) -> list[AgentEvent]:
+    async def take(self, message: RpcMessage) -> list[AgentEvent]:
         """Return what a message means."""
         if message.is_request:
             return await self._take_request(message)
@@ -139,7 +139,7 @@ class AcpTurn(CliTurn[Message]):
             self._own.add(self._begun)
         return await self._wait(note.failure, note.wait_s) if note.failure else []
 
-    async def _take_request(self, message: Message) -> list[AgentEvent]:
+    async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
         is_ours = message.params.get("sessionId", self._session) == self._session
         if message.method != "session/request_permission" or not is_ours:
             await deny(self._peer, message)
@@ -155,7 +155,7 @@ class AcpTurn(CliTurn[Message]):
             PermissionEvent(permission_id, tool, _input(known), server),
         ]
 
-    def _is_command(self, message: Message) -> bool:
+    def _is_command(self, message: RpcMessage) -> bool:
         """Whether a permission is for a command: "always" means commands like it.
 
         Said of a file, gemini and opencode take it for all files; of a tool, for all its calls.
@@ -163,11 +163,11 @@ class AcpTurn(CliTurn[Message]):
         known = self._know(mapping(message.params.get("toolCall")))
         return known.get("kind") == "execute"
 
-    def _tool_of(self, message: Message) -> str:
+    def _tool_of(self, message: RpcMessage) -> str:
         call = mapping(message.params.get("toolCall"))
         return self._dialect.tool_name(self._tools.get(text(call.get("toolCallId")), call))
 
-    def _take_answer(self, message: Message) -> list[AgentEvent]:
+    def _take_answer(self, message: RpcMessage) -> list[AgentEvent]:
         if message.id not in self._prompts:
             return []
         key = self._prompts.pop(int(message.id))
@@ -278,7 +278,7 @@ class AcpTurn(CliTurn[Message]):
         )
 
 
-async def deny(peer: Peer, message: Message) -> None:
+async def deny(peer: RpcPeer, message: RpcMessage) -> None:
     """Answer a request that gets no decision."""
     if message.method == "session/request_permission" and message.id is not None:
         await peer.respond(message.id, _CANCELLED)

@@ -12,10 +12,10 @@ from remoteclaw.events import AgentEvent
 from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.wire import text
 
-__all__ = ["Activity", "Exchange"]
+__all__ = ["ClaudeActivity", "Exchange"]
 
 
-class Activity:
+class ClaudeActivity:
     """The state of claude, from all that it prints."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
-from remoteclaw.runtimes.claude_exchange import Activity, Exchange
+from remoteclaw.runtimes.claude_exchange import ClaudeActivity, Exchange
 from remoteclaw.runtimes.claude_failure import Failures
 from remoteclaw.runtimes.claude_peer import ClaudePeer
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
@@ -48,7 +48,7 @@ class Conversation:
         """The model that claude has named: another process asks for the same."""
         self.cost = 0.0
         """The cost of the process so far, in US dollars."""
-        self.activity = Activity()
+        self.activity = ClaudeActivity()
         self.failures = Failures()
 
     def note(self, message: dict[str, Any]) -> None:

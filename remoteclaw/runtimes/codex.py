@@ -21,7 +21,7 @@ from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Lau
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
 from remoteclaw.runtimes.codex_turn import CodexTurn, deny, tokens_of
-from remoteclaw.runtimes.jsonrpc import Message, Peer
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
@@ -102,7 +102,7 @@ class CodexRuntime(BaseRuntime):
         return CodexProcess(pipes, readable=readable, unasked=unasked)
 
 
-class CodexProcess(CliProcess[Message, CodexTurn]):
+class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
     """One codex with one thread, between and during turns."""
 
     name = "codex"
@@ -118,7 +118,7 @@ class CodexProcess(CliProcess[Message, CodexTurn]):
 
         It uses the tools of the `unasked` servers without a request.
         """
-        self._peer = Peer(pipes, version=None)
+        self._peer = RpcPeer(pipes, version=None)
         super().__init__(pipes, self._peer)
         self._readable = readable
         self._unasked = unasked
@@ -178,7 +178,7 @@ class CodexProcess(CliProcess[Message, CodexTurn]):
         else:
             await self._instruct(spec.system_prompt)
 
-    async def _hear(self, message: Message, waiting: set[Any]) -> None:
+    async def _hear(self, message: RpcMessage, waiting: set[Any]) -> None:
         """Take notice of a message of the start; raises `AgentUnavailable` if there is none."""
         if message.error and message.id in waiting:
             why = str(message.error)
@@ -224,13 +224,13 @@ class CodexProcess(CliProcess[Message, CodexTurn]):
         self._peer.last_id = state["last_id"]
         self._used = dict(state["used"])
 
-    def _is_request(self, message: Message) -> bool:
+    def _is_request(self, message: RpcMessage) -> bool:
         return message.is_request
 
-    async def _deny(self, message: Message) -> None:
+    async def _deny(self, message: RpcMessage) -> None:
         await deny(self._peer, message)
 
-    def _note(self, message: Message) -> None:
+    def _note(self, message: RpcMessage) -> None:
         is_ours = message.params.get("threadId", self._thread) == self._thread
         if is_ours and message.method == "thread/tokenUsage/updated":
             self._used = tokens_of(message.params)

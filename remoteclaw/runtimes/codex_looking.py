@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from remoteclaw.runtimes.jsonrpc import Message
+from remoteclaw.runtimes.jsonrpc import RpcMessage
 from remoteclaw.runtimes.wire import text
 
 __all__ = ["only_looks"]
@@ -26,7 +26,7 @@ MOST_READ = 10_000
 _SHELL = frozenset("|&;<>()$`\\\"'*?[]{}~#!=%\n\r")
 
 
-def only_looks(message: Message, readable: Sequence[Path]) -> bool:
+def only_looks(message: RpcMessage, readable: Sequence[Path]) -> bool:
     """Whether a command does no more than read in some directories, the first of which it is in.
 
     Codex asks for that as well. Its own summary of a command (`commandActions`) leaves out what

@@ -24,7 +24,7 @@ from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex_failure import failure_of
 from remoteclaw.runtimes.codex_items import TOOLS, output_of, plan_of, use_of
 from remoteclaw.runtimes.codex_looking import only_looks
-from remoteclaw.runtimes.jsonrpc import Message, Peer, RpcError
+from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["CodexTurn", "deny", "tokens_of"]
@@ -39,7 +39,7 @@ _PERMISSIONS = frozenset(
 )
 
 
-class CodexTurn(CliTurn[Message]):
+class CodexTurn(CliTurn[RpcMessage]):
     """One turn of codex."""
 
     name = "codex"
@@ -47,7 +47,7 @@ class CodexTurn(CliTurn[Message]):
     def __init__(
         self,
         pipes: AgentPipes,
-        peer: Peer,
+        peer: RpcPeer,
         *,
         thread: str,
         request: int,
@@ -112,7 +112,7 @@ class CodexTurn(CliTurn[Message]):
 
     # -- what codex says -----------------------------------------------------------------------
 
-    async def take(self, message: Message) -> list[AgentEvent]:
+    async def take(self, message: RpcMessage) -> list[AgentEvent]:
         """Return what a message means.
 
         Agents that codex starts itself are threads of their own, and talk to it, not to the person.
@@ -148,7 +148,7 @@ class CodexTurn(CliTurn[Message]):
                 return self._end(mapping(params.get("turn")))
         return []
 
-    def _take_answer(self, message: Message) -> list[AgentEvent]:
+    def _take_answer(self, message: RpcMessage) -> list[AgentEvent]:
         if message.id != self._request:
             return []
         if message.error:
@@ -158,7 +158,7 @@ class CodexTurn(CliTurn[Message]):
         self._started.set()
         return []
 
-    async def _take_request(self, message: Message) -> list[AgentEvent]:
+    async def _take_request(self, message: RpcMessage) -> list[AgentEvent]:
         if message.method not in _PERMISSIONS:
             await self._peer.refuse(message)
             return []
@@ -173,7 +173,7 @@ class CodexTurn(CliTurn[Message]):
         server = text(message.params.get("serverName")) or None
         return [PermissionEvent(permission_id, _tool_of(message), _wanted(message), server)]
 
-    def _is_of_codex(self, message: Message) -> bool:
+    def _is_of_codex(self, message: RpcMessage) -> bool:
         """Whether a question in a server's name is codex' own, whether it may use a tool.
 
         Another is the server's, to the person: to accept it is to answer it in their name. Codex
@@ -255,7 +255,7 @@ class CodexTurn(CliTurn[Message]):
         )
 
 
-async def deny(peer: Peer, message: Message) -> None:
+async def deny(peer: RpcPeer, message: RpcMessage) -> None:
     """Answer a request that gets no decision."""
     if message.id is None or message.method not in _PERMISSIONS:
         await peer.refuse(message)
@@ -271,7 +271,7 @@ def tokens_of(params: Mapping[str, Any]) -> dict[str, int]:
     return {name: count(value) for name, value in total.items()}
 
 
-def _tool_of(message: Message) -> str:
+def _tool_of(message: RpcMessage) -> str:
     match message.method:
         case "item/commandExecution/requestApproval":
             return "shell"
@@ -281,7 +281,7 @@ def _tool_of(message: Message) -> str:
     return f"mcp__{text(message.params.get('serverName'))}__{text(meta.get('tool_name'))}"
 
 
-def _wanted(message: Message) -> dict[str, Any]:
+def _wanted(message: RpcMessage) -> dict[str, Any]:
     """Return what a request for a permission is about."""
     params = message.params
     if message.method == "mcpServer/elicitation/request":

@@ -1,7 +1,7 @@
 """JSON-RPC over a CLI's lines, both ways: codex's app-server and ACP speak it.
 
 There is one reader at a time, a turn or a handshake. It passes on the answers to requests that
-were sent beside it (`Peer.ask()`).
+were sent beside it (`RpcPeer.ask()`).
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 from remoteclaw.protocols import AgentPipes
 from remoteclaw.runtimes.wire import Lines, mapping, text
 
-__all__ = ["Message", "Peer", "RpcError"]
+__all__ = ["RpcError", "RpcMessage", "RpcPeer"]
 
 #: The error for a request with an unknown method.
 METHOD_NOT_FOUND = -32601
@@ -28,7 +28,7 @@ class RpcError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class RpcMessage:
     """One line: a request of theirs, a notification, or the answer to a request of ours."""
 
     method: str = ""
@@ -45,7 +45,7 @@ class Message:
         return bool(self.method) and self.id is not None
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> "Message":
+    def of(cls, line: Mapping[str, Any]) -> "RpcMessage":
         """Return the message of a line; fields of an unexpected type are left out."""
         message_id = line.get("id")
         if not isinstance(message_id, int | str):
@@ -64,7 +64,7 @@ class Message:
         )
 
 
-class Peer:
+class RpcPeer:
     """Our end of the line."""
 
     def __init__(self, pipes: AgentPipes, *, version: str | None = "2.0") -> None:
@@ -73,7 +73,7 @@ class Peer:
         self._version = {"jsonrpc": version} if version else {}
         self.last_id = 0
         """The id of the last request."""
-        self._waiting: dict[int | str, asyncio.Future[Message]] = {}
+        self._waiting: dict[int | str, asyncio.Future[RpcMessage]] = {}
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class Peer:
         """Answer a request of theirs."""
         await self._send({"id": message_id, "result": result})
 
-    async def refuse(self, message: Message) -> None:
+    async def refuse(self, message: RpcMessage) -> None:
         """Answer a request that we don't know: they would wait for ever."""
         error = {"code": METHOD_NOT_FOUND, "message": f"{message.method} is not supported"}
         await self._send({"id": message.id, "error": error})
@@ -108,7 +108,7 @@ class Peer:
 
     # -- reading -------------------------------------------------------------------------------
 
-    async def read(self) -> Message | None:
+    async def read(self) -> RpcMessage | None:
         """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
         line = await self._lines.read()
         if line is None:
@@ -116,12 +116,12 @@ class Peer:
             return None
         return self._message(line)
 
-    def take_unread(self) -> list[Message]:
+    def take_unread(self) -> list[RpcMessage]:
         """Return the messages that have arrived, without waiting; damaged lines are left out."""
         return [self._message(line) for line in self._lines.take_unread()]
 
-    def _message(self, line: dict[str, Any]) -> Message:
-        message = Message.of(line)
+    def _message(self, line: dict[str, Any]) -> RpcMessage:
+        message = RpcMessage.of(line)
         if not message.method and message.id is not None:
             waiting = self._waiting.pop(message.id, None)
             if waiting and not waiting.done():
@@ -138,7 +138,7 @@ class Peer:
         self._waiting[message_id] = answer
         try:
             await self.request(method, params, message_id)
-            message: Message = await answer
+            message: RpcMessage = await answer
         finally:
             self._waiting.pop(message_id, None)
         if message.error:

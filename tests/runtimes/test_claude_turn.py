@@ -13,7 +13,7 @@ from remoteclaw.events import (
     TextEvent,
     TextResetEvent,
 )
-from remoteclaw.runtimes.claude_exchange import Activity, Exchange
+from remoteclaw.runtimes.claude_exchange import ClaudeActivity, Exchange
 from remoteclaw.runtimes.claude_peer import ClaudePeer
 from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.claude_turn import ClaudeTurn, Conversation
@@ -59,7 +59,7 @@ def test_a_repeated_request_says_why(retry: dict[str, Any], notice: str) -> None
 
 
 def test_a_background_task_may_make_it_speak_until_it_has_spoken() -> None:
-    activity = Activity()
+    activity = ClaudeActivity()
     assert not activity.may_speak
 
     for line, may_speak in ((INIT, True), (STARTED, True), (RESULT, True), (NOTIFIED, True)):
@@ -73,7 +73,7 @@ def test_a_background_task_may_make_it_speak_until_it_has_spoken() -> None:
 
 
 def test_a_command_that_only_took_long_does_not() -> None:
-    activity = Activity()
+    activity = ClaudeActivity()
 
     for line in (INIT, STARTED, NOTIFIED, RESULT):
         activity.note(line)

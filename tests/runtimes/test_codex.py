@@ -13,18 +13,18 @@ from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_looking import only_looks
 from remoteclaw.runtimes.codex_turn import CodexTurn
-from remoteclaw.runtimes.jsonrpc import Message, Peer
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from tests.support.silent import SilentPipes
 
 
-def command(what: str, *, cwd: Path, method: str = "commandExecution") -> Message:
+def command(what: str, *, cwd: Path, method: str = "commandExecution") -> RpcMessage:
     """Return a request about a command that codex itself calls harmless."""
     params = {
         "cwd": str(cwd),
         "command": f"/bin/bash -lc {shlex.quote(what)}",
         "commandActions": [{"type": "read", "path": "a.py"}],
     }
-    return Message(method=f"item/{method}/requestApproval", id=0, params=params)
+    return RpcMessage(method=f"item/{method}/requestApproval", id=0, params=params)
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ async def said(*messages: dict[str, Any]) -> list[AgentEvent]:
     pipes = SilentPipes()
     unasked = frozenset(("configured",))
     turn = CodexTurn(
-        pipes, Peer(pipes, version=None), thread="ours", request=1, used={}, unasked=unasked
+        pipes, RpcPeer(pipes, version=None), thread="ours", request=1, used={}, unasked=unasked
     )
-    return [event for message in messages for event in await turn.take(Message.of(message))]
+    return [event for message in messages for event in await turn.take(RpcMessage.of(message))]
 
 
 async def test_an_agent_of_codex_own_does_not_speak_for_it() -> None:

@@ -15,7 +15,7 @@ from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex_items import TOOLS
 from remoteclaw.runtimes.codex_turn import CodexTurn
 from remoteclaw.runtimes.gemini import GeminiRuntime
-from remoteclaw.runtimes.jsonrpc import Message, Peer
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.opencode import OpencodeRuntime
 from remoteclaw.runtimes.wire import UnreadableLine, decode
 from tests.support.recording import spec_of
@@ -58,11 +58,11 @@ LINES = st.fixed_dictionaries(
 )
 
 
-async def codex() -> CliTurn[Message]:
+async def codex() -> CliTurn[RpcMessage]:
     pipes = SilentPipes()
     return CodexTurn(
         pipes,
-        Peer(pipes, version=None),
+        RpcPeer(pipes, version=None),
         thread="thread",
         request=1,
         used={},
@@ -70,9 +70,9 @@ async def codex() -> CliTurn[Message]:
     )
 
 
-async def acp(runtime: AcpRuntime) -> CliTurn[Message]:
+async def acp(runtime: AcpRuntime) -> CliTurn[RpcMessage]:
     pipes = SilentPipes()
-    turn = AcpTurn(pipes, Peer(pipes), runtime, spec_of(runtime.name), session="s")
+    turn = AcpTurn(pipes, RpcPeer(pipes), runtime, spec_of(runtime.name), session="s")
     await turn.ask([])
     return turn
 
@@ -89,7 +89,7 @@ async def test_no_line_breaks_a_turn(which: str, lines: list[dict[str, Any]]) ->
             decoded = decode(json.dumps(line).encode())
         except UnreadableLine:
             continue
-        events = await turn.take(Message.of(decoded))
+        events = await turn.take(RpcMessage.of(decoded))
         ends = [position for position, event in enumerate(events) if isinstance(event, DoneEvent)]
         assert ends in ([], [len(events) - 1])
         if ends:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.events import DoneEvent
-from remoteclaw.runtimes.claude_exchange import Activity, Exchange
+from remoteclaw.runtimes.claude_exchange import ClaudeActivity, Exchange
 from remoteclaw.runtimes.wire import UnreadableLine, count, decode
 
 
@@ -83,7 +83,7 @@ LINES = st.builds(
 
 @given(st.lists(LINES, max_size=6))
 def test_no_shape_of_a_line_raises(lines: list[dict[str, Any]]) -> None:
-    activity, exchange = Activity(), Exchange("ours", holds_back=False)
+    activity, exchange = ClaudeActivity(), Exchange("ours", holds_back=False)
 
     for line in lines:
         activity.note(line)
