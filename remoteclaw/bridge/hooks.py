@@ -1,7 +1,7 @@
 """Hooks: the operator's functions, called at moments of a turn and of a message.
 
-Those of installed packages come first, by name, then those of the configuration, in its order.
-Each has a deadline, and one that fails or is late is logged and changes nothing.
+They run in the order of the configuration. Each has a deadline, and one that fails or is late is
+logged and changes nothing.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.metadata import entry_points
 from typing import Any
 
 from remoteclaw.config.model import HooksConfig
@@ -32,9 +31,6 @@ __all__ = [
     "SessionResumed",
     "SpawnOverride",
 ]
-
-#: Packages name their hooks in this group of entry points: `agent_end.NAME = "module:function"`.
-ENTRY_POINTS = "remoteclaw.hooks"
 
 #: How long one hook may take, in seconds: the person waits for those before the turn.
 DEADLINE_S = 5.0
@@ -152,21 +148,9 @@ class Hooks:
 
     @classmethod
     def load(cls, config: HooksConfig) -> "Hooks":
-        """Import the functions of packages and of the configuration.
-
-        Raises `ConfigError` for one that isn't there.
-        """
+        """Import the configured functions; raises `ConfigError` for one that isn't there."""
         hooks = cls()
-        moments = type(config).model_fields
-        for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name):
-            moment = point.name.partition(".")[0]
-            if moment not in moments:
-                raise ConfigError(
-                    f"The installed package {point.dist and point.dist.name} has a hook for "
-                    f"{moment!r}, which is no moment: there are {', '.join(moments)}."
-                )
-            hooks.register(moment, _imported(moment, point.value))
-        for moment in moments:
+        for moment in type(config).model_fields:
             for reference in getattr(config, moment):
                 hooks.register(moment, _imported(moment, reference))
         return hooks

@@ -1,4 +1,4 @@
-"""Hooks at the moments of a message; the example of the documentation; packages that bring some."""
+"""Hooks at the moments of a message, and the example of the documentation."""
 
 import asyncio
 import contextlib
@@ -201,7 +201,7 @@ async def test_nothing_that_a_hook_does_ends_delivery(
     assert "returned SendingOverride" in caplog.text
 
 
-async def test_a_packages_spawn_hook_is_no_lost_conversation(
+async def test_a_spawn_hook_is_no_lost_conversation(
     stack: Stack,
 ) -> None:
     """It may choose another directory each time, so what is remembered under which is unknown."""
@@ -314,40 +314,6 @@ async def test_the_example_of_the_documentation(
     assert chat.delivered == ["The key is (a key)."]
     assert accepted.entry_id in (directory / "turns.txt").read_text()
     assert "done" in (directory / "turns.txt").read_text()
-
-
-def package(directory: Path, points: str) -> None:
-    """Put a package's metadata where Python looks for it."""
-    info = directory / "our_package-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: our-package\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[remoteclaw.hooks]\n{points}\n")
-
-
-async def test_a_package_brings_hooks(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package(directory, "agent_end.b = brought:second\nagent_end.a = brought:first")
-    (directory / "brought.py").write_text(
-        "seen = []\nfirst = lambda e: seen.append(1)\nsecond = lambda e: seen.append(2)\n"
-        "configured = lambda e: seen.append(3)\n"
-    )
-    monkeypatch.syspath_prepend(str(directory))
-    hooks = Hooks.load(HooksConfig(agent_end=("brought:configured",)))
-
-    await hooks.run("agent_end", None)
-
-    import brought  # type: ignore[import-not-found]
-
-    assert brought.seen == [1, 2, 3]
-
-
-def test_a_package_with_a_hook_for_no_moment_is_named(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package(directory, "agent_ended.x = os:getcwd")
-    monkeypatch.syspath_prepend(str(directory))
-
-    with pytest.raises(ConfigError, match="our-package has a hook for 'agent_ended'"):
-        Hooks.load(HooksConfig())
 
 
 def test_every_moment_is_documented() -> None:
