@@ -145,7 +145,7 @@ class AgentUnavailable(RemoteClawError):
 
 
 class ErrorCategory(StrEnum):
-    """What a failed turn means for the person who waits for it."""
+    """The kind of a failed turn, by what a person can do about it."""
 
     RETRYABLE = "retryable"
     UNREACHABLE = "unreachable"

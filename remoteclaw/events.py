@@ -174,7 +174,7 @@ class ErrorEvent:
     is_repaired: bool = False
     """Whether the CLI has taken out of the conversation what the failure came from."""
     retry_at_ms: int | None = None
-    """When the provider takes requests again, in milliseconds since 1970, where it says so."""
+    """The time when the provider takes requests again, in milliseconds since 1970, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +211,6 @@ class ToolActivity:
     argument: str
     """The argument that tells most, on one short line and without secrets; or nothing."""
     since_ms: int
-    """When it began, in milliseconds since 1970."""
+    """Its start, in milliseconds since 1970."""
     seconds: float | None = None
-    """How long it took; None while it runs."""
+    """Its duration; None while it runs."""

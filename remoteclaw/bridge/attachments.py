@@ -53,13 +53,13 @@ class GivenFile:
 
     attachment: Attachment
     path: Path | None = None
-    """Where the agent can read it; None if it can't."""
+    """The path where the agent can read it; None if it can't."""
     problem: str = ""
-    """Why it can't."""
+    """The reason why it can't."""
 
     @property
     def words(self) -> str:
-        """What the person is told of a problem."""
+        """The sentence about a problem, for the person."""
         return NOT_GIVEN.format(name=_quoted(self.attachment.name), why=self.problem)
 
 

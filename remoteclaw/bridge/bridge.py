@@ -76,11 +76,11 @@ class _Run:
 
     turn: Turn
     spec: AgentSpec
-    """What the agent has to be like: the bridge's template, completed by steps 2 to 4."""
+    """The bridge's template of the agent, completed by steps 1 to 3."""
     delivery: DeliveryAdapter
     callbacks: BridgeCallbacks
     messages: dict[str, ChannelMessage]
-    """What the agent was shown, by entry."""
+    """The messages that the agent was shown, by entry."""
     abort: asyncio.Event = field(default_factory=asyncio.Event)
     newcomers: Newcomers | None = None
     history: History | None = None
@@ -101,7 +101,7 @@ class _Run:
     result: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
     overdue: Overdue | None = None
-    """Which limit the turn has passed."""
+    """The limit that the turn has passed."""
     lost: dict[str, list[GivenFile]] = field(default_factory=dict)
     """The files of messages that joined the turn, by entry."""
     mcp: McpSideEffects = field(default_factory=McpSideEffects)

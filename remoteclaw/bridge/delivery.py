@@ -39,7 +39,7 @@ MOST_CALLS, MOST_SHOWN = 200, 300
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What came of a stream of events; the messages are the adapter's `payloads`."""
+    """The outcome of a stream of events; the messages are the adapter's `payloads`."""
 
     run: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
@@ -47,7 +47,7 @@ class Delivered:
     has_ended: bool = False
     """False when the stream stopped without saying so."""
     steered: tuple[str, ...] = ()
-    """What the agent took up of the messages that it was given meanwhile."""
+    """The entries that the agent took up while it worked."""
     is_silent: bool = False
     """Whether the agent chose to say nothing."""
     tool_calls: tuple[ToolCall, ...] = ()
@@ -60,7 +60,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """What the bridge does about a turn's events; without one, nothing is done."""
+    """The bridge's own reactions to a turn's events; all are optional."""
 
     on_steered: Callable[[str], Awaitable[None]] | None = None
     """Hears of each entry that the agent takes up while it works."""

@@ -50,7 +50,7 @@ class _Lines:
     fence: str = ""
     """The line that opened the fence."""
     _head: str = ""
-    """How the line begins, as far as it tells a fence."""
+    """The beginning of the line, as far as it tells a fence."""
     _ticks: int = 0
 
     @property
@@ -78,17 +78,17 @@ class Directives:
     """The files that tags name, as the agent wrote their paths."""
     _raw: list[str] = field(default_factory=list)
     _clean: int = 0
-    """How much was passed on, in characters."""
+    """The length of what was passed on, in characters."""
     # -- tags
     _held: str = ""
-    """What may become a tag."""
+    """The text that may become a tag."""
     _tagged: _Lines = field(default_factory=_Lines)
     _is_behind_tag: bool = False
     _last: str = ""
     """The last character before a tag that is being taken out."""
     # -- the silent token
     _pending: str = ""
-    """What may become the token: it begins where a line does, or with the gap behind a word."""
+    """The text that may become the token: from the start of a line, or the gap behind a word."""
     _released: _Lines = field(default_factory=_Lines)
     _is_in_line: bool = False
     """Whether a part of the line was passed on."""
@@ -227,7 +227,7 @@ class _Tag:
     value: str
     """The message's id, or the path."""
     end: int
-    """Where the text behind it begins."""
+    """The position of the text behind it."""
 
 
 def _tag_at(text: str, start: int) -> _Tag | None:

@@ -69,7 +69,7 @@ class SendingOverride:
     """The result of a `message_sending` hook."""
 
     text: str | None = None
-    """What is sent instead."""
+    """The text to send instead."""
     cancel: bool = False
     """Whether nothing is sent."""
 
@@ -120,14 +120,14 @@ class AfterRuntimeExit:
 
     session: SessionKey
     output: str
-    """What the agent answered, its first 64,000 characters."""
+    """The agent's answer, its first 64,000 characters."""
     side_effects: McpSideEffects
     usage: AgentUsage
     """The tokens that the turn took."""
     duration_ms: int
     """Milliseconds that the turn took."""
     total_cost_usd: float | None
-    """What the turn cost in US dollars, where the CLI says so."""
+    """The cost of the turn in US dollars, where the CLI says so."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class Outgoing:
     permissions: str
     workspace: Path
     files_dir: Path | None
-    """What people have sent to the session; None if nothing is here."""
+    """The files that people have sent to the session; None if none are here."""
 
     def read(self, path: Path) -> bytes:
         """Return what is in a file that the agent sends; raises `UnfitFile` if it must not."""

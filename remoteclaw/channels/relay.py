@@ -37,9 +37,9 @@ class _Done:
     kept: Collection[Attachment] = ()
     """The files that could not be delivered."""
     sent: MessageSent | None = None
-    """What to tell hooks of it."""
+    """The event for hooks."""
     answer: bytes = b""
-    """What to tell the caller."""
+    """The answer for the caller."""
 
 
 async def relay(reader: ReplyReader, adapter: ChannelAdapter, hooks: Hooks) -> None:

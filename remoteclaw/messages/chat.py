@@ -57,9 +57,9 @@ class Attachment(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: str
-    """What people call it: no path, nothing that a terminal or a file system would obey."""
+    """A name without a path, or anything that a terminal or a file system would obey."""
     mime_type: str = Field(pattern=r"^[a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,100}$")
-    """What it is, as `files.mime_type_of()` tells."""
+    """Its type, as `files.mime_type_of()` tells."""
     size: int = Field(ge=0, le=MAX_ATTACHMENT_BYTES)
     """Its length in bytes."""
     blob: str = Field(pattern=r"^[0-9a-f]{32}$")
@@ -126,14 +126,14 @@ class ChannelMessage(BaseModel):
     provider: str
     account: str = "default"
     timestamp: int
-    """When it was sent, in milliseconds since 1970 UTC."""
+    """The time when it was sent, in milliseconds since 1970 UTC."""
     thread_id: str | None = None
     reply_to_id: str | None = None
     user_name: str | None = None
     timezone: str | None = None
     """The sender's IANA time zone, where the channel knows it."""
     thread_context: str | None = None
-    """What was said in the thread before, for an agent that begins a conversation in it."""
+    """Earlier messages of the thread, for an agent that begins a conversation in it."""
     attachments: tuple[Attachment, ...] = ()
     """The files that came with it. With one, there may be no text."""
 

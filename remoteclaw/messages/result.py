@@ -35,13 +35,13 @@ class ToolCall:
     input: str
     """Its arguments as JSON, the first 300 characters."""
     output: str = ""
-    """What came back, the first 300 characters."""
+    """The result, its first 300 characters."""
     is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SentTarget:
-    """Where a messaging tool sent something during a turn."""
+    """The target of a message that a tool sent during a turn."""
 
     tool: str
     provider: str
@@ -51,7 +51,7 @@ class SentTarget:
 
 @dataclass(frozen=True, slots=True)
 class McpSideEffects:
-    """What the turn's tools did besides answering."""
+    """The side effects of the turn's tools."""
 
     sent_texts: tuple[str, ...] = ()
     sent_media_urls: tuple[str, ...] = ()
@@ -61,16 +61,16 @@ class McpSideEffects:
 
 @dataclass(frozen=True, slots=True)
 class AgentDeliveryResult:
-    """What `ChannelBridge.handle()` returns."""
+    """The result of `ChannelBridge.handle()`."""
 
     payloads: tuple[ReplyPayload, ...]
     run: AgentRunResult
     mcp: McpSideEffects
     error: str | None = None
-    """What the CLI or RemoteClaw said about a failure, for logs; people read the payloads."""
+    """The words of the CLI or of RemoteClaw about a failure, for logs; people read the payloads."""
     error_category: ErrorCategory | None = None
     retry_at_ms: int | None = None
-    """When the provider takes requests again, in milliseconds since 1970, where it says so."""
+    """The time when the provider takes requests again, in milliseconds since 1970, if known."""
     steered: tuple[str, ...] = ()
     """The ids of the entries that came during the turn and that the agent took up."""
     answered: tuple[str, ...] = ()

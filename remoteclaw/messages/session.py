@@ -12,7 +12,7 @@ __all__ = ["SessionKey"]
 
 @dataclass(frozen=True, slots=True)
 class SessionKey:
-    """Who talks to which agent, and where: one conversation.
+    """The key of one session: a person or a task, a place, and an agent.
 
     Its text ends with the `channel:user:thread` that agents see, scoped by agent, provider and
     account. A session that another one has started for a task has a fourth part, which no message

@@ -32,7 +32,7 @@ Origin = Literal["chat", "session", "cron", "result", "operator"]
 
 
 class Provenance(BaseModel):
-    """Where an entry comes from that another session has written."""
+    """The origin of an entry that another session has written."""
 
     # A newer RemoteClaw may say more.
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -43,7 +43,7 @@ class Provenance(BaseModel):
     """The ids of the sessions whose turns have led here, oldest first: each waits for this turn, or
     gets its result."""
     hops: int = 0
-    """How many turns there were since a person, or the clock, wrote something."""
+    """The number of turns since a person, or the clock, wrote something."""
     run: str | None = None
     """Of a result: the name of what has ended, as it was given when it began."""
     status: str | None = None
@@ -77,7 +77,7 @@ class Entry:
 
     @property
     def at_ms(self) -> int:
-        """When it was accepted, on Redis' clock."""
+        """The time when it was accepted, on Redis' clock, in milliseconds."""
         return int(self.id.partition("-")[0])
 
 
@@ -119,7 +119,7 @@ def hops_of(entries: Iterable[Entry]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What the agent is asked in one go: a list of entries, never joined text."""
+    """One request to the agent: a list of entries, never joined text."""
 
     session: SessionKey
     entries: tuple[Entry, ...]

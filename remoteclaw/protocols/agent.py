@@ -62,7 +62,7 @@ class AgentSpec:
     """A name of their server that no other server can have, for a CLI that tells whose tool is
     called by the server's name alone."""
     note: str = ""
-    """What the last process of the conversation has noted for the next one."""
+    """The note of the last process of the conversation for the next one."""
 
     @property
     def server_names(self) -> tuple[str, ...]:
@@ -104,7 +104,7 @@ class Capabilities:
     forks: bool = False
     """Whether it can begin a conversation as a copy of another."""
     resumes: str = "by its own id"
-    """How another process continues a conversation, in words."""
+    """The way in which another process continues a conversation, in words."""
     tested: str = ""
     """The version that it was tested with."""
 
@@ -117,7 +117,7 @@ class Decision:
     """`allow_session` holds for calls like this one until the process ends, where the CLI knows
     that (`docs/agents.md` says what each takes for alike); else for this call."""
     message: str = ""
-    """What the agent is told with a denial."""
+    """The words for the agent with a denial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +130,8 @@ class Launch:
     session_id: str | None
     """The id of the conversation that this process will have, where it is known."""
     prompt_file: Path | None = None
-    """Where it reads its system prompt: a path that the prompt alone decides, because the CLI tells
-    the model the path as well."""
+    """The file of its system prompt: a path that the prompt alone decides, because the CLI
+    tells the model the path as well."""
 
 
 class AgentPipes(Protocol):
@@ -172,7 +172,7 @@ class AgentProcess(Protocol):
 
     @property
     def note(self) -> str:
-        """What the next process of the conversation has to know, beside its id: a line or nothing.
+        """A line for the next process of the conversation, or nothing.
 
         It is kept with the id, so that the next one asks the model exactly what this one asked.
         """
@@ -270,7 +270,7 @@ class Agents(Protocol):
 
     @property
     def description(self) -> str:
-        """How the current agent came, in words for people who trace a turn."""
+        """The origin of the current agent, in words for people who trace a turn."""
 
     @property
     def is_new(self) -> bool:
@@ -278,7 +278,7 @@ class Agents(Protocol):
 
     @property
     def heard_at(self) -> float:
-        """When the current agent last printed anything, on `time.monotonic()`."""
+        """The time of the current agent's last output, on `time.monotonic()`."""
 
     @property
     def run_dir(self) -> Path:

@@ -53,7 +53,7 @@ class SessionMap(Protocol):
 
 
 class AttachmentStore(Protocol):
-    """Where the files of one session are kept on their way."""
+    """The store of one session's files on their way."""
 
     async def load(self, attachment: Attachment) -> bytes | None:
         """Return a file's content; None if it is not kept any more."""

@@ -22,7 +22,7 @@ Unit = Literal["characters", "utf16", "bytes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelProfile:
-    """What a channel is: its limits, its format, its ids and its owners.
+    """The profile of a channel: its limits, its format, its ids and its owners.
 
     `[channels.NAME]` goes before the limits and the format.
     """
@@ -31,7 +31,7 @@ class ChannelProfile:
     """The longest message, in `chunk_unit`."""
     chunk_unit: Unit = "characters"
     formatting: tuple[str, ...] = ()
-    """How it shows messages, a sentence each, for agents."""
+    """Its format, a sentence each, for agents."""
     attachment_mb: int = 20
     """The largest file, in megabytes."""
     attachment_types: tuple[str, ...] = ("*",)
@@ -59,7 +59,7 @@ class Operation:
     """`messageId` but for `read`; `emoji` for `react`, where an empty one takes the reaction away;
     `limit` for `read`."""
     expires_ms: int
-    """When it is too late to begin with it, on Redis' clock."""
+    """The time until which it may begin, on Redis' clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Reply:
     turn: str
     """The turn that it answers."""
     attempt: int
-    """Which attempt at the turn said it."""
+    """The attempt at the turn that said it."""
     index: int
     """Its place among the turn's messages, or among those of the call, from 0."""
     channel_id: str
@@ -81,7 +81,7 @@ class Reply:
     thread_id: str | None
     """The thread of that chat."""
     text: str
-    """What to send; empty if there are only files, or if it only says that the turn is over."""
+    """The text to send; empty if there are only files, or if it only says that the turn is over."""
     is_error: bool
     """Whether it reports a failure."""
     reply_to_id: str | None
@@ -97,7 +97,7 @@ class Reply:
     effect: str | None = None
     """The platform's name for an effect to show it with."""
     operation: Operation | None = None
-    """What to do instead of sending a message; then nothing else tells more of it."""
+    """The operation to do instead of sending a message."""
 
     @property
     def key(self) -> str:

@@ -17,7 +17,7 @@ _Position = tuple[tuple[int, ...], int, int]
 
 
 class Transcript:
-    """What the terminal shows of the answers: complete lines go up, the last one stays apart.
+    """The answers on the terminal: complete lines go up, the last one stays apart.
 
     Live text and the final text are one message: only what was not shown yet is added.
     """
