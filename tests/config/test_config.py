@@ -298,6 +298,14 @@ def test_a_channel_keeps_its_usual_limit_whatever_else_is_said_of_it(home: Home)
     assert config.channel("telegram").chunk_limit == 4000
 
 
+def test_what_the_file_says_of_a_channel_goes_before_its_profile(home: Home) -> None:
+    home.config_file.write_text("[channels.console]\nchunk_limit = 200\nformatting = []")
+
+    channel = load_config(home.config_file, {}).channel("console")
+
+    assert (channel.chunk_limit, channel.formatting) == (200, ())
+
+
 @pytest.mark.parametrize(
     ("name", "value", "named"),
     [

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a profile that goes before the file",
+        before="if key not in named.model_fields_set",
+        after="if True",
+        test="test_what_the_file_says_of_a_channel_goes_before_its_profile",
+    ),
+    Mutant(
+        "a name in place of an id",
+        before="if form and not re.fullmatch(form, one):",
+        after="if False:",
+        test="test_a_channel_that_has_a_form_for_ids_refuses_names",
+    ),
+    Mutant(
         "a workspace with the state directory in it",
         before="if value is not None and Path(os.path.realpath(state))",
         after="if False and Path(os.path.realpath(state))",
