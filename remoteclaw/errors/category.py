@@ -1,0 +1,136 @@
+"""The category of a failure that an agent CLI reported."""
+
+import re
+from enum import StrEnum
+
+__all__ = ["ErrorCategory", "classify_end", "classify_error"]
+
+
+class ErrorCategory(StrEnum):
+    """The kind of a failed turn, by what a person can do about it."""
+
+    RETRYABLE = "retryable"
+    UNREACHABLE = "unreachable"
+    USAGE_LIMIT = "usage_limit"
+    UNKNOWN_MODEL = "unknown_model"
+    CONTEXT_OVERFLOW = "context_overflow"
+    UNFIT_IMAGE = "unfit_image"
+    AUTH = "auth"
+    BILLING = "billing"
+    PERMISSION = "permission"
+    SESSION_EXPIRED = "session_expired"
+    NOT_INSTALLED = "not_installed"
+    TIMEOUT = "timeout"
+    ABORTED = "aborted"
+    DIED = "died"
+    INTERRUPTED = "interrupted"
+    UNREADABLE = "unreadable"
+    SUPERSEDED = "superseded"
+    TOO_LONG = "too_long"
+    FATAL = "fatal"
+
+
+_BY_STATUS = {
+    401: ErrorCategory.AUTH,
+    402: ErrorCategory.BILLING,
+    403: ErrorCategory.AUTH,
+    408: ErrorCategory.RETRYABLE,
+    413: ErrorCategory.CONTEXT_OVERFLOW,
+    429: ErrorCategory.RETRYABLE,
+}
+
+# The first pattern that matches decides, so the specific ones come first.
+# Numbers are matched as whole words only: "429" also occurs inside ids and token counts.
+_BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
+    (category, re.compile(pattern, re.IGNORECASE))
+    for category, pattern in (
+        (
+            ErrorCategory.SESSION_EXPIRED,
+            r"no (conversation|session|rollout) found|(conversation|session) not found"
+            r"|requires a valid session id",
+        ),
+        (
+            ErrorCategory.UNFIT_IMAGE,
+            r"could not process image|image.{0,60}(exceed|too large|unsupported|not be processed)"
+            r"|unsupported image|invalid image",
+        ),
+        (
+            ErrorCategory.UNKNOWN_MODEL,
+            r"\bmodel\b.{0,80}(does not exist|not (be )?found|is not supported when|not available)"
+            r"|^models/\S+ is not found|issue with the selected model|unknown model|no such model",
+        ),
+        # A limit that ends by itself, before one that has to be paid for.
+        (
+            ErrorCategory.USAGE_LIMIT,
+            r"(usage|session|weekly|daily|hourly|monthly|opus|sonnet|fable \S+) (usage )?limit"
+            r"(?! is set)|daily quota|usage exceeded|out of usage credits . resets",
+        ),
+        (
+            ErrorCategory.BILLING,
+            r"credit balance|quota|billing|payment required|spend limit|usage credits|out of usage"
+            r"|usage limit",
+        ),
+        (
+            ErrorCategory.CONTEXT_OVERFLOW,
+            r"prompt is too long|context.?(length|window|overflow)|too many tokens"
+            r"|maximum context|token.?limit|maximum number of tokens",
+        ),
+        (
+            ErrorCategory.AUTH,
+            r"\b40[13]\b|unauthori[sz]ed|forbidden|(invalid|incorrect).?(api.?)?key|authentication"
+            r"|not logged in|please run /login",
+        ),
+        (
+            ErrorCategory.RETRYABLE,
+            r"rate.?limit|\b(429|503|529)\b|overloaded|too many requests|at capacity"
+            r"|resource.?exhausted",
+        ),
+        (
+            ErrorCategory.UNREACHABLE,
+            r"ENOTFOUND|EAI_AGAIN|getaddrinfo|\bE(CONN|NET|HOST)[A-Z]+|ETIMEDOUT|EPIPE"
+            r"|ConnectionRefused|FailedToOpenSocket|(unable|cannot|failed) to connect"
+            r"|network error|connection (was |error)?(reset|refused|closed)|connection error"
+            r"|error sending request|stream disconnected|typo in the url|stalled mid-stream"
+            # Node's words for a stream that was cut; a shell's "Terminated" is something else.
+            r"|socket hang up|fetch failed|(?-i:(^|rror:? )terminated\W*$)",
+        ),
+        (ErrorCategory.TIMEOUT, r"timed? ?out"),
+        (ErrorCategory.PERMISSION, r"EACCES|EPERM|permission denied|operation not permitted"),
+    )
+)
+
+
+#: How much of what a CLI said is looked through at its beginning and at its end, in characters: it
+#: may quote a whole conversation.
+MOST_READ = 5000
+
+
+def classify_error(text: str, *, status: int | None = None) -> ErrorCategory:
+    """Return the category of a failure that a CLI reported.
+
+    `status` is the HTTP status of the model's API where the CLI names it; it is trusted before
+    `text`, because a sentence can quote any number.
+    A 400 says too little by itself, so its text decides.
+    """
+    if len(text) > 2 * MOST_READ:
+        text = f"{text[:MOST_READ]}\n{text[-MOST_READ:]}"
+    said = next((c for c, pattern in _BY_TEXT if pattern.search(text)), ErrorCategory.FATAL)
+    if status == 429 and said in (ErrorCategory.USAGE_LIMIT, ErrorCategory.BILLING):
+        return said
+    # Some CLIs say 500 for whatever has no status of its own.
+    if status == 500 and said in (ErrorCategory.UNKNOWN_MODEL, ErrorCategory.UNREACHABLE):
+        return said
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status is not None and status >= 500:
+        return ErrorCategory.RETRYABLE
+    return said
+
+
+def classify_end(errors: str) -> ErrorCategory:
+    """Return the category of a CLI that ended while it started, by what it printed about that.
+
+    For no reason that is known it may start the next time.
+    """
+    category = classify_error(errors)
+    return ErrorCategory.DIED if category is ErrorCategory.FATAL else category

@@ -1,0 +1,136 @@
+"""The exceptions that RemoteClaw raises on purpose, for operators and programs."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Literal
+
+from remoteclaw.errors.category import ErrorCategory
+
+__all__ = [
+    "AgentUnavailable",
+    "CallError",
+    "CallRefused",
+    "ConfigError",
+    "LeaseLost",
+    "MessageRefused",
+    "NotRunning",
+    "PerhapsSent",
+    "PlatformRefused",
+    "RedisRefused",
+    "RedisUnavailable",
+    "RedisUnfit",
+    "RemoteClawError",
+    "ScheduleRefused",
+    "StateDirectoryError",
+    "UnknownDeadLetter",
+    "UnknownSession",
+    "UnknownToken",
+    "Unsupported",
+    "did_you_mean",
+]
+
+#: Why the gateway refuses a call: it makes no sense, who calls may not, there is no such thing, it
+#: can't be done now, it took too long, or the agent's turn is over, or none runs.
+CallError = Literal[
+    "INVALID_REQUEST",
+    "UNAUTHORIZED",
+    "FORBIDDEN",
+    "NOT_FOUND",
+    "UNAVAILABLE",
+    "TIMEOUT",
+    "TURN_OVER",
+    "NO_TURN",
+    "INTERNAL",
+]
+
+
+class RemoteClawError(Exception):
+    """Base of every error that RemoteClaw raises on purpose.
+
+    Its text is one complete sentence for an operator; the command line prints it as it is.
+    """
+
+
+class ConfigError(RemoteClawError):
+    """Raised when the configuration file or an override can't be used."""
+
+
+class StateDirectoryError(RemoteClawError):
+    """Raised when the state directory can't be created, read or written."""
+
+
+class NotRunning(RemoteClawError):
+    """Raised when a command needs the embedded server and it is not running."""
+
+
+class RedisUnavailable(RemoteClawError):
+    """Raised when Redis can't be reached before the caller's deadline."""
+
+    may_have_run = False
+    """Whether a command went out and no answer came: Redis may still run it."""
+
+
+class PerhapsSent(RedisUnavailable):
+    """Raised when Redis may still accept a message; with the same id it counts once."""
+
+
+class RedisUnfit(RemoteClawError):
+    """Raised when a Redis server can't keep the promises that RemoteClaw makes."""
+
+
+class RedisRefused(RemoteClawError):
+    """Raised when Redis is reachable and refuses a command (memory, disk, permission)."""
+
+
+class MessageRefused(RemoteClawError):
+    """Raised before a message is accepted: nothing was stored, the sender must be told."""
+
+
+class ScheduleRefused(RemoteClawError):
+    """Raised when a cron job's schedule is invalid, or never due."""
+
+
+class UnknownSession(RemoteClawError):
+    """Raised when no session, or more than one, matches what an operator typed."""
+
+
+class UnknownDeadLetter(RemoteClawError):
+    """Raised when there is no such dead letter, or no more."""
+
+
+class UnknownToken(RemoteClawError):
+    """Raised when there is no token with the id that an operator typed."""
+
+
+class LeaseLost(RemoteClawError):
+    """Raised when a fenced write finds a newer epoch: this process must stop at once."""
+
+
+class CallRefused(RemoteClawError):
+    """Raised when a call of the gateway can't be answered; its text is for the caller."""
+
+    def __init__(self, code: CallError, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class PlatformRefused(RemoteClawError):
+    """Raised when a chat platform refuses something for good; its text is for people and agents."""
+
+
+class Unsupported(PlatformRefused):
+    """Raised when a chat platform has no such thing at all."""
+
+
+class AgentUnavailable(RemoteClawError):
+    """Raised when an agent can't be started or attached; carries what a person should hear."""
+
+    def __init__(self, message: str, *, category: ErrorCategory) -> None:
+        super().__init__(message)
+        self.category = category
+
+
+def did_you_mean(word: str, known: Iterable[str], *, otherwise: str) -> str:
+    """Return the end of a sentence about an unknown word: the nearest known one, or `otherwise`."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f"did you mean {near[0]!r}?" if near else otherwise

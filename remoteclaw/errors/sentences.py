@@ -1,0 +1,109 @@
+"""The sentences about a failed turn, for the person in the chat."""
+
+from dataclasses import dataclass
+
+from remoteclaw.errors.category import ErrorCategory
+
+__all__ = ["Overdue", "sentence"]
+
+_SENTENCES = {
+    ErrorCategory.RETRYABLE: "The model behind {agent} is busy right now. "
+    "Your message was not answered: send it again in a minute.",
+    ErrorCategory.UNREACHABLE: "{agent} can't reach its model over the network. "
+    "Your message was not answered: send it again when the connection is back.",
+    ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows for now. "
+    "Your message was not answered: send it again when the limit is lifted.",
+    ErrorCategory.UNKNOWN_MODEL: "{agent} is set to a model that its account can't use. "
+    "Its operator has to correct `model` under [agents.{agent}]; then send your message again.",
+    ErrorCategory.CONTEXT_OVERFLOW: "This conversation, or your message, is too long for {agent}'s "
+    "model. Send it again, if it was long in parts.",
+    ErrorCategory.UNFIT_IMAGE: "{agent}'s model can't read a picture in this conversation. "
+    "Send your message again, without the picture or with another one.",
+    ErrorCategory.AUTH: "{agent} isn't signed in to its model. "
+    "Its operator has to sign in again on its computer; then send your message again.",
+    ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "
+    "Its operator has to top it up; then send your message again.",
+    ErrorCategory.PERMISSION: "{agent} wasn't allowed to do that. "
+    "Its operator can change what it may do.",
+    ErrorCategory.SESSION_EXPIRED: "{agent} no longer has this conversation. "
+    "Send your message again to start a new one.",
+    ErrorCategory.NOT_INSTALLED: "{agent} can't be started on its computer. "
+    "Its operator finds the reason with `remoteclaw doctor`.",
+    ErrorCategory.TIMEOUT: "{agent} took too long. Ask again, perhaps for a smaller step.",
+    ErrorCategory.ABORTED: "Stopped.",
+    ErrorCategory.TOO_LONG: "{agent}'s answer became longer than a million characters, so it was "
+    "stopped. Ask for less at once.",
+    ErrorCategory.SUPERSEDED: "(I left this for your next message.)",
+    ErrorCategory.DIED: "{agent} stopped working in the middle of your message. Part of the work "
+    "may be done: check before you send it again.",
+    ErrorCategory.INTERRUPTED: "{agent} was cut off while it worked on your message, more than "
+    "once, and it isn't tried again. Part of the work may be done: check before you send it again.",
+    ErrorCategory.UNREADABLE: "Your message can't be read by the worker that got it, so {agent} "
+    "did not see it: send it again. If that fails too, RemoteClaw has to be updated.",
+    ErrorCategory.FATAL: "{agent} failed and couldn't finish your message. "
+    "Send it again; if it fails again, its operator can look up the reason.",
+}
+
+
+#: What is said where it is known when the provider takes requests again.
+_UNTIL = {
+    ErrorCategory.RETRYABLE: "The model behind {agent} is busy. "
+    "Your message was not answered: send it again after {until}.",
+    ErrorCategory.USAGE_LIMIT: "{agent}'s account has used up what its plan allows until {until}. "
+    "Your message was not answered: send it again then.",
+}
+#: What is said of each limit of an agent's time, by the setting's name.
+_OVERDUE = {
+    "start_s": "{agent} did not start within {span}. Send your message again; if it fails again, "
+    "its operator finds the reason with `remoteclaw doctor`. (Limit: start_s.)",
+    "stall_s": "{agent} gave no sign of life for {span}, so it was stopped. Ask again; part of the "
+    "work may be done. (Limit: stall_s.)",
+    "turn_s": "{agent} took longer than {span} in all, so it was stopped. Ask again, perhaps for a "
+    "smaller step. (Limit: turn_s.)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """The limit of an agent's time that a turn has passed."""
+
+    setting: str
+    limit_s: float
+
+    @property
+    def detail(self) -> str:
+        """The limit as an operator knows it."""
+        return f"the limit {self.setting} = {self.limit_s:g} was passed"
+
+
+def sentence(
+    category: ErrorCategory,
+    *,
+    agent: str,
+    reference: str,
+    until: str = "",
+    overdue: Overdue | None = None,
+) -> str:
+    """Return what the person in the chat reads about a failed turn.
+
+    `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out where
+    nothing went wrong (a turn that the person stopped). `until` is when the provider takes requests
+    again, in words.
+    """
+    template = _SENTENCES[category]
+    if category is ErrorCategory.TIMEOUT and overdue:
+        template = _OVERDUE[overdue.setting]
+    elif until:
+        template = _UNTIL.get(category, template)
+    span = _in_words(overdue.limit_s) if overdue else ""
+    words = template.format(agent=agent, until=until, span=span)
+    if category in (ErrorCategory.ABORTED, ErrorCategory.SUPERSEDED):
+        return words
+    return f"{words} ({reference})"
+
+
+def _in_words(seconds: float) -> str:
+    for unit, size in (("hour", 3600), ("minute", 60)):
+        if seconds >= 2 * size and seconds % size == 0:
+            return f"{seconds / size:g} {unit}s"
+    return f"{seconds:g} s"
