@@ -7,55 +7,13 @@ An `ErrorCategory` is for the person in the chat: `sentence()` turns it into wor
 and never quotes what a CLI printed.
 """
 
-from remoteclaw.errors.category import ErrorCategory, classify_end, classify_error
-from remoteclaw.errors.exceptions import (
-    AgentUnavailable,
-    CallError,
-    CallRefused,
-    ConfigError,
-    LeaseLost,
-    MessageRefused,
-    NotRunning,
-    PerhapsSent,
-    PlatformRefused,
-    RedisRefused,
-    RedisUnavailable,
-    RedisUnfit,
-    RemoteClawError,
-    ScheduleRefused,
-    StateDirectoryError,
-    UnknownDeadLetter,
-    UnknownSession,
-    UnknownToken,
-    Unsupported,
-    did_you_mean,
-)
-from remoteclaw.errors.sentences import Overdue, sentence
+# The names of the package; each is listed where it is defined.
+from remoteclaw.errors import category, exceptions, sentences
+from remoteclaw.errors.category import *  # noqa: F403
+from remoteclaw.errors.exceptions import *  # noqa: F403
+from remoteclaw.errors.sentences import *  # noqa: F403
 
-__all__ = [
-    "AgentUnavailable",
-    "CallError",
-    "CallRefused",
-    "ConfigError",
-    "ErrorCategory",
-    "LeaseLost",
-    "MessageRefused",
-    "NotRunning",
-    "Overdue",
-    "PerhapsSent",
-    "PlatformRefused",
-    "RedisRefused",
-    "RedisUnavailable",
-    "RedisUnfit",
-    "RemoteClawError",
-    "ScheduleRefused",
-    "StateDirectoryError",
-    "UnknownDeadLetter",
-    "UnknownSession",
-    "UnknownToken",
-    "Unsupported",
-    "classify_end",
-    "classify_error",
-    "did_you_mean",
-    "sentence",
-]
+__all__: list[str] = []
+__all__ += category.__all__
+__all__ += exceptions.__all__
+__all__ += sentences.__all__

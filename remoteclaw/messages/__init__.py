@@ -4,71 +4,17 @@ Messages that cross a process boundary are pydantic models; what lives inside on
 frozen dataclass.
 """
 
-from remoteclaw.messages.chat import (
-    MAX_ATTACHMENT_BYTES,
-    MAX_ATTACHMENTS,
-    MAX_ATTACHMENTS_BYTES,
-    MAX_FILE_NAME_BYTES,
-    MAX_NAME_CHARS,
-    MAX_TEXT_BYTES,
-    MAX_TIMESTAMP_MS,
-    Attachment,
-    ChannelMessage,
-    Image,
-    channel_name,
-    file_name,
-)
-from remoteclaw.messages.mcp import OWN_SERVER, McpServerConfig
-from remoteclaw.messages.result import (
-    AgentDeliveryResult,
-    McpSideEffects,
-    ReplyPayload,
-    SentTarget,
-    ToolCall,
-)
-from remoteclaw.messages.session import SessionKey
-from remoteclaw.messages.turn import (
-    Deliver,
-    Entry,
-    Origin,
-    Provenance,
-    Turn,
-    hops_of,
-    people_of,
-    person,
-    stream_order,
-    via_of,
-)
+# The names of the package; each is listed where it is defined.
+from remoteclaw.messages import chat, mcp, result, session, turn
+from remoteclaw.messages.chat import *  # noqa: F403
+from remoteclaw.messages.mcp import *  # noqa: F403
+from remoteclaw.messages.result import *  # noqa: F403
+from remoteclaw.messages.session import *  # noqa: F403
+from remoteclaw.messages.turn import *  # noqa: F403
 
-__all__ = [
-    "MAX_ATTACHMENTS",
-    "MAX_ATTACHMENTS_BYTES",
-    "MAX_ATTACHMENT_BYTES",
-    "MAX_FILE_NAME_BYTES",
-    "MAX_NAME_CHARS",
-    "MAX_TEXT_BYTES",
-    "MAX_TIMESTAMP_MS",
-    "OWN_SERVER",
-    "AgentDeliveryResult",
-    "Attachment",
-    "ChannelMessage",
-    "Deliver",
-    "Entry",
-    "Image",
-    "McpServerConfig",
-    "McpSideEffects",
-    "Origin",
-    "Provenance",
-    "ReplyPayload",
-    "SentTarget",
-    "SessionKey",
-    "ToolCall",
-    "Turn",
-    "channel_name",
-    "file_name",
-    "hops_of",
-    "people_of",
-    "person",
-    "stream_order",
-    "via_of",
-]
+__all__: list[str] = []
+__all__ += chat.__all__
+__all__ += mcp.__all__
+__all__ += result.__all__
+__all__ += session.__all__
+__all__ += turn.__all__

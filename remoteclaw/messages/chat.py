@@ -17,7 +17,20 @@ from pydantic import (
 from remoteclaw.clock import named_zone
 from remoteclaw.errors import MessageRefused
 
-__all__ = ["Attachment", "ChannelMessage", "Image", "channel_name", "file_name"]
+__all__ = [
+    "MAX_ATTACHMENTS",
+    "MAX_ATTACHMENTS_BYTES",
+    "MAX_ATTACHMENT_BYTES",
+    "MAX_FILE_NAME_BYTES",
+    "MAX_NAME_CHARS",
+    "MAX_TEXT_BYTES",
+    "MAX_TIMESTAMP_MS",
+    "Attachment",
+    "ChannelMessage",
+    "Image",
+    "channel_name",
+    "file_name",
+]
 
 #: The largest text that is accepted, in bytes of UTF-8.
 #: Every CLI that was measured takes prompts of 300 KB; chat platforms stop far below.

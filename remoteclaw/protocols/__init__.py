@@ -1,65 +1,12 @@
 """The seams: protocols between the parts."""
 
-from remoteclaw.protocols.agent import (
-    FILES,
-    LOG_LINE,
-    AgentPipes,
-    AgentProcess,
-    Agents,
-    AgentSpec,
-    Capabilities,
-    Decision,
-    Launch,
-    Runtime,
-    prompt_file,
-)
-from remoteclaw.protocols.bridge import (
-    FORK_OF,
-    SIDE_EFFECTS_FILE,
-    AttachmentStore,
-    BridgeCallbacks,
-    Effects,
-    History,
-    Newcomers,
-    SessionMap,
-    conversation_name,
-)
-from remoteclaw.protocols.channel import (
-    ChannelAdapter,
-    ChannelProfile,
-    OperatingAdapter,
-    Operation,
-    Receipt,
-    Reply,
-    Unit,
-)
+# The names of the package; each is listed where it is defined.
+from remoteclaw.protocols import agent, bridge, channel
+from remoteclaw.protocols.agent import *  # noqa: F403
+from remoteclaw.protocols.bridge import *  # noqa: F403
+from remoteclaw.protocols.channel import *  # noqa: F403
 
-__all__ = [
-    "FILES",
-    "FORK_OF",
-    "LOG_LINE",
-    "SIDE_EFFECTS_FILE",
-    "AgentPipes",
-    "AgentProcess",
-    "AgentSpec",
-    "Agents",
-    "AttachmentStore",
-    "BridgeCallbacks",
-    "Capabilities",
-    "ChannelAdapter",
-    "ChannelProfile",
-    "Decision",
-    "Effects",
-    "History",
-    "Launch",
-    "Newcomers",
-    "OperatingAdapter",
-    "Operation",
-    "Receipt",
-    "Reply",
-    "Runtime",
-    "SessionMap",
-    "Unit",
-    "conversation_name",
-    "prompt_file",
-]
+__all__: list[str] = []
+__all__ += agent.__all__
+__all__ += bridge.__all__
+__all__ += channel.__all__
