@@ -299,7 +299,7 @@ async def test_a_conversation_that_another_process_goes_on_with_is_told_of(home:
 async def test_the_example_of_the_documentation(
     stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, config, _ = re.findall(r"```(?:python|toml)\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code, config = re.findall(r"```(?:python|toml)\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (directory / "our_hooks.py").write_text(code)
     monkeypatch.syspath_prepend(str(directory))
     monkeypatch.chdir(directory)
