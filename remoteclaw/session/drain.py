@@ -1,6 +1,7 @@
 """The drain: takes a session's lease, runs its waiting turns one at a time, gives it back.
 
-The life of a message in a worker, top to bottom: `Drain.run()`, `Drain._serve()`, `Turns.run()`.
+The life of a message in a worker, top to bottom: `Drain.run()`, `Drain._serve()`,
+`TurnRunner.run()`.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.bridge import open_bridge
 from remoteclaw.session.inbox import read_inbox
 from remoteclaw.session.queue import Next, after_turn, entries_needed, typing_pause_s
-from remoteclaw.session.turn import Turns
+from remoteclaw.session.turn import TurnRunner
 
 __all__ = ["Drain"]
 
@@ -71,14 +72,14 @@ class Drain:
             return
         bridge = open_bridge(self._fleet, lease, self._config, self._home, self._hooks)
         shows_live = not self._hooks.has("message_sending")
-        turns = Turns(lease, bridge, self._config, shows_live=shows_live)
+        runner = TurnRunner(lease, bridge, self._config, shows_live=shows_live)
         try:
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    keep = tasks.create_task(lease.keep(turns.hear))
-                    watch = tasks.create_task(lease.watch(turns.hear))
+                    keep = tasks.create_task(lease.keep(runner.hear))
+                    watch = tasks.create_task(lease.watch(runner.hear))
                     try:
-                        await self._serve(lease, bridge.keeper, turns)
+                        await self._serve(lease, bridge.keeper, runner)
                     finally:
                         keep.cancel()
                         watch.cancel()
@@ -88,23 +89,23 @@ class Drain:
             # The next owner of the session goes on from what is recorded.
             log.warning("session %s: given up: %s", sid[:8], _first(lost))
 
-    async def _serve(self, lease: Lease, keeper: AgentKeeper, turns: Turns) -> None:
+    async def _serve(self, lease: Lease, keeper: AgentKeeper, runner: TurnRunner) -> None:
         """Run turn after turn until nothing waits, or others are to go first."""
         count, since = 0, boottime()
         before: Finished | None = None
         while True:
             try:
-                waiting = await read_inbox(lease, most=entries_needed(turns.queue))
+                waiting = await read_inbox(lease, most=entries_needed(runner.queue))
                 if not waiting:
                     await keeper.park()
                     if await lease.close():
                         return None
                     continue  # a message came meanwhile
                 if before:
-                    waiting = await _when_quiet(lease, turns, waiting, now_ms=before.at_ms)
+                    waiting = await _when_quiet(lease, runner, waiting, now_ms=before.at_ms)
                 if count and self._is_stale():  # the next drain reads the configuration
                     return await _release(lease, keeper)
-                before = await turns.run(waiting)
+                before = await runner.run(waiting)
             except NewerEntry as newer:
                 log.warning("session %s waits for a newer worker: %s", lease.sid[:8], newer)
                 return await _release(lease, keeper, delay_s=NEWER_S)
@@ -138,13 +139,13 @@ async def _release(lease: Lease, keeper: AgentKeeper, *, delay_s: float = 0.0) -
 
 
 async def _when_quiet(
-    lease: Lease, turns: Turns, waiting: list[Entry], *, now_ms: int
+    lease: Lease, runner: TurnRunner, waiting: list[Entry], *, now_ms: int
 ) -> list[Entry]:
     """Wait until the person has stopped typing; return what waits then."""
-    queue = turns.queue
+    queue = runner.queue
     until = boottime() + MOST_PAUSES * queue.debounce_ms / 1000
     while waiting and boottime() < until:
-        pause_s = typing_pause_s(waiting, queue, now_ms=now_ms, command_of=turns.command_of)
+        pause_s = typing_pause_s(waiting, queue, now_ms=now_ms, command_of=runner.command_of)
         if not pause_s or await lease.quiet(pause_s):
             break
         waiting = await read_inbox(lease, most=entries_needed(queue))

@@ -1,4 +1,4 @@
-"""A turn of a session: its life is `Turns.run()`, from what waits to the outcome."""
+"""A turn of a session: its life is `TurnRunner.run()`, from what waits to the outcome."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -41,7 +41,7 @@ from remoteclaw.session.reset import Resets
 from remoteclaw.session.steering import Steering
 from remoteclaw.tasks.result import result_of
 
-__all__ = ["Turns"]
+__all__ = ["TurnRunner"]
 
 #: How much of a CLI's own words an outcome keeps for operators, in characters.
 DETAIL = 500
@@ -68,8 +68,8 @@ class _Ending:
     """Whether the agent was asked."""
 
 
-class Turns:
-    """The turns of a session under one lease, one at a time."""
+class TurnRunner:
+    """Runs the turns of a session under one lease, one at a time."""
 
     def __init__(
         self, lease: Lease, bridge: SessionBridge, config: Config, *, shows_live: bool
