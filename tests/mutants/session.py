@@ -79,7 +79,7 @@ MUTANTS = (
         "a command that is dropped",
         before='if entry.origin == "chat" and not command_of(entry)]',
         after='if entry.origin == "chat"]',
-        test="test_only_messages_of_people_are_dropped_and_only_beyond_the_cap",
+        test="test_the_cap_leaves_out_messages_of_people_alone",
     ),
     Mutant(
         "a thread's past that outlives its conversation",
@@ -219,7 +219,7 @@ MUTANTS = (
         "a result that is dropped",
         before='if entry.origin == "chat" and not command_of(entry)]',
         after="if not command_of(entry)]",
-        test="test_only_messages_of_people_are_dropped_and_only_beyond_the_cap",
+        test="test_the_cap_leaves_out_messages_of_people_alone",
     ),
     Mutant(
         "a drain that keeps a configuration that has changed",

@@ -113,6 +113,33 @@ def test_every_entry_is_in_one_plan_and_order_is_kept(
     assert answered == [each for each in ids if each in answered]
 
 
+CROWD = [entry(1), result(2), entry(3), entry(4, "/new"), entry(5, "/new go on"), entry(6)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "busy_since_ms", "expected"),
+    [
+        ({"cap": 3}, 1, Plan(("1-0", "2-0", "3-0"))),
+        ({"cap": 2}, 2, Plan(("1-0", "2-0", "3-0"))),
+        ({"cap": 2}, None, Plan(("1-0", "2-0", "3-0"))),
+        ({"cap": 0}, 1, Plan(("1-0", "2-0", "3-0"))),
+        ({"cap": 2, "drop": "old"}, 1, Plan(("1-0",), is_dropped=True)),
+        ({"cap": 2, "drop": "new"}, 1, Plan(("6-0",), is_dropped=True)),
+        ({"cap": 1, "drop": "new"}, 1, Plan(("3-0", "6-0"), is_dropped=True)),
+        ({"cap": 1, "drop": "summarize"}, 1, Plan(("1-0", "2-0", "3-0"), ("1-0", "3-0"))),
+        ({"cap": 2, "mode": "followup"}, 1, Plan(("1-0", "2-0"), ("1-0",))),
+    ],
+)
+def test_the_cap_leaves_out_messages_of_people_alone(
+    settings: dict[str, object], busy_since_ms: int | None, expected: Plan
+) -> None:
+    queue = QueueConfig.model_validate(settings)
+
+    plan = next_batch(CROWD, queue, busy_since_ms=busy_since_ms, command_of=command_of)
+
+    assert plan == expected
+
+
 @given(waiting_entries(), queues, st.none() | st.integers(0, 12))
 def test_only_messages_of_people_are_dropped_and_only_beyond_the_cap(
     waiting: list[Entry], queue: QueueConfig, busy_since_ms: int | None
