@@ -7,7 +7,8 @@ from remoteclaw.cron.job import Job
 from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.calls import Caller, ToolCalls
+from remoteclaw.fleet.caller import Caller
+from remoteclaw.fleet.calls import ToolCalls
 from remoteclaw.fleet.inbound import encode_entry, entry_args, entry_keys
 
 __all__ = ["CronCalls"]

@@ -7,14 +7,15 @@ remembers the call, does what it asks for, and notes it in the turn's record.
 import contextlib
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any
 
 import orjson
 
 from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import REPLY_MS
+from remoteclaw.fleet.caller import Caller, Grant, RunningTurn, call_name
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import (
     FULL,
@@ -29,9 +30,9 @@ from remoteclaw.fleet.lua import Arguments, Keys
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey, hops_of, via_of
+from remoteclaw.messages import ChannelMessage, Entry, Provenance, SessionKey
 
-__all__ = ["CALL_MS", "Caller", "Grant", "RunningTurn", "ToolCalls", "call_name"]
+__all__ = ["CALL_MS", "ToolCalls"]
 
 #: How many digits of a call's name are the name of the task that it starts.
 TASK_DIGITS = 16
@@ -43,58 +44,6 @@ NO_ROOM = (
     "Nothing was done: Redis, which keeps what is sent until it is delivered, has almost no memory "
     "left. That is not your fault. Don't repeat it: say so in your answer, which has room."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Which agent process may call tools for a session, and which tools."""
-
-    digest: str
-    """SHA-256 of its token."""
-    tools: frozenset[str]
-
-    @classmethod
-    def decode(cls, text: str) -> Self:
-        """Return the grant that a session's state keeps as JSON."""
-        data = orjson.loads(text)
-        return cls(data["digest"], frozenset(data["names"]))
-
-
-@dataclass(frozen=True, slots=True)
-class RunningTurn:
-    """The turn that an agent works on."""
-
-    id: str
-    epoch: str
-    attempt: int
-    entries: tuple[Entry, ...]
-    """The entries that it answers, without damaged ones."""
-    is_whole: bool
-    """Whether every entry could be read."""
-
-    @property
-    def via(self) -> tuple[str, ...]:
-        """The ids of the sessions that wait for this turn, or get its result."""
-        return via_of(self.entries)
-
-    @property
-    def hops(self) -> int:
-        """How many turns there were since a person, or the clock, wrote something."""
-        return hops_of(self.entries)
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """A session as one that calls tools."""
-
-    session: SessionKey
-    grant: Grant | None
-    turn: RunningTurn | None
-    """None between turns."""
-    parent: SessionKey | None = None
-    """The session that has started it; None for one that people talk with."""
-    depth: int = 0
-    """How many sessions are above it."""
 
 
 class ToolCalls:
@@ -367,13 +316,6 @@ def _too_much(scope: str, what: str, number: str, most: str) -> str:
         f"{int(most):,} are the most. Each chat counts, and each part of a long text. Don't repeat "
         "it: put what matters into your answer."
     )
-
-
-def call_name(caller: Caller | None, call: str) -> str:
-    """Return a call's name among all: in each turn of a session, agents have names of their own."""
-    scope = f"{caller.turn.id}\0" if caller and caller.turn else ""
-    digest = hashlib.sha256(f"{scope}{call}".encode()).hexdigest()[:32]
-    return f"{{{caller.session.sid if caller else keys.OPERATOR}}}:{digest}"
 
 
 def _caller(caller: Caller | None) -> tuple[Keys, Arguments]:

@@ -9,7 +9,8 @@ from typing import Any
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import UnknownSession
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.calls import CALL_MS, call_name
+from remoteclaw.fleet.caller import call_name
+from remoteclaw.fleet.calls import CALL_MS
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lease import NOTE, Lease
 from remoteclaw.fleet.state import QUEUE, STATE_MS, SessionState

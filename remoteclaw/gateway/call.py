@@ -9,7 +9,7 @@ from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.calls import Caller, RunningTurn
+from remoteclaw.fleet.caller import Caller, RunningTurn
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.gateway.transfers import Transfers
 from remoteclaw.messages import SessionKey, people_of, person

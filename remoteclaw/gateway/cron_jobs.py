@@ -11,7 +11,7 @@ from remoteclaw.cron.job import Job, Maker, Policy
 from remoteclaw.cron.schedule import Schedule, has_offset, offset_ms, stagger_s
 from remoteclaw.cron.store import Run
 from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
-from remoteclaw.fleet.calls import call_name
+from remoteclaw.fleet.caller import call_name
 from remoteclaw.gateway.call import Call
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import cron as contract

@@ -23,7 +23,7 @@ from remoteclaw.errors import (
     UnknownSession,
 )
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.calls import Caller
+from remoteclaw.fleet.caller import Caller
 from remoteclaw.gateway.call import Call, Handler, Restart, Subscriber
 from remoteclaw.gateway.params import checked
 from remoteclaw.gateway.principals import Agent, Operator, Principal

@@ -3,7 +3,7 @@
 from remoteclaw.config import tool_policy
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.fleet.calls import Caller
+from remoteclaw.fleet.caller import Caller
 from remoteclaw.tools.base import Tool
 
 __all__ = ["check_allowed", "is_for_owner", "subject_of"]

@@ -11,7 +11,7 @@ from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.config import tool_policy
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
-from remoteclaw.fleet.calls import call_name
+from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.keys import OPERATOR
 from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers

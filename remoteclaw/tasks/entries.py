@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from remoteclaw.clock import now_ms
-from remoteclaw.fleet.calls import Caller
+from remoteclaw.fleet.caller import Caller
 from remoteclaw.messages import ChannelMessage, Provenance, SessionKey
 
 __all__ = ["message_between", "provenance_of_message", "provenance_of_task"]

@@ -2,7 +2,7 @@
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.calls import Caller
+from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.messages import SessionKey
 

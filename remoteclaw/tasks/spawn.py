@@ -10,7 +10,7 @@ from typing import Any
 
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
-from remoteclaw.fleet.calls import Caller
+from remoteclaw.fleet.caller import Caller
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.messages import SessionKey
 from remoteclaw.tasks.entries import message_between, provenance_of_task

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.calls import call_name
+from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.receipts import PlatformReceipt
 from remoteclaw.fleet.replies import Readers
 from remoteclaw.fleet.reply import operation_payload

@@ -12,7 +12,7 @@ from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.store import Cron
 from remoteclaw.errors import CallRefused
-from remoteclaw.fleet.calls import call_name
+from remoteclaw.fleet.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
 from remoteclaw.gateway.cron_jobs import (
     changed_job,
