@@ -53,7 +53,6 @@ def check_tools(config: Config) -> None:
 
     Such a denial would deny nothing.
     """
-    known = sorted(frozenset().union(*(tool.names for tool in TOOLS.values())))
     approvable = [tool for tool in TOOLS.values() if tool.approvable]
     for table in _all_tables(config):
         for entry in table.tools.approve or ():
@@ -65,6 +64,7 @@ def check_tools(config: Config) -> None:
         for name, entries in table.lists():
             for entry in entries:
                 if not any(_means(entry, tool) for tool in TOOLS.values()):
+                    known = sorted(frozenset().union(*(tool.names for tool in TOOLS.values())))
                     groups = ", ".join(one for one in known if one.startswith("group:"))
                     hint = did_you_mean(entry.lower(), known, otherwise=f"the groups are {groups}.")
                     raise ConfigError(f"{table.key}.{name} has {entry!r}, which no tool is; {hint}")

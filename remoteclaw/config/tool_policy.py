@@ -1,8 +1,8 @@
 """Tool policy: which tools an agent is offered, and which it may use in a turn.
 
-A tool passes through steps: profiles, the lists of each table that applies, what subagents may not
-do, what only owners may. A step only narrows what the steps before it left, so no table can give
-what another one takes, and what isn't understood allows nothing.
+A tool passes through steps: profiles, the lists of each table that applies, the denials for
+subagents, the owner rule. A step only narrows what the steps before it left, so no table can give
+what another one takes, and what is not understood allows nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,21 +29,19 @@ __all__ = [
     "approval_rule",
     "is_owner",
     "listed",
-    "may_see",
-    "may_send",
     "rule",
     "subject_of",
 ]
 
 
-#: What no subagent may: it works for another session, which speaks for it and keeps the clock.
+#: What is denied to subagents: the session that they work for speaks and schedules for them.
 NO_SUBAGENT = ("group:gateway", "agents_list", "session_status", "group:cron", "sessions_send")
 
-#: What in a group is for owners, unless the table of the group or of its channel adds it: it takes
-#: away or puts up what others have written.
+#: What is for owners in a group, unless the group's or the channel's table adds it: it removes or
+#: pins messages of other people.
 MODERATES = ("message_delete", "message_pin")
 
-#: What a subagent may not, in addition, that can have none of its own.
+#: What is also denied to a subagent that can have none of its own.
 NO_LEAF = ("sessions_list", "sessions_history", "sessions_spawn", "subagents")
 
 
@@ -57,24 +55,23 @@ class Subject:
     chat_id: str
     is_group: bool
     senders: tuple[str | None, ...]
-    """The ids of everybody whose messages the turn answers; None for what nobody has written, which
-    has an unknown sender's rights at most. With no sender at all, the turn is nobody's likewise."""
+    """The ids of the people whose messages the turn answers; None for a message of no person. It
+    has an unknown sender's rights, and so has a turn without any sender."""
     user: str | None = None
-    """Whose session it is: what is denied to them is also denied to what nobody has written there,
-    or they could have it done for them later."""
+    """The session's user: what they are denied is also denied to messages of no person there, or
+    they could have it done for them later."""
     depth: int = 0
     """0 for a conversation with people, 1 for a session that one has spawned, and so on."""
     people: tuple[str, ...] = ()
-    """The people on whose behalf the clock or a task has written, as entries name them: the turn
-    has their rights."""
+    """The people behind a cron job or a task, as entries name them: the turn has their rights."""
 
 
 def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0) -> Subject:
-    """Return for whom, and where, a turn uses tools that answers these entries.
+    """Return for whom, and where, a turn that answers these entries uses tools.
 
-    What the clock or a task has written is on behalf of who made the job or asked for the task;
-    what another session has written is nobody's. A chat counts as a group unless it is called like
-    its one sender: that narrows at most.
+    An entry of a cron job or a task is on behalf of the people behind it; one of another session is
+    on behalf of no person. A chat counts as a group unless its id is that of its only sender, which
+    can only narrow the rights.
     """
     entries = tuple(entries)
     senders = tuple(
@@ -96,43 +93,6 @@ def subject_of(session: SessionKey, entries: Iterable[Entry], *, depth: int = 0)
     )
 
 
-def may_see(
-    config: Config,
-    own: SessionKey,
-    other: SessionKey,
-    *,
-    is_owner: bool,
-    above: Sequence[SessionKey] = (),
-) -> bool:
-    """Whether a session's agent may look at, and write to, another session in a turn.
-
-    `above` are the sessions that the other one was started by; `is_owner` says that the turn is on
-    behalf of owners alone. Each way of seeing includes those that see less. Raises `ConfigError`
-    if there is no such agent.
-    """
-    _, settings = config.agent(own.agent)
-    sees = settings.sees_sessions or "agent"
-    if sees != "self" and not is_owner:
-        sees = "tree"
-    if other == own or sees == "all":
-        return True
-    is_below = own in above and sees != "self"
-    return is_below or (sees == "agent" and other.agent == own.agent)
-
-
-def may_send(
-    config: Config, own: SessionKey, channel: str, chat: str, *, account: str, is_owner: bool
-) -> bool:
-    """Whether a session's agent may send to a chat in a turn: to its own, for owners to any.
-
-    Threads of its own chat are its own. Raises `ConfigError` if there is no such agent.
-    """
-    if is_owner or (channel, account, chat) == (own.provider, own.account, own.channel_id):
-        return True
-    _, settings = config.agent(own.agent)
-    return not {"*", f"{channel}:*", f"{channel}:{chat}"}.isdisjoint(settings.sends_to)
-
-
 @dataclass(frozen=True, slots=True)
 class Ruling:
     """Whether an agent may use a tool."""
@@ -152,7 +112,7 @@ def rule(config: Config, subject: Subject, tools: Iterable[Tool]) -> tuple[Rulin
     Raises `ConfigError` if there is no such agent.
     """
     tools = tuple(tools)
-    steps = [_steps(config, subject, voice) for voice in _voices(config, subject)]
+    steps = [_steps(config, subject, party) for party in _parties(config, subject)]
     rulings = (_strictest([_pass(tool, one) for one in steps]) for tool in tools)
     return tuple(
         replace(ruling, approval=approval_rule(config, subject, tool)) if ruling.allowed else ruling
@@ -170,8 +130,8 @@ def approval_rule(config: Config, subject: Subject, tool: Tool) -> str | None:
         return None
     agent, settings = config.agent(subject.agent)
     wide = [ToolsTable(f"agents.{agent}.tools", settings.tools), ToolsTable("tools", config.tools)]
-    for voice in _voices(config, subject):
-        own, *narrow = _channel_tables(config.channel(subject.channel), subject, voice.sender)
+    for party in _parties(config, subject):
+        own, *narrow = _channel_tables(config.channel(subject.channel), subject, party.sender)
         tables = (table for table in (*narrow, own, *wide) if table.tools.approve is not None)
         decides = next(tables, None)
         entry = decides and entry_for(decides.tools.approve or (), tool)
@@ -189,12 +149,11 @@ def allowed(config: Config, subject: Subject, tools: Iterable[Tool]) -> frozense
 def listed(
     config: Config, session: SessionKey, tools: Iterable[Tool], *, depth: int = 0
 ) -> frozenset[str]:
-    """Return the tools that an agent is offered in a session, whoever writes the next turn.
+    """Return the tools that an agent is offered in a session, the same ones in every turn.
 
-    These are the tools that anybody may have it use in that chat, and that do something on such a
-    channel: in a direct chat the person whose chat it is, in a group everybody. Each call is
-    decided by its turn; a list that followed the turns would start the agent again, and its
-    model's provider would read everything again.
+    These are the tools that work on its channel and that any person in the chat may have it use: in
+    a direct chat its user, in a group everyone. Each call is decided by its turn. A list that
+    followed the turns would restart the agent and empty its provider's cache with each sender.
     Raises `ConfigError` if there is no such agent.
     """
     lacks = profile_of(session.provider).lacks
@@ -218,19 +177,19 @@ def listed(
 
 
 def is_owner(config: Config, subject: Subject) -> bool:
-    """Return whether a turn is on behalf of owners alone; nobody's turn is no owner's."""
-    return all(voice.ownership for voice in _voices(config, subject))
+    """Whether a turn is on behalf of owners alone, and of at least one."""
+    return all(party.ownership for party in _parties(config, subject))
 
 
 # ---------------------------------------------------------------------------------------------
 # Steps
 
 _Step = Callable[[Tool], Verdict | None]
-"""Returns whether a tool may pass and by which rule; None if the step has nothing to say of it."""
+"""Returns whether a tool may pass, and by which rule; None if the step does not decide."""
 
 
 def _pass(tool: Tool, steps: Iterable[_Step]) -> Ruling:
-    """Return what becomes of a tool: what denies first decides, else what allows last."""
+    """Return the ruling of the first step that denies a tool, else of the last that allows it."""
     why = 'tools.profile = "full"'
     for step in steps:
         verdict = step(tool)
@@ -247,34 +206,34 @@ def _strictest(rulings: Sequence[Ruling]) -> Ruling:
 
 
 @dataclass(frozen=True, slots=True)
-class _Voice:
-    """One of those who have a part in a turn: each of them alone has to be allowed a tool."""
+class _Party:
+    """One party to a turn: a tool is allowed if it is allowed for each of them alone."""
 
     sender: str | None
-    """Whose tables apply, by their id on the turn's channel; None for an unknown sender."""
+    """The id on the turn's channel whose tables apply; None for an unknown sender."""
     ownership: str | None
-    """The rule that makes them an owner."""
+    """The rule that makes this party an owner; None if there is none."""
 
 
-def _voices(config: Config, subject: Subject) -> list[_Voice]:
-    """Return who has a part in a turn, at least one."""
+def _parties(config: Config, subject: Subject) -> list[_Party]:
+    """Return the parties to a turn, at least one."""
     senders = sorted({sender for sender in subject.senders if sender is not None})
-    voices = [_Voice(sender, _ownership(config, subject.channel, sender)) for sender in senders]
+    partys = [_Party(sender, _ownership(config, subject.channel, sender)) for sender in senders]
     for person in subject.people:
         channel, _, sender = person.partition(":")
         ownership = _ownership(config, channel, sender)
-        voices.append(_Voice(sender if channel == subject.channel else None, ownership))
+        partys.append(_Party(sender if channel == subject.channel else None, ownership))
         if subject.user is not None:
-            voices.append(_Voice(subject.user, ownership))
-    if None in subject.senders or not voices:
-        voices.append(_Voice(None, None))
+            partys.append(_Party(subject.user, ownership))
+    if None in subject.senders or not partys:
+        partys.append(_Party(None, None))
         if subject.user is not None:
-            voices.append(_Voice(subject.user, None))
-    return voices
+            partys.append(_Party(subject.user, None))
+    return partys
 
 
-def _steps(config: Config, subject: Subject, voice: _Voice) -> list[_Step]:
-    """Return the steps for one of those who have a part in a turn, in their order."""
+def _steps(config: Config, subject: Subject, party: _Party) -> list[_Step]:
+    """Return the steps for one party to a turn, in their order."""
     agent, settings = config.agent(subject.agent)
     everybody, own = (
         ToolsTable("tools", config.tools),
@@ -282,15 +241,15 @@ def _steps(config: Config, subject: Subject, voice: _Voice) -> list[_Step]:
     )
     steps: list[_Step] = [everybody.by_profile, own.by_profile]
     steps += [everybody.by_lists, own.by_lists]
-    tables = [*_channel_tables(config.channel(subject.channel), subject, voice.sender)]
+    tables = [*_channel_tables(config.channel(subject.channel), subject, party.sender)]
     for table in tables:
         steps += [table.by_profile, table.by_lists]
-    if subject.is_group and not voice.ownership:
+    if subject.is_group and not party.ownership:
         steps.append(partial(_for_moderator, tables=tables))
     is_leaf = subject.depth >= config.sessions.max_depth
     if subject.depth > 0:
         steps.append(partial(_for_subagent, is_leaf=is_leaf, agent=own))
-    steps.append(partial(_for_owner, ownership=voice.ownership))
+    steps.append(partial(_for_owner, ownership=party.ownership))
     return steps
 
 

@@ -88,7 +88,7 @@ def _maker(call: Call, session: SessionKey) -> Maker:
 
 
 def _with_people(maker: Maker, people: Sequence[str]) -> Maker:
-    """Return a job's maker with those who change it; with nobody's change, it is nobody's."""
+    """Return a job's maker with the people behind a change; without any, the job has none."""
     both = dict.fromkeys((*maker.people, *people)) if maker.people and people else ()
     return replace(maker, people=tuple(both))
 
@@ -107,7 +107,7 @@ def zone_of(call: Call, job: Job) -> str:
 def _schedule(wanted: contract.Schedule, job_id: str, now_ms: int, zone: str) -> Schedule:
     """Return a schedule as it is stored, whether or not it will ever be due.
 
-    Without a zone, what is written as on a wall clock is meant in `zone`.
+    A time on a wall clock without a zone of its own is in `zone`.
     """
     by_wall_clock = wanted.cron is not None or (wanted.at is not None and not has_offset(wanted.at))
     most_s = stagger_s(wanted.cron, wanted.stagger)
@@ -141,7 +141,7 @@ def _first(schedule: Schedule, now_ms: int) -> int:
 
 
 def _resumed(job: Job, now_ms: int) -> int:
-    """Return when a job is due that goes on: a one-shot that failed, now."""
+    """Return when a resumed job is due: now for a one-shot that failed."""
     due = job.schedule.next_after(now_ms)
     if due is None and job.schedule.at is not None and job.state.failures:
         return now_ms

@@ -1,7 +1,6 @@
 """Places: chats as calls name them, with or without a channel.
 
-Some platforms' ids have a colon in them themselves. So what stands before one is a channel only if
-there is such a channel.
+Ids of some platforms have a colon. So the part before one is a channel only if that exists.
 """
 
 import re
@@ -99,7 +98,7 @@ def _account_of(call: Call, readers: Readers, provider: str) -> str:
 
 
 def _check_account(call: Call, readers: Readers, provider: str, account: str) -> None:
-    """Refuse an account that nobody ever reads for: what is sent there would stay for ever."""
+    """Refuse an account that no adapter has ever read: a message there would stay for ever."""
     known = {account for name, account in readers.until_ms if name == provider}
     if call.session and call.session.provider == provider:
         known.add(call.session.account)

@@ -25,7 +25,7 @@ class Operator:
     """What the token is called; "gateway" for the one of the state directory."""
     scope: Scope
     credential: str
-    """Tells tokens apart: a connection lives no longer than its own."""
+    """Identifies the token: a connection lives no longer than its own."""
 
     def has(self, scope: Scope) -> bool:
         """Whether the token's scope is this one or includes it."""

@@ -1,4 +1,4 @@
-"""Sends messages for calls: each once, noted with the turn, with its outcome."""
+"""Sends messages of calls, each once, and notes them with the turn."""
 
 import contextlib
 import itertools
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from remoteclaw.bridge.chunks import Chunker
-from remoteclaw.config import tool_policy
 from remoteclaw.config.model import ChannelConfig
+from remoteclaw.config.reach import may_send
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.keys import OPERATOR
@@ -25,7 +25,7 @@ from remoteclaw.tools.chats import Sent
 
 __all__ = ["Message", "send"]
 
-#: How long a call waits for the receipts of its messages, in seconds: they arrive without it.
+#: How long a call waits for the receipts of its messages, in seconds.
 RECEIPT_S = 10.0
 
 NOT_YET = "The adapter of {channel} has not delivered it yet."
@@ -51,9 +51,9 @@ async def send(
     *,
     noted_to: Place | None,
 ) -> list[Sent]:
-    """Have one message delivered to some chats, once however often it is asked for.
+    """Have one message delivered to some chats, once per call id.
 
-    `noted_to` is where to, as the turn's record says; None for many chats. Raises `CallRefused`.
+    `noted_to` is the chat that the turn's record names; None for many. Raises `CallRefused`.
     """
     for place in places:
         _check_may_send(call, place)
@@ -91,7 +91,7 @@ async def send(
     if any(one.status != "failed" for one in sent):
         call.note(note)
     elif call.caller:
-        with contextlib.suppress(CallRefused):  # the turn is over: nobody asks any more
+        with contextlib.suppress(CallRefused):  # the turn is over
             await call.fleet.calls.failed(call.caller, call.id)
     return sent
 
@@ -102,7 +102,7 @@ def _check_may_send(call: Call, place: Place) -> None:
         return
     own, at = call.caller.session, (place.provider, place.chat)
     is_owner = is_for_owner(call.config, call.caller)
-    if not tool_policy.may_send(call.config, own, *at, account=place.account, is_owner=is_owner):
+    if not may_send(call.config, own, *at, account=place.account, is_owner=is_owner):
         raise CallRefused(
             "FORBIDDEN",
             f"This turn may send to its own chat alone, and {':'.join(at)} is another one. Only an "
@@ -129,7 +129,7 @@ async def _answers(call: Call, ids: Iterable[Sequence[str]]) -> dict[str, Platfo
     try:
         return await call.fleet.receipts.wait(name, awaited, timeout_s=timeout_s)
     except (RedisUnavailable, RedisRefused):
-        return {}  # they are stored, whatever comes
+        return {}  # they are stored
 
 
 def _on_streams(

@@ -1,4 +1,4 @@
-"""Bounds how much of files a gateway holds in memory at once."""
+"""Transfers: a bound on the files that a gateway holds in memory at once."""
 
 import asyncio
 import contextlib
@@ -20,9 +20,9 @@ BUSY = "Too many files are being sent at once: send it again in a moment."
 
 
 class Transfers:
-    """Has calls that send files wait for each other.
+    """Makes calls that send files wait for each other.
 
-    One caller has one file at a time, so that none takes the places of all with a slow server.
+    One caller sends one file at a time, so that a slow server can't take the places of all.
     """
 
     def __init__(self) -> None:

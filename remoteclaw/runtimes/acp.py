@@ -56,6 +56,8 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         """The text before the first message."""
         self._takes_images = False
         """Whether it can be shown pictures; else it has their paths."""
+        self._said = ""
+        """The id of the last message of an earlier turn."""
 
     @property
     def session_id(self) -> str | None:
@@ -80,6 +82,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             "cost": self._cost,
             "instructions": self._instructions,
             "takes_images": self._takes_images,
+            "said": self._said,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -89,6 +92,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         self._cost = state["cost"]
         self._instructions = state["instructions"]
         self._takes_images = state["takes_images"]
+        self._said = state["said"]
 
     def _is_request(self, message: RpcMessage) -> bool:
         return message.is_request
@@ -107,12 +111,13 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             self._spec,
             session=self._session,
             cost=self._cost,
+            said_before=self._said,
         )
         await turn.ask(self._parts(instructed, images))
         return turn
 
     def _end(self, turn: AcpTurn) -> None:
-        self._cost = turn.cost
+        self._cost, self._said = turn.cost, turn.said
         if not turn.has_failed:  # else it may not have read them
             self._instructions = ""
 

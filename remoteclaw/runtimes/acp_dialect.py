@@ -34,8 +34,8 @@ class AcpDialect:
     name = "acp"
     instructs_by_prompt = True
     """Whether the system prompt goes with the first message, for want of a better way."""
-    may_load = True
-    """Whether `session/load` does a conversation no harm."""
+    replays_late = False
+    """Whether earlier messages are repeated behind the answer to `session/load`."""
     for_session: tuple[str, ...] = ()
     """The options that allow commands like one until the session ends: another agent's "always" may
     be written down for ever."""
@@ -45,6 +45,10 @@ class AcpDialect:
     def read_log(self, line: str) -> LogNote | None:
         """Return what a line of its log says of a turn."""
         return None
+
+    def may_load(self, spec: AgentSpec, session_id: str) -> bool:
+        """Whether `session/load` does a conversation no harm."""
+        return True
 
     def tool_name(self, call: Mapping[str, Any]) -> str:
         """Return the name of a tool that a `tool_call` is about, for people."""

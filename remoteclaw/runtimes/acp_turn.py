@@ -49,8 +49,12 @@ class AcpTurn(CliTurn[RpcMessage]):
         *,
         session: str,
         cost: float = 0.0,
+        said_before: str = "",
     ) -> None:
-        """`cost` is the session's so far, in US dollars."""
+        """`cost` is the session's so far, in US dollars.
+
+        `said_before` is the message that an earlier turn ended with: more of it is not ours.
+        """
         super().__init__(pipes, peer)
         self.name = dialect.name
         self._peer = peer
@@ -58,6 +62,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         self._spec = spec
         self._session = session
         self._cost_before = self.cost = cost
+        self._said_before = self.said = said_before
         self._saying: str | None = None
         """The id of the message that is being said, where the agent gives one."""
         self._prompts: dict[int, str | None] = {}
@@ -225,8 +230,11 @@ class AcpTurn(CliTurn[RpcMessage]):
         return []
 
     def _say(self, message_id: str, words: str) -> list[AgentEvent]:
+        if message_id and message_id == self._said_before:
+            return []  # the end of what it said in an earlier turn
         if message_id in self._own:
             return []
+        self.said = message_id or self.said
         if self._saying is None or (message_id and message_id != self._saying):
             self._prose.begin_block()
             self._saying = message_id

@@ -36,7 +36,7 @@ MAX_TEXT_CHARS = 100_000
 
 
 def check_characters(value: Any) -> Any:
-    """Refuse what no id may contain: controls, and halves of UTF-16 pairs."""
+    """Refuse control characters and lone surrogates in an id."""
     if isinstance(value, str) and not value.isprintable():
         raise ValueError("contains a character that no id may contain")
     return value
@@ -54,7 +54,7 @@ Limit = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Params(DescribedModel):
-    """The parameters of a method, in camel case; what is unknown is refused."""
+    """The parameters of a method, in camel case; unknown names are refused."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -62,12 +62,12 @@ class Params(DescribedModel):
         strict=True,
         defer_build=True,
         alias_generator=to_camel,
-        # What a person may have written doesn't belong into errors and logs.
+        # A person's words don't belong in errors and logs.
         hide_input_in_errors=True,
     )
 
     aliases: ClassVar[Mapping[str, str]] = {}
-    """Other names that are accepted, of older versions of the tools."""
+    """Names of older versions that are accepted, each with the current one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -102,7 +102,7 @@ class Result(DescribedModel):
     )
 
     def told(self) -> dict[str, Any]:
-        """Return it as JSON has it, without what is absent; a null that is the answer is there."""
+        """Return it as JSON, without absent values; a required value that is null stays."""
         told = self.model_dump(mode="json", exclude_none=True)
         for name, field in type(self).model_fields.items():
             if field.is_required():

@@ -203,7 +203,7 @@ class CronRun(Result):
     detail: str | None = None
     """Why there was none, or why it did not go well."""
     is_manual: bool = False
-    """Whether somebody asked for it."""
+    """Whether cron_run began it."""
     duration_ms: int | None = None
 
 

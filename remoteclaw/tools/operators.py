@@ -114,8 +114,8 @@ METHODS = (
     ),
     Method(
         name="agent",
-        description="Give a message to an agent, as a channel's adapter would; its reply is for "
-        "whoever waits for the run.",
+        description="Give a message to an agent, as a channel's adapter would; `agent.wait` "
+        "returns its reply.",
         params=AgentParams,
         result=AgentAccepted,
         scope="write",

@@ -1,8 +1,8 @@
-"""JSON schemas of the tools, as MCP clients are told of them.
+"""JSON schemas of the tools, as MCP clients get them.
 
-A model reads them with every turn, so they say what it needs and nothing else: no titles of
-classes, no `$ref` (some clients send a text for what is behind one), no null beside a type, and no
-lengths, which the server checks anyway.
+A model reads them at each start, so they have what it needs and nothing else: no titles, no `$ref`
+(some clients send a text for what is behind one), no null beside a type, and no lengths, which the
+gateway checks anyway.
 """
 
 from collections.abc import Mapping
@@ -12,9 +12,9 @@ from remoteclaw.tools.base import Params
 
 __all__ = ["params_schema"]
 
-#: No model tries numbers as large: bounds beyond are left out.
+#: The largest bound that a schema mentions: no model tries numbers as large.
 NOT_REACHED = 1_000_000
-#: What stands in a schema for programs and not for a model.
+#: Keywords for programs, which a model does not need.
 _LEFT_OUT = frozenset(
     ("title", "$defs", "minLength", "maxLength", "pattern", "additionalProperties")
 )

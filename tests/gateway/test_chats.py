@@ -704,7 +704,7 @@ async def test_what_is_kept_of_a_call_goes_by_itself(
     day_ms = 24 * 3600 * 1000
     assert 0 < await client.pttl(answers) <= day_ms
     assert 0 < await client.pttl(call) <= day_ms
-    assert answers.partition(b"answer:")[2] == call.partition(b"call:")[2]
+    assert answers.partition(b"receipt:")[2] == call.partition(b"call:")[2]
     ((_, fields),) = await client.xrange(answers)
     assert orjson.loads(fields[b"answer"])["messageId"] == served.delivered[0]["id"]
 

@@ -356,7 +356,7 @@ async def test_a_file_that_has_changed_since_is_left_alone(stack: Stack, tool: s
     code, told = await refused(turn, tool, baseHash=shown["hash"], **what)
 
     assert code == "INVALID_REQUEST"
-    assert "is not any more what this was made for" in told
+    assert "has changed since its hash was read" in told
     assert stack.home.config_file.read_text() == text
 
 
@@ -486,7 +486,7 @@ async def test_while_the_file_is_empty_or_gone_an_agent_changes_nothing(
 
     for code, told in (patch, whole):
         assert code == "UNAVAILABLE"
-        assert "is gone or empty" in told
+        assert "is gone, empty or not valid" in told
     assert not file.exists() or file.read_text() == ""
     assert current() == before
     assert before.agents["main"].tools.deny == ("sessions_spawn",)

@@ -34,7 +34,7 @@ async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
         assert "--alone" in command_line(process.pid)
 
     assert told["status"] == "restarting"
-    assert f"The gateway of {stack.home.host_id} starts anew" in told["detail"]
+    assert f"The gateway of {stack.home.host_id} restarts" in told["detail"]
     assert {answer.status for answer in answers} == {200}
     assert starts(stack) == 2
     log = (stack.home.logs / "gateway.log").read_text()
@@ -217,7 +217,7 @@ async def test_it_is_not_restarted_away_from_the_redis_of_all_the_rest(stack: St
 
     assert elsewhere != text
     assert refused.status == 503
-    assert "it would look at another Redis" in refused.json["error"]["message"]
+    assert "it would use another Redis" in refused.json["error"]["message"]
 
 
 def test_under_up_everything_else_goes_on(home: Home) -> None:

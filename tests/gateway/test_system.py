@@ -167,7 +167,7 @@ async def test_of_a_file_that_is_not_what_holds_there_is_no_hash(stack: Stack, t
 
     assert told["config"] == "large"
     assert "hash" not in told
-    assert "A person has to put the file right" in told["problem"]
+    assert "A person has to correct the file" in told["problem"]
 
 
 async def test_a_name_with_dots_in_it_can_be_selected(stack: Stack) -> None:

@@ -280,7 +280,7 @@ async def test_no_turn_waits_when_no_worker_would_be_left(stack: Stack) -> None:
     await stack.fleet.sessions.stop(others[0].session.sid)
 
     assert (told.status, told.reply) == ("accepted", None)
-    assert "nobody would be left to answer" in told.note
+    assert "which has to stay free to answer" in told.note
     assert (await slow).status == "failed"
     assert not await client.zcard(keys.WAITS)
 

@@ -71,7 +71,7 @@ MUTANTS = (
     ),
     Mutant(
         "pins of strangers in groups",
-        before="if subject.is_group and not voice.ownership:",
+        before="if subject.is_group and not party.ownership:",
         after="if False:",
         test="test_deleting_and_pinning_in_a_group_is_for_owners[message_pin]",
     ),

@@ -78,8 +78,8 @@ MUTANTS = (
     ),
     Mutant(
         "a stranger's turn that writes everywhere",
-        before="if not tool_policy.may_send(",
-        after="if False and not tool_policy.may_send(",
+        before="if not may_send(",
+        after="if False and not may_send(",
         test="test_a_stranger_s_turn_writes_to_no_other_chat",
     ),
     Mutant(

@@ -301,6 +301,48 @@ async def test_other_sessions_do_not_speak_for_ours(home: Home, directory: Path)
     assert said(await asked(home, directory, body)) == ["mine"]
 
 
+async def test_the_end_of_an_answer_does_not_begin_the_next_one(
+    home: Home, directory: Path
+) -> None:
+    chunk = "update('agent_message_chunk', messageId='{}', content=dict(type='text', text='{}'))\n"
+    body = (
+        "prompt = begin()\n"
+        f"{chunk.format('m1', 'one')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "prompt = asked('session/prompt')\n"
+        f"{chunk.format('m1', ' late')}{chunk.format('m2', 'two')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, *_):
+        first = await bridge.handle(message("one"))
+        second = await bridge.handle(message("two"))
+
+    assert (said(first), said(second)) == (["one"], ["two"])
+
+
+async def test_nor_does_it_after_the_agent_was_parked(home: Home, directory: Path) -> None:
+    chunk = "update('agent_message_chunk', messageId='{}', content=dict(type='text', text='{}'))\n"
+    body = (
+        "prompt = begin()\n"
+        f"{chunk.format('m1', 'one')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "prompt = asked('session/prompt')\n"
+        f"{chunk.format('m1', ' late')}{chunk.format('m2', 'two')}"
+        "answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
+        await bridge.handle(message("one"))
+        await keeper.park()
+        second = await bridge.handle(message("two"))
+
+        assert keeper.description.startswith("warm")
+    assert said(second) == ["two"]
+
+
 async def test_what_is_said_while_an_agent_is_parked_is_heard_by_the_next(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -491,11 +533,15 @@ SET_OPTION = {
     ("offered", "model", "request_"),
     [
         (MODELS, "a/1", None),
+        (MODELS, "One", None),
         (MODELS, "a/2", SET_MODEL),
+        (MODELS, "Two", SET_MODEL),
         ("models=dict(currentModelId='a/2')", "a/2", None),  # gemini doesn't offer what it has
         ("", "a/2", SET_MODEL),
         (f"{MODELS}, {OPTIONS}", "a/1", None),
+        (f"{MODELS}, {OPTIONS}", "One", None),
         (f"{MODELS}, {OPTIONS}", "a/2", SET_OPTION),
+        (f"{MODELS}, {OPTIONS}", "Two", SET_OPTION),
     ],
 )
 async def test_a_model_is_chosen_once_and_by_its_id(

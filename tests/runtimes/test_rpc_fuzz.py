@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.events import DoneEvent
@@ -79,7 +79,6 @@ async def acp(runtime: AcpRuntime) -> CliTurn[RpcMessage]:
 
 @pytest.mark.parametrize("which", ["codex", "acp", "gemini", "opencode"])
 @given(lines=st.lists(LINES, max_size=12))
-@settings(max_examples=50)  # each takes 20 ms, most of them to be made up
 async def test_no_line_breaks_a_turn(which: str, lines: list[dict[str, Any]]) -> None:
     runtimes = {"acp": AcpRuntime, "gemini": GeminiRuntime, "opencode": OpencodeRuntime}
     turn = await codex() if which == "codex" else await acp(runtimes[which]())

@@ -1,7 +1,7 @@
-"""What can be done in chats: messages, and what platforms offer beside them.
+"""Handlers of chats: messages, and the operations of platforms.
 
-All of it goes through the reply stream of the chat's account, so it keeps its order with answers;
-the adapter's receipt tells what came of it.
+All of them go through the reply stream of the chat's account, in order with answers; the adapter's
+receipt has the result.
 """
 
 import unicodedata
@@ -26,8 +26,8 @@ from remoteclaw.tools import chats as contract
 
 __all__ = ["HANDLERS"]
 
-#: How long an adapter may take to begin with an operation, in seconds, and how long the call waits
-#: for what comes of it: the relay gives it 4 s.
+#: How long an adapter may take to begin an operation, and how long the call waits for its result,
+#: in seconds: the relay gives the operation itself 4 s.
 BEGIN_S, OPERATION_S = 10.0, 15.0
 
 
@@ -88,7 +88,7 @@ async def _send_here(call: Call, place: Place, message: Message) -> contract.Sen
 
 async def _broadcast(call: Call, params: contract.BroadcastParams) -> contract.BroadcastResult:
     readers = await call.fleet.replies.readers()
-    # Each is looked at before anything is sent; a chat that is named twice gets it once.
+    # All are checked before anything is sent; a chat that is named twice gets it once.
     places = [place_of(call, readers, target) for target in params.targets]
     unique = list(dict.fromkeys(places))
     sent = await send(call, readers, unique, Message(params.message), noted_to=None)
@@ -99,7 +99,7 @@ async def _broadcast(call: Call, params: contract.BroadcastParams) -> contract.B
 def _answered(call: Call) -> str | None:
     """Return the platform's name for the message that the running turn answers."""
     entries = call.turn.entries if call.caller else ()
-    # What another session or the clock wrote, or somebody at a command line, is in no chat.
+    # Messages of other sessions, of the clock and of the command line are in no chat.
     asked = [e.message.id for e in entries if e.origin == "chat" and e.deliver == "channel"]
     return asked[-1] if asked else None
 
@@ -140,7 +140,7 @@ async def _read(call: Call, params: contract.ReadParams) -> contract.ReadResult:
 
 
 def _check_may_read(call: Call, chat: str | None) -> None:
-    """Refuse to show an agent's turn what is said in a chat that is not its own."""
+    """Refuse an agent's turn to read another chat than its own, except for an owner."""
     if call.caller is None or chat in (None, call.caller.session.channel_id):
         return
     if not is_for_owner(call.config, call.caller):
@@ -156,7 +156,7 @@ async def _operate(
     *,
     chat: str | None = None,
 ) -> PlatformReceipt:
-    """Have something done in the current chat, or in another one of the channel."""
+    """Have the adapter perform an operation in the current chat, or another one of the channel."""
     readers = await call.fleet.replies.readers()
     place = _place_of(call, readers, chat)
     call_as = call_name(call.caller, call.id)
@@ -179,8 +179,8 @@ async def _operate(
     if (answer := answers.get(made[0])) is None:
         raise CallRefused(
             "TIMEOUT",
-            f"The adapter of {place.provider} did not get to it in {BEGIN_S:.0f} s, and will not "
-            "do it any more.",
+            f"The adapter of {place.provider} did not begin it within {BEGIN_S:.0f} s, and will "
+            "not do it any more.",
         )
     if error := answer.get("error"):
         raise CallRefused("UNAVAILABLE", error)

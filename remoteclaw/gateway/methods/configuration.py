@@ -55,16 +55,16 @@ async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigR
     if config is None:
         return contract.ConfigResult(
             config=shown,
-            problem="The configuration file can't be used now, or is gone or empty: this is what "
-            "holds nevertheless. A person has to put the file right before it can be changed.",
+            problem="The configuration file is not valid, or is gone or empty: this is the "
+            "configuration in effect. A person has to correct the file before it can be changed.",
         )
     return contract.ConfigResult(config=shown, hash=version.hash)
 
 
 async def _read(call: Call) -> tuple[Version, Config | None]:
-    """Return what the file has, and what that means; None if it is not what holds.
+    """Return the file's content and its configuration; None instead if another one is in effect.
 
-    Both are of one reading: a hash of something newer would have that replaced unseen.
+    Both come from one reading: the hash of newer content would let a change overwrite it unseen.
     """
     file = ConfigFile(call.home.config_file)
     try:
@@ -103,8 +103,8 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         if base_hash not in (None, version.hash):
             raise CallRefused(
                 "INVALID_REQUEST",
-                "Nothing was changed: the configuration file is not any more what this was made "
-                "for. Read it again with gateway_config_get, and use its new hash.",
+                "Nothing was changed: the configuration file has changed since its hash was read. "
+                "Read it again with gateway_config_get, and use the new hash.",
             )
         rule = None
         if call.caller is not None:
@@ -112,7 +112,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             # The policy may have changed while the call waited for the lock.
             check_allowed(config, call.caller, call.tool)
             rule = approval_rule(config, subject_of(call.caller), call.tool)
-        # A large file takes a second to be read with all its comments.
+        # A large file takes a second to parse with its comments.
         plan = await asyncio.to_thread(planned, file, version)
         if not plan.paths:
             return contract.Changed(status="unchanged", hash=version.hash)
@@ -144,7 +144,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
 
 
 def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
-    """Return what a version means, for an agent that would change it; raises `CallRefused`."""
+    """Return the configuration that an agent would change; raises `CallRefused` if it can't."""
     config = file.usable(version)
     if config is None:
         raise CallRefused(
@@ -153,11 +153,11 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
             "has to correct first; `remoteclaw config validate` names it.",
         )
     if call.current and call.current.has_lost(version.content):
-        # What it forbids holds on, and must not be lost with what an agent adds to nothing.
+        # What it forbids is in effect, and must not be lost when an agent adds to an empty file.
         raise CallRefused(
             "UNAVAILABLE",
-            "Nothing was changed: the configuration file is gone or empty, or can't be used. "
-            "Try again in a moment; if it stays so, a person has to put it back.",
+            "Nothing was changed: the configuration file is gone, empty or not valid. "
+            "Try again in a moment; if that stays so, a person has to restore it.",
         )
     return config
 
@@ -224,7 +224,7 @@ async def _repeated(call: Call, version: Version) -> contract.Changed | None:
 
 
 def _who(call: Call) -> str:
-    """Return under which name somebody's changes are counted: an agent's in all its sessions."""
+    """Return the name under which changes are counted: an agent's in all its sessions."""
     if call.caller is not None:
         return f"agent:{call.caller.session.agent}"
     return hashlib.sha256(call.operator.credential.encode()).hexdigest()[:16]

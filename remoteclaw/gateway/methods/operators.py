@@ -1,4 +1,4 @@
-"""The methods that only operators have: looking at the fleet, giving it messages, stopping."""
+"""Handlers of operators' methods: the fleet's status, messages to agents, subscriptions."""
 
 import time
 from collections.abc import Mapping
@@ -100,9 +100,9 @@ async def agent(call: Call, params: AgentParams) -> AgentAccepted:
 
 
 def _check_sender(call: Call, session: SessionKey) -> None:
-    """Refuse to let a token speak for somebody whose agent may do more than the token.
+    """Refuse a message in an owner's name to a token without the scope admin.
 
-    For an owner, an agent uses tools that operators need the scope admin for.
+    For an owner, an agent uses tools that operators need that scope for.
     """
     subject = tool_policy.Subject(
         agent=session.agent,

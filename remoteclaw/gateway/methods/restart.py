@@ -19,8 +19,8 @@ async def _restart(call: Call, params: NoParams) -> Restarted:
     answer = Restarted(
         status="restarting",
         detail=(
-            f"The gateway of {host} starts anew in a moment, and nothing else: workers, agents and "
-            "their turns go on, and who asks it meanwhile waits."
+            f"The gateway of {host} restarts in a moment, and nothing else: workers, agents and "
+            "their turns go on, and calls wait meanwhile."
         ),
     )
     async with call.restart.asking:
@@ -42,7 +42,7 @@ async def _restart(call: Call, params: NoParams) -> Restarted:
 
 
 def _check_start(call: Call) -> None:
-    """Refuse to end a gateway that could not start again."""
+    """Refuse the restart of a gateway that could not start again."""
     try:
         config = load_config(call.home.config_file)
         is_away = call.current is not None and call.current.has_lost(
@@ -63,8 +63,8 @@ def _check_start(call: Call) -> None:
     if (current := call.current) and config.redis != current.at_start.redis:
         raise CallRefused(
             "UNAVAILABLE",
-            "The gateway is not restarted, because it would look at another Redis than all the "
-            "rest: [redis] has changed, for which everything has to be started anew.",
+            "The gateway is not restarted, because it would use another Redis than the rest: "
+            "[redis] has changed, which needs a restart of everything.",
         )
 
 

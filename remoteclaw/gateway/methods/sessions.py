@@ -1,4 +1,4 @@
-"""What can be asked of sessions: which there are, what was said; and a message to one of them."""
+"""Handlers of sessions: the list, their history and status, and messages to them."""
 
 import bisect
 import contextlib
@@ -21,9 +21,9 @@ from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS"]
 
-#: How many sessions are looked at for a list at most.
+#: The most sessions that a list looks through.
 MOST_LOOKED_AT = 1000
-#: How much of one item of a history is told, in characters.
+#: The longest text of one item of a history, in characters.
 MOST_CHARS = 8000
 TOOL = "sessions_send"
 STILL_WORKING = (
@@ -31,8 +31,8 @@ STILL_WORKING = (
     "same message again sends nothing, and waits for this answer."
 )
 NO_WORKER = (
-    "It was not waited for: as many turns wait already as there are workers, but one, so nobody "
-    "would be left to answer. sessions_history has its answer later."
+    "It was not waited for: as many turns wait already as there are workers, but one, which has to "
+    "stay free to answer. sessions_history has its answer later."
 )
 
 
@@ -182,9 +182,9 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
 
 
 async def _unanswered(call: Call, target: SessionKey, text: str) -> str | None:
-    """Return the call by which this turn has sent a session the same, if no answer came yet.
+    """Return the call by which this turn sent a session the same message, if it has no answer yet.
 
-    A model that was told of no answer in time asks again: it waits for the first one's answer.
+    A model that got no answer in time asks again; then it waits for the answer to the first call.
     """
     if call.caller is None:
         return None
@@ -200,7 +200,7 @@ async def _unanswered(call: Call, target: SessionKey, text: str) -> str | None:
 
 @contextlib.asynccontextmanager
 async def _waiting(call: Call, target: SessionView, timeout_s: float) -> AsyncIterator[bool]:
-    """Whether a call may wait for an answer. Raises `CallRefused` for one that would never come."""
+    """Yield whether a call may wait for an answer; raises `CallRefused` if none can come."""
     if timeout_s == 0:
         yield False
     elif call.caller is None:  # it holds no worker
