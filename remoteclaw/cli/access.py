@@ -43,7 +43,7 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
 
 
 def require_running(home: "Home", config: "Config") -> None:
-    """Raise `NotRunning` if the embedded server is needed and nobody runs it."""
+    """Raise `NotRunning` if the embedded server is needed and does not run."""
     from remoteclaw.up.lock import running_pid
 
     if config.redis.url is None and running_pid(home) is None:

@@ -217,6 +217,6 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
 
 
 def _tell(plan: "Plan") -> None:
-    """Say what has to be started anew."""
+    """Say what has to be restarted."""
     for line in plan.needs_restart:
         echo(f"It holds after a restart: {line}.")

@@ -27,7 +27,7 @@ def _job_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 
 @click.group()
 def cron() -> None:
-    """Have sessions given messages by the clock."""
+    """Send messages to sessions at set times."""
 
 
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -95,14 +95,14 @@ def list_jobs(as_json: bool) -> None:
             line = f"{job.id}  {_next(job):<19}  {_last(job):<11}  {schedule:<30}"
             echo(f"{line}  {_sid(job):<8}  {name}")
     if jobs and status.scheduler == "absent":
-        complain("Nothing runs that fires them: run `remoteclaw up`, or `remoteclaw sweep`.")
+        complain("No scheduler runs: start `remoteclaw up`, or `remoteclaw sweep`.")
 
 
 @cron.command("show")
 @click.argument("job", callback=_job_id)
 @_json
 def show_job(job: str, as_json: bool) -> None:
-    """Show all there is about a job, and its last runs."""
+    """Show a job and its last runs."""
     found = _job(job)
     runs = _runs(job, limit=5)
     if as_json:
@@ -154,7 +154,7 @@ def add_job(session: str, paused: bool, **options: Any) -> None:
 @click.option("--message", help="What the session's agent is told each time.")
 @_job_options(is_new=False)
 def edit_job(job: str, **options: Any) -> None:
-    """Change a job; what is not said stays. A schedule is said as a whole."""
+    """Change a job; what is not given stays. A schedule is replaced as a whole."""
     updates = _changes(options)
     if not updates:
         raise click.UsageError("Say what is to change: `remoteclaw cron edit --help` lists it.")
@@ -164,14 +164,14 @@ def edit_job(job: str, **options: Any) -> None:
 @cron.command("pause")
 @click.argument("job", callback=_job_id)
 def pause_job(job: str) -> None:
-    """Don't have a job run any more until it is resumed."""
+    """Pause a job until it is resumed."""
     _update(job, {"enabled": False})
 
 
 @cron.command("resume")
 @click.argument("job", callback=_job_id)
 def resume_job(job: str) -> None:
-    """Have a job run again, from its next due time on."""
+    """Resume a job: it is due at its next time."""
     _update(job, {"enabled": True})
 
 
@@ -204,7 +204,7 @@ def remove_job(job: str) -> None:
               show_default=True, help="How many, newest first.")  # fmt: skip
 @_json
 def list_runs(job: str | None, limit: int, as_json: bool) -> None:
-    """List when jobs were due, of one or of all, and what became of it."""
+    """List the runs of one job or of all, newest first."""
     runs = _runs(job, limit=limit)
     if as_json:
         echo_text(_as_json([_plain(run) for run in runs]))
@@ -263,7 +263,7 @@ def _runs(job_id: str | None, *, limit: int) -> "Sequence[CronRun]":
 
 
 def _ask(method: str, params: dict[str, Any]) -> "Result":
-    """Call a method of the gateway here, as whoever may write to Redis can."""
+    """Call a method of the gateway in this process, with the rights of an operator."""
     from remoteclaw.fleet import Fleet
     from remoteclaw.gateway.dispatch import Dispatcher
     from remoteclaw.gateway.methods.cron import HANDLERS

@@ -18,7 +18,7 @@ __all__ = ["deadletters"]
 
 @click.group()
 def deadletters() -> None:
-    """Look at messages that were given up, and decide about them."""
+    """List, retry and drop messages that were given up."""
 
 
 @deadletters.command("list")
@@ -59,10 +59,10 @@ def show_letter(letter: str) -> None:
 @click.argument("letter")
 @wait_option
 def retry_letter(letter: str, wait_s: float) -> None:
-    """Let its session take it up once more, behind what waits there.
+    """Retry one in its session, behind the messages that wait there.
 
-    The reply goes where it was to go. That to a `send` is printed here, since nobody else waits for
-    it any more, with the same exit status.
+    The reply goes to its chat. The reply to a `send`, which no longer waits for it, is printed
+    here, with the same exit status.
     """
 
     async def run(fleet: "Fleet") -> int:

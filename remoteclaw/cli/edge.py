@@ -49,13 +49,13 @@ class Edge(click.Group):
         except* KeyboardInterrupt:
             sys.exit(130)
         except* BrokenPipeError:
-            sys.exit(0)  # whoever read us has seen enough
+            sys.exit(0)  # the reader has seen enough
         except* Exception as errors:  # noqa: BLE001 - the edge of the process
             what = one_line(repr(_first(errors)), most=MOST_SHOWN)
             kept = _keep_traceback(errors, f"{ctx.command_path} {ctx.invoked_subcommand}")
             _fail(f"An unexpected error, {what}: {kept}")
         finally:
-            _let_go()
+            _flush()
 
 
 def complain(text: str) -> None:
@@ -117,7 +117,7 @@ def _keep_traceback(error: BaseException, command: str) -> str:
     return f"please report it with the end of {file}."
 
 
-def _let_go() -> None:
+def _flush() -> None:
     """Leave nothing for Python to write at its end to a terminal or a reader that is gone."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:

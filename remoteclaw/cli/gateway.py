@@ -49,7 +49,7 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
 
     is_alone = alone or not descriptors
     kept = asyncio.run(run())
-    if kept is not None:  # it was asked to start anew
+    if kept is not None:  # it was asked to restart
         for listening in kept:
             os.set_inheritable(listening.fileno(), True)
         become([*gateway_command(kept), *(["--alone"] if is_alone else [])], os.environ)

@@ -31,7 +31,7 @@ __all__ = [
 
 #: How long `send` waits for the reply unless told otherwise, in seconds.
 WAIT_S = 600.0
-#: How often it is looked whether Redis takes writes while a reply is waited for, in seconds.
+#: Interval of the check that Redis takes writes while a reply is waited for, in seconds.
 WRITABLE_S = 3.0
 
 EXIT_REPLY, EXIT_ERROR, EXIT_NO_OUTCOME = 0, 1, 3
@@ -139,7 +139,7 @@ class _Pauses:
 
 
 async def warn_without_workers(
-    fleet: "Fleet", so: str = "so nobody answers", then: str = " The message waits."
+    fleet: "Fleet", so: str = "so there is no answer", then: str = " The message waits."
 ) -> None:
     """Say that there is no worker, if there is none; `so` and `then` tell what follows from it."""
     with contextlib.suppress(RemoteClawError):  # what was stored is safe, which matters more

@@ -51,7 +51,7 @@ def explain(
     depth: int,
     as_json: bool,
 ) -> None:
-    """Say which tools an agent may use for somebody, and which rule decides.
+    """Show which tools an agent may use for a person, and which rule decides.
 
     What a tool is denied by is the first rule that denies it; what it is allowed by, the last one
     that says so.

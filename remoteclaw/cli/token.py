@@ -17,7 +17,7 @@ __all__ = ["token"]
 
 @click.group()
 def token() -> None:
-    """Look after tokens for the gateway."""
+    """Make, list and revoke tokens for the gateway."""
 
 
 def _check_name(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
@@ -42,7 +42,7 @@ def _check_name(_context: click.Context, _parameter: click.Parameter, name: str)
     help="How long it is valid. [default: until it is revoked]",
 )
 def create_token(name: str, scope: Literal["read", "write", "admin"], days: int | None) -> None:
-    """Make a token and print it, which nobody can do again. NAME says whose it is."""
+    """Make a token and print it, once. NAME says whose it is."""
     valid_ms = None if days is None else days * 24 * 3600 * 1000
 
     async def run(fleet: "Fleet") -> None:
@@ -71,7 +71,7 @@ def list_tokens() -> None:
 @token.command("revoke")
 @click.argument("token_id", metavar="TOKEN")
 def revoke_token(token_id: str) -> None:
-    """Make a token valid no more; connections that use it are closed. TOKEN is its id."""
+    """Revoke a token; connections that use it are closed. TOKEN is its id."""
 
     async def run(fleet: "Fleet") -> None:
         if not await fleet.tokens.revoke(token_id):

@@ -147,7 +147,7 @@ class ConfigFile:
         """
         if json_size(patch) > MOST_PATCH_BYTES:
             raise ConfigError(f"A change has {MOST_PATCH_BYTES // 1024} KB at most: make several.")
-        # A file that is not valid was not shown to anybody: no *** in the patch comes from it.
+        # A file that is not valid was never shown, so no *** in the patch comes from it.
         config = self.usable(version)
         patch = without_hidden(patch, redacted(config) if config else {})
         before = parse_toml(version.content, self.file)

@@ -22,7 +22,7 @@ __all__ = ["Home", "private_directory"]
 
 #: Paths of unix sockets have 107 bytes at most; this much is left for our own part of them.
 MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
-#: The digits of a server's name that nobody guesses: 64 bits, so that names of tools stay short.
+#: The secret digits of a server's name: 64 bits can't be guessed, and keep names of tools short.
 NAME_DIGITS = 16
 #: What would end the path, or mean something else, in the URL of a unix socket, or in a rule that
 #: lets claude read in a run directory.
@@ -33,8 +33,8 @@ NOT_PLAIN = frozenset("#?%()[]*\\")
 class Home:
     """The state directory and what lies in it. Everything in it belongs to one user alone.
 
-    Its properties are names of files; `create()` makes the directories, for whoever starts
-    something, and `check()` only looks.
+    Its properties are names of files; `create()` makes the directories, for commands that start
+    processes, and `check()` makes nothing.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class Home:
         except RuntimeError:
             named = os.environ.get("REMOTECLAW_HOME", "~")
             raise StateDirectoryError(
-                f"The state directory {named} can't be used (nobody knows what ~ is here): "
+                f"The state directory {named} can't be used (~ leads nowhere here): "
                 "set REMOTECLAW_HOME to an absolute path."
             ) from None
 

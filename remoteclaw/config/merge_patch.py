@@ -46,9 +46,9 @@ def merged(tree: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def edited(content: bytes, patch: Mapping[str, Any]) -> bytes:
-    """Return a file's content with a patch; comments, order and what isn't named stay as they are.
+    """Return a file's content with a patch; comments, order and all other settings stay.
 
-    Raises `ConfigError` where the file is written in a way in which that can't be done.
+    Raises `ConfigError` for a file whose form does not allow that.
     """
     text = content.decode("utf-8")
     wanted = merged(tomllib.loads(text), patch)
@@ -62,8 +62,8 @@ def edited(content: bytes, patch: Mapping[str, Any]) -> bytes:
                 return result.encode()
     # Few files are: tables whose parts lie far apart, for instance.
     raise ConfigError(
-        "The file is written in a way in which this can't be changed without rewriting it: "
-        "change it in an editor."
+        "The form of the file does not allow this change without rewriting it: change it in an "
+        "editor."
     )
 
 
@@ -100,7 +100,7 @@ def _add(table: Any, name: str, value: Any) -> None:
     made = tomlkit.item(value)
     made.trivia.indent = found.trivia.indent
     made.trivia.trail = found.trivia.trail if "\n" in found.trivia.trail else "\n"
-    # The one of tomlkit that inserts where it is told is private; what comes of it is looked at.
+    # tomlkit's method that inserts at a place is private; `edited()` checks the result.
     container._insert_after(last, name, made)
 
 

@@ -68,7 +68,7 @@ class CronCalls:
         now_ms: int,
         note: Mapping[str, Any] | None,
     ) -> str | None:
-        """Begin a run of a cron job that somebody asks for; return its entry's id.
+        """Begin a manual run of a cron job; return its entry's id.
 
         None means that the job is not any more what it was when it was read. Asked again, the entry
         is the first one's. Raises `MessageRefused` for a job whose message can be none.

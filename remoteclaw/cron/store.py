@@ -29,7 +29,7 @@ READ_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What became of a due time, or of a run that somebody asked for."""
+    """The result of a due time, or of a manual run."""
 
     job_id: str
     agent: str
@@ -43,7 +43,7 @@ class Run:
     """Names the message that was given to the session; the trace of it is under this name."""
     detail: str | None = None
     is_manual: bool = False
-    """Whether somebody asked for it."""
+    """Whether it was started by a call, and not by its schedule."""
     duration_ms: int | None = None
     """How long the turn took, of a run that has ended."""
 

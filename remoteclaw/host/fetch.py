@@ -58,7 +58,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def is_public(address: Address, port: int) -> bool:
-    """Whether anybody on the internet could connect there, so that we may as well."""
+    """Whether an address is public, so that connecting to it reveals nothing of this host."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return is_public(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF), port)
@@ -188,7 +188,7 @@ class _Backend(httpcore2.AsyncNetworkBackend):
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError:
-            raise UnfitFile("nobody knows its server") from None
+            raise UnfitFile("its server is unknown") from None
         addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
         allowed = [address for address in addresses if self._may_connect(address, port)]
         if not allowed:

@@ -23,7 +23,7 @@ __all__ = [
     "write_new",
 ]
 
-#: How the kinds of file begin for which nobody's word is taken.
+#: First bytes of the kinds of file that are recognised by their content alone.
 _SIGNATURES = (
     ("image/png", re.compile(rb"\x89PNG\r\n\x1a\n")),
     ("image/jpeg", re.compile(rb"\xff\xd8\xff")),
@@ -69,7 +69,7 @@ def read_file(
     except OSError as error:
         raise UnfitFile(_reason(error)) from None
     try:
-        # Asked of the open file, so that nobody can exchange it in between.
+        # Asked of the open file, which can't be exchanged in between.
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise UnfitFile("it is no regular file")
@@ -151,8 +151,8 @@ def size_in_words(size: int) -> str:
 def share_text(path: Path, text: bytes, link: Path) -> None:
     """Have a text at a path that its content decides, for as long as `link` is there.
 
-    Whoever needs the same text at the same time shares it. Texts of that directory to which no
-    link is left are removed.
+    Callers that need the same text at the same time share it. Texts of that directory without a
+    link are removed.
     """
     path.parent.mkdir(mode=0o700, exist_ok=True)
     with locked(path.parent / "lock"):

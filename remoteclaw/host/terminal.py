@@ -1,7 +1,7 @@
 """The terminal: safe output of untrusted text, and the person who sits at it.
 
 An agent, a tool or a sender can put escape sequences into what they say: they would move the
-cursor, set the title, or fill the clipboard of whoever looks. Marks of direction would have the
+cursor, set the title, or fill the reader's clipboard. Marks of direction would have the
 terminal show the text in another order than it has: a command that looks like another one. Such
 characters are shown as JSON writes them, `\\u001b`, so JSON that is printed stays the same JSON.
 """

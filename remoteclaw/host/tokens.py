@@ -46,10 +46,10 @@ def token_id_of(token: str) -> str | None:
 
 
 def digest(token: str) -> str:
-    """Return how a token is kept and compared: whoever reads that can't use it."""
+    """Return the digest under which a token is kept and compared; it can't be used as a token."""
     return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
 
 
 def is_same(one: str, other: str) -> bool:
-    """Compare two digests in a time that tells nothing of them."""
+    """Compare two digests in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())

@@ -131,7 +131,7 @@ async def test_send_says_at_once_that_nobody_answers(stack: Stack) -> None:
         said = waiting.stderr.readline()
 
     assert said == (
-        "remoteclaw: no rq worker is running yet, so nobody answers: "
+        "remoteclaw: no rq worker is running yet, so there is no answer: "
         "start some with `remoteclaw worker`. The message waits.\n"
     )
 

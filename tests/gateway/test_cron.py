@@ -926,7 +926,7 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
     assert "cron 0 9 * * MON Europe/Berlin" in first
     assert "every 3600 s" in second
     assert listed.stderr == (
-        "remoteclaw: Nothing runs that fires them: run `remoteclaw up`, or `remoteclaw sweep`.\n"
+        "remoteclaw: No scheduler runs: start `remoteclaw up`, or `remoteclaw sweep`.\n"
     )
     sid = SessionKey.parse(KEY).sid
     assert re.search(

@@ -75,10 +75,10 @@ class AgentConfig(Section):
     permissions: Annotated[Literal["ask", "auto", "deny"], BY_PEOPLE] = "ask"
     """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all and
     sends no files.
-    `ask` refuses them too and says so, as long as there is nobody who can be asked."""
+    `ask` refuses them too and says so: no person can be asked yet."""
     trust_workspace: Annotated[bool, BY_PEOPLE] = False
     """Whether what the CLI finds in the workspace tells it what to do: its CLAUDE.md, its settings,
-    and hooks and MCP servers, which run as you. Whoever can write there could then do that too."""
+    and hooks and MCP servers, which run as you. Who can write there could then do that too."""
     inherit_mcp: Annotated[bool, BY_PEOPLE] = True
     """Whether the MCP servers of the CLI's own configuration stay available."""
     mcp_servers: Annotated[dict[str, McpServerSettings], BY_PEOPLE] = Field(default_factory=dict)
