@@ -131,7 +131,7 @@ def test_what_everybody_can_reach_is_public_on_the_web_s_ports(address: str) -> 
     ],
 )
 async def test_no_spelling_of_a_private_address_is_connected_to(server: Server, host: str) -> None:
-    with pytest.raises(UnfitFile, match=r"not a public one|at port|nobody knows|can't be read"):
+    with pytest.raises(UnfitFile, match=r"not a public one|at port|server is unknown|can't be read"):
         await fetch(f"http://{host}:{server.port}/file.png", may_connect=public_at_any_port)
 
     assert server.seen == []
@@ -218,14 +218,14 @@ async def test_a_slow_server_is_not_waited_for(
     [
         ("http://", "can't be read"),
         ("http://host:port/", "can't be read"),
-        ("http://ho st/", "can't be read|nobody knows"),
+        ("http://ho st/", "can't be read|server is unknown"),
         ("http://host/a b", "can't be read"),
         ("http://host/é", "can't be read"),
         ("http://[::1/", "can't be read"),
         ("gopher://host/", "does not begin with"),
-        ("http://host/\r\nX: y", "can't be read|nobody knows"),
+        ("http://host/\r\nX: y", "can't be read|server is unknown"),
         (f"http://{'a' * 300}/", "can't be read"),
-        ("http://nobody.invalid/", "nobody knows"),
+        ("http://nobody.invalid/", "server is unknown"),
     ],
 )
 async def test_a_url_that_is_none(url: str, why: str) -> None:
