@@ -131,7 +131,9 @@ def test_what_everybody_can_reach_is_public_on_the_web_s_ports(address: str) -> 
     ],
 )
 async def test_no_spelling_of_a_private_address_is_connected_to(server: Server, host: str) -> None:
-    with pytest.raises(UnfitFile, match=r"not a public one|at port|server is unknown|can't be read"):
+    with pytest.raises(
+        UnfitFile, match=r"not a public one|at port|server is unknown|can't be read"
+    ):
         await fetch(f"http://{host}:{server.port}/file.png", may_connect=public_at_any_port)
 
     assert server.seen == []
