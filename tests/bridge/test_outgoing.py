@@ -164,14 +164,14 @@ async def test_the_configuration_does_not_leave_wherever_it_is(
 ) -> None:
     work = house / "work"
     work.mkdir()
-    for name in ("claw.toml", "claw.toml.last-good", ".claw.toml.new"):
+    for name in ("claw.toml", "claw.toml.bak", ".claw.toml.new"):
         (work / name).write_text("")
     (work / "other.toml").write_text("fine")
     (house / "claw.toml").symlink_to(work / "claw.toml")
     monkeypatch.setenv("REMOTECLAW_CONFIG", str(house / "claw.toml"))
     outgoing = Outgoing(stack.home, "ask", work, None)
 
-    for name in ("claw.toml", "claw.toml.last-good", ".claw.toml.new"):
+    for name in ("claw.toml", "claw.toml.bak", ".claw.toml.new"):
         with pytest.raises(UnfitFile, match="own directory or configuration"):
             outgoing.read(work / name)
     assert outgoing.read(work / "other.toml") == b"fine"
