@@ -202,6 +202,7 @@ class Lease:
         if session_id is not None:
             self.session_ids[name] = session_id
             self.notes[name] = note
+        self.state = replace(self.state, has_remembered=session_id is not None)
         await self.run(
             "remember",
             {"session_map": keys.session_map(self.sid)},

@@ -727,3 +727,17 @@ async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
     await fleet.scripts.client.delete(keys.reader("test", "default"))  # the quick one has ended
     assert await delivering == "one"  # from the start: who knows what the quick one has delivered
     await replies.aclose()
+
+
+async def test_a_conversation_that_was_dropped_is_lost_once(fleet: Fleet) -> None:
+    """The turn that drops it says so; the next one in the same lease doesn't say it again."""
+    accepted = await append(fleet)
+    lease = await acquire(fleet, accepted)
+    await lease.remember("claude|/work", "of-the-cli")
+    await lease.release()
+    later = await acquire(fleet, accepted)
+    assert later.has_lost("codex|/work")
+
+    await later.remember("claude|/work", None)
+
+    assert not later.has_lost("claude|/work")

@@ -67,6 +67,12 @@ MUTANTS = (
         test="test_a_message_that_found_no_server_is_not_sent",
     ),
     Mutant(
+        "a lost conversation that is told again",
+        before="has_remembered=session_id is not None",
+        after="has_remembered=self.state.has_remembered",
+        test="test_a_conversation_that_was_dropped_is_lost_once",
+    ),
+    Mutant(
         "sweeper off",
         before="await self.sweep(may_expire=now >= self._patient_until)",
         after="",
