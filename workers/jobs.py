@@ -147,7 +147,7 @@ async def _drain(sid: str, worker: str) -> None:
             settings.home,
             settings.hooks,
             worker=worker,
-            is_stale=lambda: settings.current() is not config,
+            config_has_changed=lambda: settings.current() is not config,
         ).run(sid)
     finally:
         await fleet.aclose()

@@ -36,8 +36,8 @@ SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 NOTE = "\n"
 #: How long one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
-#: How many entries are read at once where the next one is enough.
-FEW_ENTRIES = 16
+#: How many entries are read at once: where the next one is enough, and where all of them matter.
+READ_NEXT, READ_ALL = 16, 1000
 #: How long taking the lease is tried while Redis is away, in seconds.
 ACQUIRE_S = 10.0
 
@@ -156,12 +156,12 @@ class Lease:
 
     # -- a turn --------------------------------------------------------------------------------
 
-    async def entries(self, *, most: int = FEW_ENTRIES) -> list[RawEntry]:
+    async def entries(self, *, most: int = READ_NEXT) -> list[RawEntry]:
         """Return the oldest entries of the inbound stream that are not finished.
 
         `most` is how many are wanted; without it, what was read before may do.
         """
-        if not self.waiting or (self._is_stale and most > FEW_ENTRIES):
+        if not self.waiting or (self._is_stale and most > READ_NEXT):
             client = self.scripts.client
             self.waiting = await self.scripts.call(
                 client.xrange, keys.inbound(self.sid), count=most, deadline=self.fence
@@ -185,7 +185,7 @@ class Lease:
             client.xrange,
             keys.inbound(self.sid),
             f"({after}",
-            count=FEW_ENTRIES,
+            count=READ_NEXT,
             deadline=self.fence,
         )
         return entries
@@ -382,7 +382,7 @@ class Leases:
                 "lease_ms": lease_ms,
                 "grace_ms": GRACE_MS,
                 "worker": worker,
-                "most_entries": FEW_ENTRIES,
+                "most_entries": READ_NEXT,
                 "map_ms": SESSION_MAP_MS,
                 "host": host,
             },
@@ -405,5 +405,5 @@ class Leases:
             renewed_at=sent_at,
             scripts=self._scripts,
             waker=self._waker,
-            _is_stale=len(entries) == FEW_ENTRIES,
+            _is_stale=len(entries) == READ_NEXT,
         )

@@ -1,4 +1,4 @@
-"""The drain: takes a session's lease, runs its waiting turns one at a time, gives it back.
+"""The drain: takes a session's lease, answers its entries turn by turn, releases the lease.
 
 The life of a message in a worker, top to bottom: `Drain.run()`, `Drain._serve()`,
 `TurnRunner.run()`.
@@ -27,18 +27,18 @@ from remoteclaw.session.turn import TurnRunner
 
 __all__ = ["Drain"]
 
-#: How often a drain that waits for the next message asks whether its worker is leaving, in seconds.
+#: How often a lingering drain asks whether its worker is leaving, in seconds.
 LINGER_STEP_S = 1.0
-#: After so many seconds, entries that need a newer worker are offered again.
-NEWER_S = 30.0
-#: After so many pauses for typing, what waits is answered although the person goes on typing.
-MOST_PAUSES = 10
+#: After so many seconds, a session whose entries need a newer worker is offered again.
+NEWER_WORKER_RETRY_S = 30.0
+#: The longest wait for a person who is still typing, in debounce times.
+MOST_DEBOUNCES = 10
 
 log = logging.getLogger(__name__)
 
 
 class Drain:
-    """Runs sessions on this host; one object serves any number of them, one after another."""
+    """Serves one session at a time on this host."""
 
     def __init__(
         self,
@@ -48,23 +48,23 @@ class Drain:
         hooks: Hooks,
         *,
         worker: str = "",
-        is_stale: Callable[[], bool] = lambda: False,
+        config_has_changed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`worker` is RQ's name of the worker that this is a work-horse of, if it is one.
+        """`worker` is RQ's name of the worker whose work-horse this process is, if it is one.
 
-        Once the configuration `is_stale`, the next turn is left to another drain.
+        Once `config_has_changed`, the next turn is left to another drain.
         """
         self._fleet = fleet
         self._config = config
         self._home = home
         self._hooks = hooks
         self._worker = worker
-        self._is_stale = is_stale
+        self._config_has_changed = config_has_changed
 
     async def run(self, sid: str) -> None:
-        """Serve a session until it is idle, or until others have waited long enough.
+        """Serve a session until it is idle, or has had its share and other sessions wait.
 
-        Without work, or while another worker has the session, it returns at once.
+        Returns at once without work, or while another worker has the session.
         """
         host = self._home.host_id
         lease = await self._fleet.leases.acquire(sid, worker=f"{host} {identity()}", host=host)
@@ -76,23 +76,23 @@ class Drain:
         try:
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    keep = tasks.create_task(lease.keep(runner.hear))
-                    watch = tasks.create_task(lease.watch(runner.hear))
+                    renewing = tasks.create_task(lease.keep(runner.on_lease_news))
+                    listening = tasks.create_task(lease.watch(runner.on_lease_news))
                     try:
                         await self._serve(lease, bridge.keeper, runner)
                     finally:
-                        keep.cancel()
-                        watch.cancel()
+                        renewing.cancel()
+                        listening.cancel()
             finally:
                 await bridge.aclose()
         except* (LeaseLost, RedisUnavailable) as lost:
-            # The next owner of the session goes on from what is recorded.
-            log.warning("session %s: given up: %s", sid[:8], _first(lost))
+            # The session's next owner goes on from what Redis has recorded.
+            log.warning("session %s: left to its next owner: %s", sid[:8], _first(lost))
 
     async def _serve(self, lease: Lease, keeper: AgentKeeper, runner: TurnRunner) -> None:
-        """Run turn after turn until nothing waits, or others are to go first."""
-        count, since = 0, boottime()
-        before: Finished | None = None
+        """Run turn after turn until no entry waits, or other sessions go first."""
+        turns, began_at = 0, boottime()
+        last: Finished | None = None
         while True:
             try:
                 waiting = await read_inbox(lease, most=entries_needed(runner.queue))
@@ -100,28 +100,28 @@ class Drain:
                     await keeper.park()
                     if await lease.close():
                         return None
-                    continue  # a message came meanwhile
-                if before:
-                    waiting = await _when_quiet(lease, runner, waiting, now_ms=before.at_ms)
-                if count and self._is_stale():  # the next drain reads the configuration
+                    continue  # a message came before the lease was closed
+                if last:
+                    waiting = await _wait_while_typing(lease, runner, waiting, now_ms=last.at_ms)
+                if turns and self._config_has_changed():  # the next drain reads it
                     return await _release(lease, keeper)
-                before = await runner.run(waiting)
+                last = await runner.run(waiting)
             except NewerEntry as newer:
                 log.warning("session %s waits for a newer worker: %s", lease.sid[:8], newer)
-                return await _release(lease, keeper, delay_s=NEWER_S)
-            if before is None:
-                return None  # the turn is postponed, and the lease given back
-            count += 1
-            is_leaving, seconds = await self._is_leaving(), boottime() - since
-            match after_turn(before, turns=count, seconds=seconds, is_leaving=is_leaving):
+                return await _release(lease, keeper, delay_s=NEWER_WORKER_RETRY_S)
+            if last is None:
+                return None  # the turn is postponed, and the lease released
+            turns += 1
+            is_leaving, seconds = await self._is_leaving(), boottime() - began_at
+            match after_turn(last, turns=turns, seconds=seconds, is_leaving=is_leaving):
                 case Next.RELEASE:
                     return await _release(lease, keeper)
                 case Next.LINGER:
                     await self._linger(lease)
-                    before = None  # what comes while it lingers starts at once
+                    last = None  # a message that comes meanwhile is answered at once
 
     async def _linger(self, lease: Lease) -> None:
-        """Wait for the next message, unless others have work or the worker is asked to end."""
+        """Wait for the next message, unless other sessions wait or the worker is asked to end."""
         until = boottime() + self._config.fleet.linger_s
         while (left_s := until - boottime()) > 0:
             came = await lease.wait(min(left_s, LINGER_STEP_S))
@@ -133,23 +133,23 @@ class Drain:
 
 
 async def _release(lease: Lease, keeper: AgentKeeper, *, delay_s: float = 0.0) -> None:
-    """Leave what waits to another drain."""
+    """Leave the session's entries to another drain."""
     await keeper.park()
     await lease.release(delay_s=delay_s)
 
 
-async def _when_quiet(
+async def _wait_while_typing(
     lease: Lease, runner: TurnRunner, waiting: list[Entry], *, now_ms: int
 ) -> list[Entry]:
-    """Wait until the person has stopped typing; return what waits then."""
+    """Wait until the person has stopped typing; return the entries that wait then."""
     queue = runner.queue
-    until = boottime() + MOST_PAUSES * queue.debounce_ms / 1000
+    until = boottime() + MOST_DEBOUNCES * queue.debounce_ms / 1000
     while waiting and boottime() < until:
         pause_s = typing_pause_s(waiting, queue, now_ms=now_ms, command_of=runner.command_of)
         if not pause_s or await lease.quiet(pause_s):
             break
         waiting = await read_inbox(lease, most=entries_needed(queue))
-        now_ms = 0  # the newest has just come
+        now_ms = waiting[-1].at_ms if waiting else now_ms  # the newest entry has just come
     return waiting
 
 

@@ -1,6 +1,6 @@
 """The queue: every decision about what waits, joins, interrupts, pauses and ends.
 
-Pure functions of frozen values: the drain, the turn and the steering read, ask and write.
+Pure functions of frozen values: their callers do the I/O.
 """
 
 import itertools
@@ -10,18 +10,18 @@ from enum import StrEnum
 
 from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.commands import Command, CommandOf
-from remoteclaw.fleet.lease import FEW_ENTRIES
+from remoteclaw.fleet.lease import READ_ALL, READ_NEXT
 from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 
 __all__ = [
-    "Due",
+    "BatchStep",
     "Newcomer",
     "Next",
-    "Plan",
+    "NextBatch",
     "Reaction",
     "after_turn",
-    "due",
+    "batch_step",
     "entries_needed",
     "may_be_postponed",
     "newcomer",
@@ -31,32 +31,30 @@ __all__ = [
     "typing_pause_s",
 ]
 
-#: Failed attempts at a batch after which its sender is told instead.
+#: After so many failed attempts a batch becomes a dead letter.
 MOST_ATTEMPTS = 3
-#: After so many turns, or so many seconds, a session lets others go first if any wait.
+#: A session's share: after so many turns, or so many seconds, other sessions that wait go first.
 MOST_TURNS, MOST_SECONDS = 8, 60.0
-#: How many waiting entries are looked at where all of them matter.
-MANY_ENTRIES = 1000
 
 
 # -- what makes the next turn ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """The next batch of the entries that wait; all are ids, oldest first."""
+class NextBatch:
+    """The batch of the next turn; all are ids of entries, oldest first."""
 
     batch: tuple[str, ...]
-    """The entries that the next turn is about, those that it only mentions included."""
+    """The entries of the next turn, with those that are left out."""
     left_out: tuple[str, ...] = ()
-    """Those of the batch of which the agent is only told how they began."""
+    """Entries of the batch of which the agent only sees the beginning, because of the cap."""
     is_dropped: bool = False
-    """Whether the batch gets no turn, and its sender is told so."""
+    """Whether the sender is told that the batch was dropped, without asking the agent."""
 
 
 def entries_needed(queue: QueueConfig) -> int:
     """Return how many waiting entries `next_batch()` has to see."""
-    return MANY_ENTRIES if queue.mode in ("collect", "interrupt") or queue.cap else FEW_ENTRIES
+    return READ_ALL if queue.mode in ("collect", "interrupt") or queue.cap else READ_NEXT
 
 
 def next_batch(
@@ -65,36 +63,37 @@ def next_batch(
     *,
     busy_since_ms: int | None,
     command_of: CommandOf,
-) -> Plan:
-    """Return the next batch of the entries that wait, of which there is one at least.
+) -> NextBatch:
+    """Return the next batch of the waiting entries; `waiting` is not empty.
 
-    A message whose reply doesn't go to the channel has a turn of its own, and so has a command, so
-    that what was sent before it is answered before it. In `collect` and `interrupt` all others
-    share one, up to the next such message.
-    The cap applies to what people have sent since the session is busy (`busy_since_ms`, None when
-    it was idle). Commands and what no person has sent don't count and are never left out.
+    A command has a turn of its own, so that the messages before it are answered first, and so has
+    a message whose reply doesn't go to the channel. In `collect` and `interrupt` all other entries
+    up to the next such one share a turn.
+    The cap applies to people's messages since the session is busy (`busy_since_ms`; None when it
+    was idle). Commands and entries that no person has sent don't count and are never left out.
     """
     head = waiting[0]
     if head.deliver != "channel" or command_of(head):
-        return Plan((head.id,))
+        return NextBatch((head.id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
-    before = list(itertools.takewhile(lambda entry: not command_of(entry), from_chat))
-    late = [] if busy_since_ms is None else [e for e in from_chat if e.at_ms >= busy_since_ms]
-    late = [entry for entry in late if entry.origin == "chat" and not command_of(entry)]
+    up_to_command = list(itertools.takewhile(lambda entry: not command_of(entry), from_chat))
+    since_busy = [] if busy_since_ms is None else [e for e in from_chat if e.at_ms >= busy_since_ms]
+    since_busy = [entry for entry in since_busy if entry.origin == "chat" and not command_of(entry)]
     left_out: tuple[str, ...] = ()
-    if queue.cap and len(late) > queue.cap:
+    if queue.cap and len(since_busy) > queue.cap:
         if queue.drop == "new":
-            return Plan(_ids(late[queue.cap :]), is_dropped=True)
-        left_out = _ids([entry for entry in late[: len(late) - queue.cap] if entry in before])
-        if left_out and (queue.drop == "old" or len(left_out) == len(before)):
-            return Plan(left_out, is_dropped=True)
-    kept = [entry for entry in before if entry.id not in left_out]
-    if queue.mode == "interrupt":  # what may be interrupted is kept apart from what may not
+            return NextBatch(_ids(since_busy[queue.cap :]), is_dropped=True)
+        oldest = since_busy[: len(since_busy) - queue.cap]
+        left_out = _ids([entry for entry in oldest if entry in up_to_command])
+        if left_out and (queue.drop == "old" or len(left_out) == len(up_to_command)):
+            return NextBatch(left_out, is_dropped=True)
+    kept = [entry for entry in up_to_command if entry.id not in left_out]
+    if queue.mode == "interrupt":  # only a turn about people's messages may be interrupted
         is_chat = kept[0].origin == "chat"
         kept = list(itertools.takewhile(lambda e: (e.origin == "chat") == is_chat, kept))
     together = kept if queue.mode in ("collect", "interrupt") else kept[:1]
-    batch = [entry for entry in before if entry.id in left_out or entry in together]
-    return Plan(_ids(batch), left_out=left_out)
+    batch = [entry for entry in up_to_command if entry.id in left_out or entry in together]
+    return NextBatch(_ids(batch), left_out=left_out)
 
 
 def typing_pause_s(
@@ -102,11 +101,12 @@ def typing_pause_s(
 ) -> float:
     """Return for how many seconds the person may still be typing; 0 if the next turn begins now.
 
-    `now_ms` is on Redis' clock. There is no pause if as much waits as may, if a command waits, and
-    in the modes that pass each message on at once.
+    `now_ms` is on Redis' clock. There is no pause in the modes interrupt and steer, once as
+    many entries wait as the cap allows, if a command waits, or if the newest entry's reply doesn't
+    go to the channel.
     """
     newest = waiting[-1]
-    if queue.mode in ("interrupt", "steer") or len(waiting) >= (queue.cap or MANY_ENTRIES):
+    if queue.mode in ("interrupt", "steer") or len(waiting) >= (queue.cap or READ_ALL):
         return 0.0
     if newest.deliver != "channel" or any(map(command_of, waiting)):
         return 0.0
@@ -117,40 +117,40 @@ def typing_pause_s(
 # -- what becomes of a batch that has begun -------------------------------------------------------
 
 
-class Due(StrEnum):
-    """The ending of a batch that has begun, or its next step."""
+class BatchStep(StrEnum):
+    """The next step of a batch that has begun, or its ending without the agent."""
 
     STOP_NOTICE = "stop_notice"
-    """The answer to a command to stop, which took effect when it was accepted."""
+    """Ends with the answer to a command to stop, which took effect when it was accepted."""
     DROPPED = "dropped"
-    """A notice that more came than may wait."""
+    """Ends with a notice that more messages came than the cap allows."""
     STOPPED = "stopped"
-    """The end by a stop that came before the batch began."""
+    """Ends, because of a stop that came before the batch began."""
     UNREADABLE = "unreadable"
-    """A dead letter: an entry is damaged."""
+    """Ends as a dead letter, because an entry can't be read."""
     GIVEN_UP = "given_up"
-    """A dead letter: too many attempts have failed."""
+    """Ends as a dead letter, because too many attempts have failed."""
     RESET = "reset"
-    """A new conversation, without a message for it yet."""
+    """Begins a new conversation, without a message for the agent."""
     AGENT = "agent"
-    """A question to the agent."""
+    """Asks the agent."""
 
 
-def due(batch: Batch, turn: Turn, *, command: Command | None) -> Due:
-    """Return the ending or the next step of a batch; `command` is its first entry's, if any."""
+def batch_step(batch: Batch, turn: Turn, *, command: Command | None) -> BatchStep:
+    """Return the next step of a batch; `command` is that of its first entry, if any."""
     if command and command.name == "stop":
-        return Due.STOP_NOTICE
+        return BatchStep.STOP_NOTICE
     if batch.is_dropped:
-        return Due.DROPPED
+        return BatchStep.DROPPED
     if batch.is_stopped and turn.entries[0].origin != "operator":  # people don't stop operators
-        return Due.STOPPED
+        return BatchStep.STOPPED
     if any(entry.unreadable for entry in turn.entries):
-        return Due.UNREADABLE
+        return BatchStep.UNREADABLE
     if batch.failures >= MOST_ATTEMPTS:
-        return Due.GIVEN_UP
+        return BatchStep.GIVEN_UP
     if command and command.is_alone:
-        return Due.RESET
-    return Due.AGENT
+        return BatchStep.RESET
+    return BatchStep.AGENT
 
 
 # -- what comes while a turn runs -----------------------------------------------------------------
@@ -170,10 +170,10 @@ class Reaction(StrEnum):
 def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: str) -> Reaction:
     """Return what a running turn does about what its lease has learned.
 
-    `stop` is the id up to which all is stopped, and `newest` the newest message of a person; both
-    may be empty. `known` is the newest entry that was known when the turn began.
-    A turn is not interrupted while a caller waits for its reply, nor if it is about what no person
-    has sent, such as a task's result: that would not be sent again.
+    `stop` is the id up to which all entries are stopped, and `newest` a person's newest message;
+    both may be empty. `known` is the newest entry when the turn began.
+    A turn is not interrupted while a caller waits for its reply, nor if an entry of it comes from
+    no person, such as a task's result: nobody would send that again.
     """
     if stop and _at_most(turn.entries[-1].id, stop):
         return Reaction.STOP
@@ -189,9 +189,9 @@ def reaction(turn: Turn, queue: QueueConfig, *, known: str, stop: str, newest: s
 def takes_newcomers(
     turn: Turn, behind: Sequence[Entry], queue: QueueConfig, *, can_steer: bool
 ) -> bool:
-    """Return whether messages that arrive join a turn that begins with these entries `behind` it.
+    """Return whether new messages join a turn that begins with the entries `behind` it.
 
-    A message of a person that waits is not overtaken.
+    None joins while a person's message waits.
     """
     is_next = all(entry.origin != "chat" for entry in behind)
     is_for_chat = turn.entries[-1].deliver == "channel"
@@ -203,20 +203,20 @@ class Newcomer(StrEnum):
 
     JOINS = "joins"
     WAITS = "waits"
-    """It waits for its own turn; what comes behind it may join."""
-    CLOSES = "closes"
-    """It waits, and so does all behind it."""
+    """It waits for its own turn; entries behind it may join."""
+    STOPS_JOINING = "stops_joining"
+    """It waits for its own turn, and no entry behind it joins."""
 
 
 def newcomer(entry: Entry, *, command_of: CommandOf) -> Newcomer:
     """Return whether an entry joins the running turn: only a person's message for the chat does.
 
-    A caller's reply is not for the chat, and a command not for the agent: neither is overtaken.
+    A command, and a message with another destination than the chat, are not overtaken.
     """
     if entry.origin != "chat":
         return Newcomer.WAITS
     if entry.deliver != "channel" or entry.unreadable or command_of(entry):
-        return Newcomer.CLOSES
+        return Newcomer.STOPS_JOINING
     return Newcomer.JOINS
 
 
@@ -224,9 +224,9 @@ def newcomer(entry: Entry, *, command_of: CommandOf) -> Newcomer:
 
 
 def may_be_postponed(behind: Sequence[Entry], *, command_of: CommandOf) -> bool:
-    """Return whether a turn may wait for hours with these entries behind it.
+    """Return whether a turn with these entries behind it may be postponed.
 
-    Not if one of them ends the conversation: its answer is no longer wanted.
+    It may not if one of them ends the conversation: then the turn's answer is no longer wanted.
     """
     commands = map(command_of, behind)
     return not any(command and command.name == "reset" for command in commands)
@@ -235,15 +235,16 @@ def may_be_postponed(behind: Sequence[Entry], *, command_of: CommandOf) -> bool:
 class Next(StrEnum):
     """The step of a drain after a turn."""
 
-    GO_ON = "go_on"
+    LOOK_AGAIN = "look_again"
+    """Read the inbox; close the session if it is empty."""
     RELEASE = "release"
-    """Leave what waits to another drain."""
+    """Leave the session's entries to another drain."""
     LINGER = "linger"
     """Wait a moment for the next message."""
 
 
 def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool) -> Next:
-    """Return what follows the last of `turns` turns, `seconds` after the first one began.
+    """Return the drain's next step after `turns` turns, `seconds` after the first one began.
 
     `is_leaving` says that the worker was asked to end.
     """
@@ -251,7 +252,7 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
     if ended.left and (is_leaving or (ended.hints and has_had_share)):
         return Next.RELEASE
     if ended.left or ended.hints or is_leaving:
-        return Next.GO_ON
+        return Next.LOOK_AGAIN
     return Next.LINGER
 
 

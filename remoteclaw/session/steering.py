@@ -63,7 +63,7 @@ class Steering:
             match newcomer(entry, command_of=self._command_of):
                 case Newcomer.JOINS:
                     entries.append(entry)
-                case Newcomer.CLOSES:
+                case Newcomer.STOPS_JOINING:
                     self._is_closed = True
                     break
         if entries and await self._lease.turns.steer([entry.id for entry in entries]):

@@ -27,10 +27,10 @@ from remoteclaw.session.notices import (
     with_notice,
 )
 from remoteclaw.session.queue import (
-    Due,
-    Plan,
+    BatchStep,
+    NextBatch,
     Reaction,
-    due,
+    batch_step,
     next_batch,
     reaction,
     takes_newcomers,
@@ -104,25 +104,25 @@ class TurnRunner:
         self._running = attempt
         try:
             command = self.command_of(attempt.turn.entries[0])
-            match what := due(attempt.batch, attempt.turn, command=command):
-                case Due.AGENT:
+            match step := batch_step(attempt.batch, attempt.turn, command=command):
+                case BatchStep.AGENT:
                     await self._start_conversation(attempt)
                     await self._say_what_happened(attempt)
                     result = await self._asking.ask(attempt)
                     if result is None:
                         return None
                     ending = _Ending(result, was_asked=True)
-                case Due.RESET:
+                case BatchStep.RESET:
                     await self._start_conversation(attempt)
                     ending = _Ending(notice_result(RESET), is_recorded=False)
                 case _:
-                    ending = _without_agent(what, attempt)
+                    ending = _without_agent(step, attempt)
             return await self._finish(attempt, ending)
         finally:
             self._running = None
 
-    def hear(self, stop: str, newest: str) -> None:
-        """Pass on what the lease has learned: up to where all is stopped, the newest message."""
+    def on_lease_news(self, stop: str, newest: str) -> None:
+        """Beat for the agent's holder; react to a stop mark or a newer message, as `reaction()`."""
         self._bridge.keeper.beat()
         if (running := self._running) is None:
             return
@@ -138,7 +138,7 @@ class TurnRunner:
 
     # -- the steps -----------------------------------------------------------------------------
 
-    async def _begin(self, plan: Plan, waiting: Sequence[Entry]) -> Attempt | None:
+    async def _begin(self, plan: NextBatch, waiting: Sequence[Entry]) -> Attempt | None:
         """Record the batch, or the one before that was not finished; None if it is gone."""
         lease, bridge = self._lease, self._bridge
         planned = [entry for entry in waiting if entry.id in plan.batch]
@@ -242,21 +242,21 @@ class TurnRunner:
         return Record(lines, most_bytes, settings.keep_ms)
 
 
-def _without_agent(what: Due, attempt: Attempt) -> _Ending:
+def _without_agent(step: BatchStep, attempt: Attempt) -> _Ending:
     """Return the ending of a batch that is not for the agent."""
     turn = attempt.turn
-    match what:
-        case Due.STOP_NOTICE:
+    match step:
+        case BatchStep.STOP_NOTICE:
             return _Ending(stop_result(turn), is_recorded=False)
-        case Due.DROPPED:
+        case BatchStep.DROPPED:
             words = TOO_MANY.format(count=len(turn.entries), cap=attempt.queue.cap)
             return _Ending(notice_result(words), status="dropped")
-        case Due.STOPPED:
+        case BatchStep.STOPPED:
             return _Ending(failed_result(turn, ErrorCategory.ABORTED))
-        case Due.UNREADABLE:
+        case BatchStep.UNREADABLE:
             why = next(entry.unreadable for entry in turn.entries if entry.unreadable)
             return _Ending(failed_result(turn, ErrorCategory.UNREADABLE, why), status="dead")
-        case Due.GIVEN_UP:
+        case BatchStep.GIVEN_UP:
             return _Ending(failed_result(turn, ErrorCategory.INTERRUPTED), status="dead")
         case _:
-            raise AssertionError(f"{what} needs the conversation")
+            raise AssertionError(f"{step} needs the conversation")

@@ -63,7 +63,7 @@ async def test_a_drain_that_lingers_leaves_the_next_turn_to_one_that_knows_it(
 async def test_a_session_is_left_once_the_configuration_is_stale(stack: Stack) -> None:
     accepted = [await stack.append(text) for text in ("one", "two")]
     config = load_config(stack.home.config_file, {})
-    drain = Drain(stack.fleet, config, stack.home, Hooks(), is_stale=lambda: True)
+    drain = Drain(stack.fleet, config, stack.home, Hooks(), config_has_changed=lambda: True)
 
     await drain.run(accepted[0].session.sid)
 
@@ -85,7 +85,7 @@ async def test_a_change_while_it_waits_for_quiet_is_in_the_next_turn(stack: Stac
     first, second = [await stack.append(text) for text in ("one", "two")]
     config = load_config(stack.home.config_file, {})
     changed = asyncio.Event()
-    drain = Drain(stack.fleet, config, stack.home, Hooks(), is_stale=changed.is_set)
+    drain = Drain(stack.fleet, config, stack.home, Hooks(), config_has_changed=changed.is_set)
     draining = asyncio.create_task(drain.run(first.session.sid))
     await stack.outcome(first)
     changed.set()

@@ -175,14 +175,14 @@ MUTANTS = (
         "a stop that a renewal tells and the turn does not hear",
         before="stop=stop, newest=newest)",
         after='stop="", newest=newest)',
-        within="hear",
+        within="on_lease_news",
         test="test_a_stop_that_was_not_heard_is_found_at_the_next_renewal",
     ),
     Mutant(
         "a message that a renewal tells and the turn does not hear",
         before="stop=stop, newest=newest)",
         after='stop=stop, newest="")',
-        within="hear",
+        within="on_lease_news",
         test="test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal",
     ),
     Mutant(
@@ -223,7 +223,7 @@ MUTANTS = (
     ),
     Mutant(
         "a drain that keeps a configuration that has changed",
-        before="if count and self._is_stale():",
+        before="if turns and self._config_has_changed():",
         after="if False:",
         test="test_a_session_is_left_once_the_configuration_is_stale",
     ),

@@ -14,13 +14,13 @@ from remoteclaw.messages import Deliver, Entry, Origin, SessionKey, Turn
 from remoteclaw.session.queue import (
     MOST_SECONDS,
     MOST_TURNS,
-    Due,
+    BatchStep,
     Newcomer,
     Next,
-    Plan,
+    NextBatch,
     Reaction,
     after_turn,
-    due,
+    batch_step,
     may_be_postponed,
     newcomer,
     next_batch,
@@ -83,7 +83,9 @@ queues = st.builds(
 )
 
 
-def plans(waiting: Sequence[Entry], queue: QueueConfig, busy_since_ms: int | None) -> list[Plan]:
+def plans(
+    waiting: Sequence[Entry], queue: QueueConfig, busy_since_ms: int | None
+) -> list[NextBatch]:
     """Return all plans until nothing waits any more."""
     found = []
     left = list(waiting)
@@ -119,19 +121,19 @@ CROWD = [entry(1), result(2), entry(3), entry(4, "/new"), entry(5, "/new go on")
 @pytest.mark.parametrize(
     ("settings", "busy_since_ms", "expected"),
     [
-        ({"cap": 3}, 1, Plan(("1-0", "2-0", "3-0"))),
-        ({"cap": 2}, 2, Plan(("1-0", "2-0", "3-0"))),
-        ({"cap": 2}, None, Plan(("1-0", "2-0", "3-0"))),
-        ({"cap": 0}, 1, Plan(("1-0", "2-0", "3-0"))),
-        ({"cap": 2, "drop": "old"}, 1, Plan(("1-0",), is_dropped=True)),
-        ({"cap": 2, "drop": "new"}, 1, Plan(("6-0",), is_dropped=True)),
-        ({"cap": 1, "drop": "new"}, 1, Plan(("3-0", "6-0"), is_dropped=True)),
-        ({"cap": 1, "drop": "summarize"}, 1, Plan(("1-0", "2-0", "3-0"), ("1-0", "3-0"))),
-        ({"cap": 2, "mode": "followup"}, 1, Plan(("1-0", "2-0"), ("1-0",))),
+        ({"cap": 3}, 1, NextBatch(("1-0", "2-0", "3-0"))),
+        ({"cap": 2}, 2, NextBatch(("1-0", "2-0", "3-0"))),
+        ({"cap": 2}, None, NextBatch(("1-0", "2-0", "3-0"))),
+        ({"cap": 0}, 1, NextBatch(("1-0", "2-0", "3-0"))),
+        ({"cap": 2, "drop": "old"}, 1, NextBatch(("1-0",), is_dropped=True)),
+        ({"cap": 2, "drop": "new"}, 1, NextBatch(("6-0",), is_dropped=True)),
+        ({"cap": 1, "drop": "new"}, 1, NextBatch(("3-0", "6-0"), is_dropped=True)),
+        ({"cap": 1, "drop": "summarize"}, 1, NextBatch(("1-0", "2-0", "3-0"), ("1-0", "3-0"))),
+        ({"cap": 2, "mode": "followup"}, 1, NextBatch(("1-0", "2-0"), ("1-0",))),
     ],
 )
 def test_the_cap_leaves_out_messages_of_people_alone(
-    settings: dict[str, object], busy_since_ms: int | None, expected: Plan
+    settings: dict[str, object], busy_since_ms: int | None, expected: NextBatch
 ) -> None:
     queue = QueueConfig.model_validate(settings)
 
@@ -166,7 +168,7 @@ def test_commands_and_callers_have_a_batch_of_their_own(
 
     for each in waiting:
         if each.deliver != "channel" or command_of(each):
-            assert Plan((each.id,)) in found
+            assert NextBatch((each.id,)) in found
 
 
 @given(waiting_entries(), queues, st.none() | st.integers(0, 12))
@@ -230,24 +232,24 @@ OPERATOR = entry(1, "operator: new", deliver="caller", origin="operator")
 @pytest.mark.parametrize(
     ("begun", "first", "expected"),
     [
-        (batch(), entry(1), Due.AGENT),
-        (batch(), entry(1, "/new"), Due.RESET),
-        (batch(), entry(1, "/new go on"), Due.AGENT),
-        (batch(), OPERATOR, Due.RESET),
-        (batch(is_stopped=True), OPERATOR, Due.RESET),
-        (batch(is_stopped=True), entry(1), Due.STOPPED),
-        (batch(is_stopped=True), entry(1, "/new"), Due.STOPPED),
-        (batch(is_stopped=True), entry(1, "/stop"), Due.STOP_NOTICE),
-        (batch(is_dropped=True), entry(1), Due.DROPPED),
-        (batch(failures=2), entry(1), Due.AGENT),
-        (batch(failures=3), entry(1), Due.GIVEN_UP),
-        (batch(failures=3), entry(1, "/new"), Due.GIVEN_UP),
-        (batch(), DAMAGED, Due.UNREADABLE),
-        (batch(is_stopped=True), DAMAGED, Due.STOPPED),
+        (batch(), entry(1), BatchStep.AGENT),
+        (batch(), entry(1, "/new"), BatchStep.RESET),
+        (batch(), entry(1, "/new go on"), BatchStep.AGENT),
+        (batch(), OPERATOR, BatchStep.RESET),
+        (batch(is_stopped=True), OPERATOR, BatchStep.RESET),
+        (batch(is_stopped=True), entry(1), BatchStep.STOPPED),
+        (batch(is_stopped=True), entry(1, "/new"), BatchStep.STOPPED),
+        (batch(is_stopped=True), entry(1, "/stop"), BatchStep.STOP_NOTICE),
+        (batch(is_dropped=True), entry(1), BatchStep.DROPPED),
+        (batch(failures=2), entry(1), BatchStep.AGENT),
+        (batch(failures=3), entry(1), BatchStep.GIVEN_UP),
+        (batch(failures=3), entry(1, "/new"), BatchStep.GIVEN_UP),
+        (batch(), DAMAGED, BatchStep.UNREADABLE),
+        (batch(is_stopped=True), DAMAGED, BatchStep.STOPPED),
     ],
 )
-def test_what_a_batch_comes_to(begun: Batch, first: Entry, expected: Due) -> None:
-    assert due(begun, turn(first), command=command_of(first)) is expected
+def test_what_a_batch_comes_to(begun: Batch, first: Entry, expected: BatchStep) -> None:
+    assert batch_step(begun, turn(first), command=command_of(first)) is expected
 
 
 # -- what comes while a turn runs -----------------------------------------------------------------
@@ -304,12 +306,12 @@ def test_which_turns_others_join(
     ("came", "expected"),
     [
         (entry(9), Newcomer.JOINS),
-        (entry(9, "/new"), Newcomer.CLOSES),
+        (entry(9, "/new"), Newcomer.STOPS_JOINING),
         (entry(9, "/newer"), Newcomer.JOINS),
-        (caller(9), Newcomer.CLOSES),
+        (caller(9), Newcomer.STOPS_JOINING),
         (result(9), Newcomer.WAITS),
         (entry(9, origin="cron"), Newcomer.WAITS),
-        (Entry("9-0", message("hi"), unreadable="it is damaged"), Newcomer.CLOSES),
+        (Entry("9-0", message("hi"), unreadable="it is damaged"), Newcomer.STOPS_JOINING),
     ],
 )
 def test_what_joins_a_running_turn(came: Entry, expected: Newcomer) -> None:
@@ -340,10 +342,10 @@ def test_a_turn_waits_unless_its_conversation_is_to_end(
     [
         (0, 0, 1, 1.0, False, Next.LINGER),
         (0, 0, 99, 999.0, False, Next.LINGER),
-        (0, 3, 1, 1.0, False, Next.GO_ON),
-        (0, 0, 1, 1.0, True, Next.GO_ON),
-        (2, 0, 99, 999.0, False, Next.GO_ON),
-        (2, 1, 1, 1.0, False, Next.GO_ON),
+        (0, 3, 1, 1.0, False, Next.LOOK_AGAIN),
+        (0, 0, 1, 1.0, True, Next.LOOK_AGAIN),
+        (2, 0, 99, 999.0, False, Next.LOOK_AGAIN),
+        (2, 1, 1, 1.0, False, Next.LOOK_AGAIN),
         (2, 1, MOST_TURNS, 1.0, False, Next.RELEASE),
         (2, 1, 1, MOST_SECONDS + 1, False, Next.RELEASE),
         (2, 0, 1, 1.0, True, Next.RELEASE),
