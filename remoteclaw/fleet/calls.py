@@ -162,15 +162,15 @@ class ToolCalls:
         parent: SessionKey,
         depth: int,
         label: str | None,
-        most: int,
+        max_unfinished: int,
         people: Sequence[str] = (),
     ) -> tuple[SessionKey, str]:
         """Start a session for a task at a place; return its key and the id of its first entry.
 
         A process that begins a turn again, and asks for the same, gets the session that the
-        one before has started. `most` is how many unfinished ones the `parent` may have;
-        the task is done, and its result answered, on behalf of `people`.
-        Raises `CallRefused` if there are as many, or another session has the label.
+        process before has started. The `parent` may have `max_unfinished` unfinished tasks; the
+        task is done, and its result answered, on behalf of `people`.
+        Raises `CallRefused` if the parent has as many, or another session has the label.
         """
         asked = orjson.dumps([str(place), message.text, label])
         digest = hashlib.sha256(asked).hexdigest()[:32]
@@ -194,7 +194,7 @@ class ToolCalls:
                 **entry_args(child, entry),
                 "lane": "background",
                 "parent": str(parent),
-                "most": most,
+                "most": max_unfinished,
                 "depth": depth,
                 "label": label,
                 "known_ms": STATE_MS,

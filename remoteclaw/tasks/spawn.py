@@ -1,7 +1,7 @@
 """The start of a task: a session of its own, with the task as its first entry.
 
-The result comes to the session that started it with the end of its turn (`tasks/result.py`), as an
-entry of its own: no process waits for it, and no restart loses it.
+When the task's turn ends, its result is appended to the session that started it as an entry
+(`tasks/result.py`), so it survives restarts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,16 +25,16 @@ class Task:
 
     prompt: str
     parent: SessionView
-    """The session that starts it, and gets its result."""
-    place: SessionKey
+    """The session that starts the task, and gets its result."""
+    session: SessionKey
     """Agent, chat and user of the new session."""
     label: str | None
     people: Sequence[str]
-    """On whose behalf it is done."""
+    """The people whose rights the task has, as CHANNEL:ID."""
 
 
 def check_spawn(config: Config, caller: Caller | None, parent: SessionView) -> None:
-    """Raise `CallRefused` if a session may start no task now."""
+    """Raise `CallRefused` if a session may start no task now; called before `spawn()`."""
     check_hops(config, caller)
     check_depth(config, parent)
 
@@ -46,26 +46,26 @@ async def spawn(
     call_id: str,
     task: Task,
     *,
-    note: Mapping[str, Any],
+    side_effect: Mapping[str, Any],
 ) -> tuple[SessionKey, str]:
     """Start a task's session; return its key and the id of its first entry.
 
-    The same call again returns what the first one started, and so does a turn that is begun again
-    and asks for the same. Raises `CallRefused` if the parent has `max_children` unfinished ones, or
-    another session has the label.
+    `caller` is None for an operator; `side_effect` is noted with the caller's turn. Idempotent by
+    `call_id`; in a repeated turn, by agent, place, prompt and label. Raises `CallRefused` if the
+    parent has `max_children` unfinished tasks, or another session has the label.
     """
     sender = caller.session if caller else None
     parent = task.parent
     return await fleet.calls.spawn(
         caller,
         call_id,
-        task.place,
-        message_between(sender, task.place, task.prompt, name=f"session-{call_id}"),
-        note=note,
+        task.session,
+        message_between(sender, task.session, task.prompt, name=f"session-{call_id}"),
+        note=side_effect,
         provenance=provenance_of_task(caller, parent.key, await fleet.sessions.above(parent)),
         people=task.people,
         parent=parent.key,
         depth=parent.depth + 1,
         label=task.label,
-        most=config.sessions.max_children,
+        max_unfinished=config.sessions.max_children,
     )

@@ -249,7 +249,7 @@ async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
         parent=alice,
         depth=1,
         label=None,
-        most=5,
+        max_unfinished=5,
     )
 
     above, below = (run(stack, "sessions", "show", key.sid).stdout for key in (alice, child))

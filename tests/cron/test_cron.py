@@ -57,10 +57,10 @@ async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> No
     due = ms("2026-11-21T09:00Z")
 
     await set_clock(fleet, due - 1000)
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 0
     await set_clock(fleet, due + 300)
-    assert await scheduler_of(fleet).look() == 1
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 1
+    assert await scheduler_of(fleet).tick() == 0
 
     (entry,) = await entries(fleet)
     assert (entry.origin, entry.deliver) == ("cron", "channel")
@@ -81,7 +81,7 @@ async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> No
 
 async def test_a_run_names_its_message(fleet: Fleet) -> None:
     job = await add(fleet, Schedule(every_s=60), next_ms=await cron_of(fleet).now_ms())
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     (run,) = await cron_of(fleet).runs(job.id)
 
@@ -98,10 +98,10 @@ async def test_a_job_that_is_due_once_is_gone_when_it_went_well(fleet: Fleet) ->
     job = await add(fleet, Schedule(at="2026-11-21T09:00"))
     await set_clock(fleet, ms("2026-11-21T09:00Z"))
 
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 1
     assert await fleet.scripts.client.exists(keys.CRON_JOBS, keys.CRON_DUE) == 1
     assert await work(fleet) == 1
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 0
 
     assert await cron_of(fleet).job(job.id) is None
     left = (keys.CRON_JOBS, keys.CRON_DUE, keys.CRON_OPEN, keys.CRON_LOOKS)
@@ -114,7 +114,7 @@ async def test_a_message_of_a_person_does_not_wait_behind_the_job_that_came_firs
     fleet: Fleet,
 ) -> None:
     await add(fleet, Schedule(every_s=60), next_ms=await cron_of(fleet).now_ms())
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     await fleet.inbound.append(message("hello"), agent="main")
 
@@ -150,10 +150,10 @@ async def test_nights_in_which_clocks_are_changed(
 
     for quarters in range(60 * 4):
         await set_clock(fleet, start + quarters * HOUR_MS // 4)
-        if await scheduler_of(fleet).look():
+        if await scheduler_of(fleet).tick():
             told += [entry.message.timestamp for entry in await entries(fleet)]
             await work(fleet)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     due = [ms(f"2026-{time[:5]}T{time[6:]}") for time in times]
     runs = await cron_of(fleet).runs(job.id)
@@ -167,7 +167,7 @@ async def test_many_jobs_of_one_minute_are_all_fired(fleet: Fleet) -> None:
         session = replace(SESSION, user=f"user {number}")
         await add(fleet, Schedule(every_s=3600), session=session, next_ms=now_ms)
 
-    assert await scheduler_of(fleet).look() == 250
+    assert await scheduler_of(fleet).tick() == 250
 
 
 async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
@@ -175,9 +175,9 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms))
     for minute in range(1, MOST_RUNS_OF_JOB + 6):
         await set_clock(fleet, now_ms + minute * 60_000)
-        await scheduler_of(fleet).look()
+        await scheduler_of(fleet).tick()
         await work(fleet)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     runs = await cron_of(fleet).runs(job.id)
 
@@ -189,7 +189,7 @@ async def test_what_runs_leave_behind_is_bounded(fleet: Fleet) -> None:
 async def test_it_is_known_that_a_scheduler_looks(fleet: Fleet) -> None:
     assert not await cron_of(fleet).has_scheduler()
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert await cron_of(fleet).has_scheduler()
     assert await fleet.scripts.client.pttl(keys.CRON_SCHEDULER) > 0
@@ -203,7 +203,7 @@ async def test_the_latest_of_what_was_missed_is_run_once(fleet: Fleet) -> None:
     job = await add(fleet, Schedule(cron="*/10 * * * *"))
 
     await set_clock(fleet, ms("2026-11-21T12:34Z"))
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 1
 
     latest, first = await cron_of(fleet).runs(job.id)
     assert (latest.status, latest.due_ms) == ("fired", ms("2026-11-21T12:30Z"))
@@ -221,7 +221,7 @@ async def test_what_is_an_hour_late_is_only_noted(fleet: Fleet, schedule: Any) -
     due = ms("2026-11-21T09:00Z")
 
     await set_clock(fleet, due + LATE_MS)
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 0
 
     assert await entries(fleet) == []
     (run,) = await cron_of(fleet).runs(job.id)
@@ -240,10 +240,10 @@ async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> No
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms), next_ms=now_ms)
     data = job.encode()
 
-    first = await scheduler_of(fleet)._take(job.id, now_ms, data, now_ms)
-    second = await scheduler_of(fleet)._take(job.id, now_ms, data, now_ms + 60_000)
+    first = await scheduler_of(fleet)._handle(job.id, now_ms, data, now_ms)
+    second = await scheduler_of(fleet)._handle(job.id, now_ms, data, now_ms + 60_000)
 
-    assert (first, second) == ("fired", "taken")
+    assert (first, second) == ("fired", "handled")
     assert len(await entries(fleet)) == 1
     assert [run.status for run in await cron_of(fleet).runs(job.id)] == ["fired"]
     kept = await cron_of(fleet).job(job.id)
@@ -254,15 +254,15 @@ async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> No
 async def test_a_clock_that_is_set_back_fires_nothing_again(fleet: Fleet) -> None:
     now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60, anchor_ms=now_ms - 60_000), next_ms=now_ms)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     assert await work(fleet) == 1
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     kept = await cron_of(fleet).job(job.id)
     assert kept is not None
 
     # Enabled anew by a clock that is behind, it is due at the same time again.
     assert await store(fleet, kept, replace(kept, next_ms=now_ms)) == "done"
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 0
 
     assert await entries(fleet) == []
     runs = await cron_of(fleet).runs(job.id)
@@ -281,9 +281,9 @@ async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fle
     assert before is not None
     await store(fleet, before, replace(before, message="Something else."))
 
-    assert await scheduler_of(fleet)._take(job.id, now_ms, before.stored, now_ms) == "taken"
+    assert await scheduler_of(fleet)._handle(job.id, now_ms, before.stored, now_ms) == "handled"
     assert await entries(fleet) == []
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 1
 
     assert [entry.message.text for entry in await entries(fleet)] == ["Something else."]
 
@@ -294,7 +294,7 @@ async def test_a_job_that_is_removed_meanwhile_is_not_fired(fleet: Fleet) -> Non
     before = await cron_of(fleet).job(job.id)
     await store(fleet, before, None)
 
-    assert await scheduler_of(fleet)._take(job.id, now_ms, job.encode(), now_ms) == "taken"
+    assert await scheduler_of(fleet)._handle(job.id, now_ms, job.encode(), now_ms) == "handled"
 
     assert await entries(fleet) == []
     assert await cron_of(fleet).runs(job.id) == []
@@ -305,11 +305,11 @@ async def test_a_change_does_not_undo_a_firing(fleet: Fleet) -> None:
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
     before = await cron_of(fleet).job(job.id)
     assert before is not None
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert await store(fleet, before, replace(before, name="new")) == "changed"
 
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 0
     assert len(await entries(fleet)) == 1
 
 
@@ -330,13 +330,13 @@ async def test_four_schedulers_fire_each_due_time_of_many_jobs_once(any_server: 
 
     for minute in range(1, 11):
         await set_clock(fleets[0], start + minute * 60_000)
-        looks = await asyncio.gather(*(scheduler_of(fleet).look() for fleet in fleets))
+        looks = await asyncio.gather(*(scheduler_of(fleet).tick() for fleet in fleets))
         assert sum(looks) == len(sessions)
         for session in sessions:
             (entry,) = await entries(fleets[0], session)
             assert entry.message.timestamp == start + minute * 60_000
             await work(fleets[0], session)
-    await asyncio.gather(*(scheduler_of(fleet).look() for fleet in fleets))
+    await asyncio.gather(*(scheduler_of(fleet).tick() for fleet in fleets))
 
     runs = await cron_of(fleets[0]).runs()
     assert statuses(runs) == ["done"] * 80
@@ -380,16 +380,16 @@ async def test_a_scheduler_at(
     now_ms = await cron_of(second).now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
     failpoint = proxy.arm(step, side)
-    looking = asyncio.create_task(scheduler_of(first).look())
+    looking = asyncio.create_task(scheduler_of(first).tick())
     await failpoint.wait()
 
     if what_happens == "killed":
         looking.cancel()
         failpoint.cut()
         await asyncio.wait((looking,))
-        await scheduler_of(second).look()
+        await scheduler_of(second).tick()
     else:
-        await scheduler_of(second).look()
+        await scheduler_of(second).tick()
         failpoint.release() if what_happens == "late" else failpoint.cut()
         await looking
 
@@ -438,7 +438,7 @@ async def test_a_process_that_is_killed_at_its_settling(stack: Stack, side: Side
     now_ms = await cron_of(stack.fleet).now_ms()
     loud = Policy(alert_after=1)
     job = await add(stack.fleet, Schedule(every_s=3600), next_ms=now_ms, policy=loud)
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
     await work(stack.fleet, status="failed", category="auth")
     failpoint = proxy.arm("settle", side)
     with _sweeping(stack) as one, _sweeping(stack) as other:
@@ -484,8 +484,8 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
     await client.zadd(keys.CRON_DUE, {"damaged": now_ms, "gone": now_ms})
     await add(fleet, Schedule(every_s=60), next_ms=now_ms)
 
-    assert await scheduler_of(fleet).look() == 1
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 1
+    assert await scheduler_of(fleet).tick() == 0
 
     (run,) = await cron_of(fleet).runs(lost.id)
     assert run.status == "failed"
@@ -502,7 +502,7 @@ async def test_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) ->
     await client.hset(keys.CRON_JOBS, "newer", b'{"v":99,"what":"ever"}')
     await client.zadd(keys.CRON_DUE, {"newer": now_ms})
 
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 0
 
     assert await client.zscore(keys.CRON_DUE, "newer") == now_ms
     assert await cron_of(fleet).jobs() == []
@@ -520,10 +520,10 @@ async def test_a_full_server_fires_nothing_until_there_is_room(directory: Path) 
                 break
             await client.set(f"ballast-{number}", b"x" * 200_000)
 
-        assert await scheduler_of(fleet).look() == 0
+        assert await scheduler_of(fleet).tick() == 0
         assert await client.zcard(keys.CRON_DUE) == 1
         await client.delete(*(f"ballast-{number}" for number in range(200)))
-        assert await scheduler_of(fleet).look() == 1
+        assert await scheduler_of(fleet).tick() == 1
 
         assert len(await entries(fleet)) == 1
         await fleet.aclose()
@@ -538,14 +538,14 @@ async def test_the_answer_goes_to_the_chat(stack: Stack) -> None:
         stack.fleet, Schedule(every_s=3600), next_ms=await cron_of(stack.fleet).now_ms()
     )
 
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
 
     (run,) = await cron_of(stack.fleet).runs(job.id)
     sid, _, entry_id = str(run.run_id).partition("-")
     outcome = await stack.fleet.outcomes.wait(sid, entry_id, timeout_s=HANG_S)
     assert outcome is not None
     assert outcome.status == "done"
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
     (settled,) = await cron_of(stack.fleet).runs(job.id)
     assert (settled.status, settled.run_id, settled.detail) == ("done", run.run_id, None)
     assert settled.duration_ms is not None
@@ -564,11 +564,11 @@ async def test_an_agent_that_fails_is_left_alone_and_the_chat_is_told(stack: Sta
         policy=Policy(alert_after=3),
     )
 
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
     (run,) = await cron_of(stack.fleet).runs(job.id)
     sid, _, entry_id = str(run.run_id).partition("-")
     await stack.fleet.outcomes.wait(sid, entry_id, timeout_s=HANG_S)
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
 
     skipped, failed = await cron_of(stack.fleet).runs(job.id)
     assert (failed.status, failed.run_id) == ("failed", run.run_id)

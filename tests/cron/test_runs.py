@@ -54,9 +54,9 @@ async def kept(fleet: Fleet, job: Job) -> Job:
 async def run_at(fleet: Fleet, at_ms: int, *, status: str = "done", category: str = "") -> int:
     """Fire what is due at a time, and have it end so at once; return how many ran."""
     await set_clock(fleet, at_ms)
-    count = await scheduler_of(fleet).look()
+    count = await scheduler_of(fleet).tick()
     await work(fleet, status=status, category=category)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     return count
 
 
@@ -130,11 +130,11 @@ async def test_nothing_that_a_cli_printed_is_in_the_log(fleet: Fleet) -> None:
 async def test_a_run_whose_outcome_is_forgotten_is_settled_as_unknown(fleet: Fleet) -> None:
     once = await started(fleet, ONCE)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     (entry,) = await entries(fleet)
     await fleet.scripts.client.delete(keys.outcome_prefix(SESSION.sid) + entry.id)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     (run,) = await cron_of(fleet).runs(once.id)
     assert run.status == "unknown"
@@ -149,28 +149,28 @@ async def test_a_run_whose_message_somebody_removed_holds_nothing_up(
 ) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     await fleet.scripts.client.delete(keys.inbound(SESSION.sid))
     if is_due:  # and it is not looked at before
         name = f"{job.id}:{START + MINUTE_MS}"
         await fleet.scripts.client.zadd(keys.CRON_LOOKS, {name: START + 2 * MINUTE_MS + 9000})
         await set_clock(fleet, START + 2 * MINUTE_MS)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert statuses(await cron_of(fleet).runs(job.id)) == ["unknown"]
     await set_clock(fleet, START + 2 * MINUTE_MS)
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 1
 
 
 async def test_a_run_of_a_job_that_was_removed_is_noted(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     await store(fleet, await kept(fleet, job), None)
     await work(fleet, status="failed", category="auth")
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     (run,) = await cron_of(fleet).runs(job.id)
     assert run.status == "failed"
@@ -194,11 +194,11 @@ async def test_a_damaged_run_stops_no_other(fleet: Fleet) -> None:
 async def test_a_run_of_a_damaged_job_is_noted_and_leaves_it_as_it_is(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     await fleet.scripts.client.hset(keys.CRON_JOBS, job.id, b"{")
     await work(fleet)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
     assert await fleet.scripts.client.hget(keys.CRON_JOBS, job.id) == b"{"
@@ -211,13 +211,13 @@ async def test_a_look_is_bounded_and_each_run_has_its_turn(fleet: Fleet) -> None
     for session in sessions:
         await add(fleet, EVERY, session=session)
     await set_clock(fleet, START + MINUTE_MS)
-    assert await scheduler_of(fleet).look() == len(sessions)
+    assert await scheduler_of(fleet).tick() == len(sessions)
     for session in sessions:
         await work(fleet, session)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     assert len(await fleet.scripts.client.hkeys(keys.CRON_OPEN)) == 20
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert statuses(await cron_of(fleet).runs()) == ["done"] * len(sessions)
 
@@ -225,13 +225,13 @@ async def test_a_look_is_bounded_and_each_run_has_its_turn(fleet: Fleet) -> None
 async def test_what_takes_long_is_looked_at_seldom(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     (entry,) = await entries(fleet)
     now_ms = int(entry.id.partition("-")[0]) + HOUR_MS
     await set_clock(fleet, now_ms)
     await fleet.scripts.client.delete(keys.CRON_DUE)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     score: Any = await fleet.scripts.client.zscore(keys.CRON_LOOKS, f"{job.id}:{START + MINUTE_MS}")
     assert LONGEST_MS <= score - now_ms < 2 * LONGEST_MS
@@ -240,12 +240,12 @@ async def test_what_takes_long_is_looked_at_seldom(fleet: Fleet) -> None:
 async def test_a_clock_that_is_set_back_leaves_no_run_open(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
+    await scheduler_of(fleet).tick()
     await work(fleet)
     await set_clock(fleet, START - HOUR_MS)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert statuses(await cron_of(fleet).runs(job.id)) == ["done"]
 
@@ -258,7 +258,7 @@ async def test_what_is_due_while_a_run_is_unfinished_is_left_out(fleet: Fleet) -
     job = await started(fleet)
     for minute in range(1, 5):
         await set_clock(fleet, START + minute * MINUTE_MS)
-        await scheduler_of(fleet).look()
+        await scheduler_of(fleet).tick()
     assert len(await entries(fleet)) == 1
     await work(fleet)
 
@@ -277,14 +277,14 @@ async def test_a_run_that_ended_this_moment_holds_nothing_up(fleet: Fleet) -> No
     """It may be put off when it is looked at, but not what is due."""
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     await work(fleet, status="failed", category="retryable")
     name = f"{job.id}:{START + MINUTE_MS}"
     await fleet.scripts.client.zadd(keys.CRON_LOOKS, {name: START + 2 * MINUTE_MS + 10_000})
     await set_clock(fleet, START + 2 * MINUTE_MS)
 
-    assert await scheduler_of(fleet).look() == 0
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 0
+    assert await scheduler_of(fleet).tick() == 1
 
     assert statuses(await cron_of(fleet).runs(job.id)) == ["fired", "failed"]
 
@@ -293,7 +293,7 @@ async def test_a_run_that_nobody_knows_of_holds_nothing_up(fleet: Fleet) -> None
     job = await started(fleet, state=State(running="gone"))
 
     await set_clock(fleet, START + MINUTE_MS)
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 1
 
     assert (await kept(fleet, job)).state.running == f"{job.id}:{START + MINUTE_MS}"
 
@@ -303,7 +303,7 @@ async def test_what_is_due_once_waits_for_no_other_run(fleet: Fleet) -> None:
     await manual(fleet, job)
     await set_clock(fleet, START + MINUTE_MS)
 
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 1
 
     assert len(await entries(fleet)) == 2
 
@@ -365,12 +365,12 @@ async def test_what_people_do_is_no_failure(fleet: Fleet, status: str) -> None:
 async def test_a_job_that_is_paused_meanwhile_stays_so(fleet: Fleet) -> None:
     job = await started(fleet, policy=replace(LOUD, alert_after=1))
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     before = await kept(fleet, job)
     await store(fleet, before, replace(before, enabled=False, next_ms=None))
     await work(fleet, status="failed", category="retryable")
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     after = await kept(fleet, job)
     assert (after.enabled, after.next_ms) == (False, None)
@@ -380,12 +380,12 @@ async def test_a_job_that_is_paused_meanwhile_stays_so(fleet: Fleet) -> None:
 async def test_a_change_meanwhile_is_kept(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     before = await kept(fleet, job)
     await store(fleet, before, replace(before, name="new"))
     await work(fleet, status="failed")
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     after = await kept(fleet, job)
     assert (after.name, after.state.failures) == ("new", 1)
@@ -442,7 +442,7 @@ async def test_what_is_due_once_and_did_not_go_well_is_kept_and_off(
     after = await kept(fleet, job)
     assert (after.enabled, after.next_ms, after.state.last_status) == (False, None, status)
     await set_clock(fleet, START + 24 * HOUR_MS)
-    assert await scheduler_of(fleet).look() == 0
+    assert await scheduler_of(fleet).tick() == 0
 
 
 @pytest.mark.parametrize("schedule", [ONCE, EVERY], ids=["once", "every"])
@@ -473,13 +473,13 @@ async def test_a_job_that_was_given_another_time_meanwhile_has_that_before_it(
 ) -> None:
     job = await started(fleet, ONCE)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     before = await kept(fleet, job)
     later = replace(before, schedule=Schedule(at="2026-11-21T09:00"), next_ms=START + HOUR_MS)
     await store(fleet, before, later)
     await work(fleet)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert (await kept(fleet, job)).next_ms == START + HOUR_MS
     assert await run_at(fleet, START + HOUR_MS) == 1
@@ -555,7 +555,7 @@ async def test_a_run_that_is_asked_for_moves_nothing(fleet: Fleet) -> None:
 
     assert await manual(fleet, once)
     await work(fleet, status="failed", category="auth")
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     after = await kept(fleet, once)
     assert (after.enabled, after.next_ms) == (True, START + MINUTE_MS)
@@ -570,7 +570,7 @@ async def test_a_run_that_is_asked_for_and_goes_well_keeps_the_job(fleet: Fleet)
 
     assert await manual(fleet, once)
     await work(fleet)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     after = await kept(fleet, once)
     assert (after.next_ms, after.state.failures) == (START + MINUTE_MS, 0)
@@ -696,15 +696,15 @@ async def test_a_settler_at(
     now_ms = await cron_of(second).now_ms()
     policy = replace(LOUD, alert_after=1)
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms, policy=policy)
-    await scheduler_of(second).look()
+    await scheduler_of(second).tick()
     await work(second, status="failed", category="auth")
     failpoint = proxy.arm(step, side)
-    looking = asyncio.create_task(scheduler_of(first).look())
+    looking = asyncio.create_task(scheduler_of(first).tick())
     await failpoint.wait()
 
     async def look() -> None:
         await second.scripts.client.zadd(keys.CRON_LOOKS, {f"{job.id}:{now_ms}": 0}, xx=True)
-        await scheduler_of(second).look()
+        await scheduler_of(second).tick()
 
     if what_happens == "killed":
         looking.cancel()
@@ -726,13 +726,13 @@ async def test_a_run_of_a_job_that_was_removed_is_noted_once(
 ) -> None:
     first, second, proxy = pair
     job = await add(second, EVERY, next_ms=await cron_of(second).now_ms())
-    await scheduler_of(second).look()
+    await scheduler_of(second).tick()
     await store(second, await kept(second, job), None)
     await work(second)
     failpoint = proxy.arm("settle", "after")
     failpoint.cut()
 
-    await scheduler_of(first).look()
+    await scheduler_of(first).tick()
 
     assert failpoint.reached.is_set()
     assert statuses(await cron_of(second).runs(job.id)) == ["done"]
@@ -744,10 +744,10 @@ async def test_a_change_at_the_moment_of_settling_is_kept(
     first, second, proxy = pair
     now_ms = await cron_of(second).now_ms()
     job = await add(second, Schedule(every_s=3600), next_ms=now_ms)
-    await scheduler_of(second).look()
+    await scheduler_of(second).tick()
     await work(second, status="failed")
     failpoint = proxy.arm("settle", "before")
-    looking = asyncio.create_task(scheduler_of(first).look())
+    looking = asyncio.create_task(scheduler_of(first).tick())
     await failpoint.wait()
     before = await kept(second, job)
 
@@ -755,7 +755,7 @@ async def test_a_change_at_the_moment_of_settling_is_kept(
     failpoint.release()
     await looking
     await second.scripts.client.zadd(keys.CRON_LOOKS, {f"{job.id}:{now_ms}": 0})
-    await scheduler_of(second).look()
+    await scheduler_of(second).tick()
 
     after = await kept(second, job)
     assert (after.name, after.state.failures) == ("new", 1)
@@ -778,7 +778,7 @@ async def test_several_settlers_tell_the_chat_once(any_server: Server) -> None:
         at_ms = (await kept(one, job)).next_ms
         assert at_ms is not None
         await set_clock(one, at_ms)
-        await asyncio.gather(*(scheduler_of(fleet).look() for fleet in fleets))
+        await asyncio.gather(*(scheduler_of(fleet).tick() for fleet in fleets))
         await work(one, status="failed", category="retryable")
         run = await cron_of(one).open_run(await kept(one, job))
         assert run is not None
@@ -810,11 +810,11 @@ async def test_a_damaged_line_of_the_log_hides_no_other(fleet: Fleet) -> None:
 async def test_a_run_of_a_job_of_a_newer_version_waits_for_its_scheduler(fleet: Fleet) -> None:
     job = await started(fleet)
     await set_clock(fleet, START + MINUTE_MS)
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
     await fleet.scripts.client.hset(keys.CRON_JOBS, job.id, b'{"v":99}')
     await work(fleet)
 
-    await scheduler_of(fleet).look()
+    await scheduler_of(fleet).tick()
 
     assert len(await fleet.scripts.client.hkeys(keys.CRON_OPEN)) == 1
     assert await fleet.scripts.client.hget(keys.CRON_JOBS, job.id) == b'{"v":99}'
@@ -829,4 +829,4 @@ async def test_jobs_of_a_newer_version_keep_nobody_waiting(fleet: Fleet) -> None
         await client.zadd(keys.CRON_DUE, {f"n{number}": START - 1000})
     await set_clock(fleet, START + MINUTE_MS)
 
-    assert await scheduler_of(fleet).look() == 1
+    assert await scheduler_of(fleet).tick() == 1

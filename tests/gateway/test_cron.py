@@ -116,9 +116,9 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
     kept = await cron_of(stack.fleet).job(job.id)
 
     async with later(stack, 3599) as fleet:
-        assert await scheduler_of(fleet).look() == 0
+        assert await scheduler_of(fleet).tick() == 0
     async with later(stack, 3601) as fleet:
-        assert await scheduler_of(fleet).look() == 1
+        assert await scheduler_of(fleet).tick() == 1
 
     assert await texts(stack, session) == ["Look at the build."]
     listed = (await call(stack, caller, "cron_list")).jobs
@@ -217,7 +217,7 @@ async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
     by_key = await add(stack, ADMIN, sessionKey=new, message="Good morning.")
     named = (await call(stack, ADMIN, "cron_add", job=JOB, session_key=str(bob.session))).job
     async with later(stack, 3601) as fleet:
-        assert await scheduler_of(fleet).look() == 3
+        assert await scheduler_of(fleet).tick() == 3
 
     assert by_id.session_key == named.session_key == str(bob.session)
     assert by_key.session_key == new
@@ -256,7 +256,7 @@ async def test_a_change_is_what_is_fired(stack: Stack) -> None:
     updates = {"message": "Something else.", "schedule": {"every": 60}, "name": "new"}
     changed = (await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)).job
     async with later(stack, 61) as fleet:
-        assert await scheduler_of(fleet).look() == 1
+        assert await scheduler_of(fleet).tick() == 1
 
     assert await texts(stack, KEY) == ["Something else."]
     assert (changed.name, changed.schedule, changed.created_ms) == (
@@ -280,7 +280,7 @@ async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack)
 
     off = await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": False})
     async with later(stack, 3601) as fleet:
-        assert await scheduler_of(fleet).look() == 0
+        assert await scheduler_of(fleet).tick() == 0
     status = await call(stack, ADMIN, "cron_status")
     on = await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"enabled": True})
 
@@ -288,7 +288,7 @@ async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack)
     assert (status.jobs, status.enabled, status.next_run_ms) == (1, 0, None)
     assert on.job.next_run_ms == job.next_run_ms
     async with later(stack, 3601) as fleet:
-        assert await scheduler_of(fleet).look() == 1
+        assert await scheduler_of(fleet).tick() == 1
 
 
 async def test_a_job_that_is_added_off_is_due_never(stack: Stack) -> None:
@@ -321,7 +321,7 @@ async def test_a_job_that_is_removed_is_not_fired(stack: Stack) -> None:
     again = await call(stack, ADMIN, "cron_remove", jobId=job.id, call_id="c1")
     anew = await call(stack, ADMIN, "cron_remove", jobId=job.id)
     async with later(stack, 3601) as fleet:
-        assert await scheduler_of(fleet).look() == 0
+        assert await scheduler_of(fleet).tick() == 0
 
     assert (gone.removed, again.removed, anew.removed) == (True, True, False)
     assert await stack.fleet.scripts.client.exists(keys.CRON_JOBS, keys.CRON_DUE) == 0
@@ -331,7 +331,7 @@ async def test_status_says_whether_jobs_are_fired(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     await add(stack, ADMIN, schedule={"cron": "0 0 1 1 *"})
     before = await call(stack, ADMIN, "cron_status")
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
     after = await call(stack, ADMIN, "cron_status")
 
     assert (before.jobs, before.enabled, before.next_run_ms) == (2, 2, job.next_run_ms)
@@ -351,7 +351,7 @@ async def test_a_list_has_its_filter(stack: Stack) -> None:
 async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
     one, two = await add(stack, ADMIN), await add(stack, ADMIN, schedule={"every": 1800})
     async with later(stack, 3601) as fleet:
-        await scheduler_of(fleet).look()
+        await scheduler_of(fleet).tick()
 
     of_all = (await call(stack, ADMIN, "cron_runs")).runs
     of_two = (await call(stack, ADMIN, "cron_runs", jobId=two.id)).runs
@@ -488,7 +488,7 @@ async def test_a_job_runs_now_and_is_due_as_before(stack: Stack) -> None:
     during = (await call(stack, ADMIN, "cron_list")).jobs[0]
     told = await texts(stack, KEY)
     await work(stack)
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
     runs = (await call(stack, ADMIN, "cron_runs", jobId=job.id)).runs
     after = (await call(stack, ADMIN, "cron_list")).jobs[0]
 
@@ -520,7 +520,7 @@ async def test_a_run_under_way_is_not_doubled_unless_forced(stack: Stack) -> Non
     # It is not settled yet, but it is over.
     await call(stack, ADMIN, "cron_run", jobId=job.id)
     await work(stack)
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
     assert [run.status for run in (await call(stack, ADMIN, "cron_runs")).runs] == ["done"] * 3
 
 
@@ -572,7 +572,7 @@ async def test_a_paused_job_can_be_run_and_stays_paused(stack: Stack) -> None:
 
     await call(stack, ADMIN, "cron_run", jobId=job.id)
     await work(stack)
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
 
     (after,) = (await call(stack, ADMIN, "cron_list")).jobs
     assert (after.enabled, after.next_run_ms, after.last_status) == (False, None, "done")
@@ -614,7 +614,7 @@ def test_every_tool_that_is_listed_is_tried() -> None:
 async def fired(stack: Stack, session: SessionKey) -> Turn:
     """Return the turn of a cron job's run, whose agent has every tool."""
     async with later(stack, 3601) as fleet:
-        await scheduler_of(fleet).look()
+        await scheduler_of(fleet).tick()
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
     assert lease is not None
     first = lease.waiting[0][0].decode()
@@ -688,7 +688,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
     await calls_of(stack.fleet).job(
         None, "c", theirs.id, before=None, after=theirs.encode(), due_ms=now_ms, note=None
     )
-    await scheduler_of(stack.fleet).look()
+    await scheduler_of(stack.fleet).tick()
     caller = await begin_turn(stack, HANDLERS)
     listed = (await call(stack, caller, "cron_list")).jobs
     status = await call(stack, caller, "cron_status")
@@ -865,7 +865,7 @@ async def test_hostile_texts_are_refused_or_fired_as_they_are(stack: Stack, numb
         stack, ADMIN, "cron_list", filter=text[:200].encode("utf-8", "replace").decode()
     )
     async with later(stack, 3601) as fleet:
-        assert await scheduler_of(fleet).look() == count
+        assert await scheduler_of(fleet).tick() == count
 
     assert len(listed.jobs) <= count
     assert len(await texts(stack, KEY)) == count
@@ -911,7 +911,7 @@ async def test_a_job_s_life_on_the_command_line(stack: Stack) -> None:
         *("--every", "3600"),
     ).stdout.strip()
     async with later(stack, 3601) as fleet:
-        await scheduler_of(fleet).look()
+        await scheduler_of(fleet).tick()
     await stack.fleet.scripts.client.delete(keys.CRON_SCHEDULER)
     listed = cli(stack, "cron", "list")
     runs = cli(stack, "cron", "runs", once)

@@ -60,7 +60,7 @@ async def spawn(
         parent=parent,
         depth=1,
         label=None,
-        most=5,
+        max_unfinished=5,
     )
 
 

@@ -374,7 +374,7 @@ async def test_a_worker_with_a_task_of_another_session_at(
         parent=parent,
         depth=1,
         label=None,
-        most=5,
+        max_unfinished=5,
     )
     await failpoint.wait()
     await what_happens(lab, failpoint)  # type: ignore[operator]

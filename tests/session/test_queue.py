@@ -165,7 +165,7 @@ async def result(stack: Stack, parent: Accepted, task: str) -> Accepted:
         parent=key,
         depth=1,
         label=None,
-        most=5,
+        max_unfinished=5,
     )
     await drain(stack, Accepted(child, entry_id, False))
     view = await stack.fleet.sessions.view(key.sid)

@@ -20,23 +20,25 @@ __all__ = ["HANDLERS"]
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
     parent = await current(call)
     check_spawn(call.config, call.caller, parent)
-    place = await _place(call, params, parent.key)
-    note = {
+    session = await _new_session(call, params, parent.key)
+    side_effect = {
         "type": "session_spawned",
         "tool": "sessions_spawn",
-        "to": params.label or place.agent,
+        "to": params.label or session.agent,
         "text": params.prompt,
         "ts": now_ms(),
     }
     task = Task(
         prompt=params.prompt,
         parent=parent,
-        place=place,
+        session=session,
         label=params.label,
         people=call.people(parent.key),
     )
-    started, entry_id = await spawn(call.fleet, call.config, call.caller, call.id, task, note=note)
-    call.note(note)
+    started, entry_id = await spawn(
+        call.fleet, call.config, call.caller, call.id, task, side_effect=side_effect
+    )
+    call.note(side_effect)
     return contract.SpawnResult(
         status="accepted",
         run_id=f"{started.sid}-{entry_id}",
@@ -45,10 +47,10 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
     )
 
 
-async def _place(call: Call, params: contract.SpawnParams, parent: SessionKey) -> SessionKey:
+async def _new_session(call: Call, params: contract.SpawnParams, parent: SessionKey) -> SessionKey:
     """Return agent, chat and user of a new session: its parent's, unless the call names others."""
-    place = replace(parent, agent=_agent(call, params.agent_id, parent), task=None)
-    return await _at(call, place, params.channel) if params.channel is not None else place
+    session = replace(parent, agent=_agent(call, params.agent_id, parent), task=None)
+    return await _at(call, session, params.channel) if params.channel is not None else session
 
 
 def _agent(call: Call, wanted: str | None, parent: SessionKey) -> str:
