@@ -14,7 +14,7 @@ from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import login_name, one_line
 
 if TYPE_CHECKING:
-    from remoteclaw.config.edit import ConfigFile, Plan
+    from remoteclaw.config.edit import ConfigFile, PlannedChange
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
@@ -162,34 +162,34 @@ def _check_hooks(settings: "Config") -> None:
         raise ConfigError(problem)
 
 
-def _changed(planned: "Callable[[ConfigFile], Plan]") -> "Plan":
+def _changed(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
     """Change the file, if it is changed; return what was."""
 
-    async def run() -> "Plan":
+    async def run() -> "PlannedChange":
         file = _file()
         async with file.locked():
             plan = planned(file)
             if plan.paths:
                 await file.write(plan)
-            for name in file.overriding(plan):
+            for name in file.overrides_hiding(plan):
                 complain(f"The variable {name} hides it here.")
             return plan
 
     return asyncio.run(run())
 
 
-def _set(file: "ConfigFile", path: list[str], text: str) -> "Plan":
+def _set(file: "ConfigFile", path: list[str], text: str) -> "PlannedChange":
     """Return the change to a value, as TOML where that is one that fits, else as a text."""
-    version = file.read()
+    content = file.read()
     try:
         value: Any = tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:
-        return file.patched(version, _nested(path, text))
+        return file.patched(content, _nested(path, text))
     try:
-        return file.patched(version, _nested(path, value))
+        return file.patched(content, _nested(path, value))
     except ConfigError as error:
         try:
-            return file.patched(version, _nested(path, text))
+            return file.patched(content, _nested(path, text))
         except ConfigError:
             raise error from None
 
@@ -216,7 +216,7 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _tell(plan: "Plan") -> None:
+def _tell(plan: "PlannedChange") -> None:
     """Say what has to be restarted."""
     for line in plan.needs_restart:
         echo(f"It holds after a restart: {line}.")

@@ -1,8 +1,8 @@
 """Edits of the configuration file, by commands, operators and agents.
 
-A change is checked before anything is written, and takes the file's place in one step: killed at
-any moment, there is the old file or the new one. The last valid version that was replaced is kept
-beside it, as `remoteclaw.toml.bak`.
+A change is checked before anything is written, and replaces the file in one step: after a kill at
+any moment, there is the old file or the new one. The last valid content that was replaced is kept
+beside the file, as `remoteclaw.toml.bak`.
 """
 
 import asyncio
@@ -16,22 +16,23 @@ from pathlib import Path
 from typing import Any
 
 from remoteclaw.config.load import backup_of, overrides, parse_config, parse_toml
-from remoteclaw.config.merge_patch import edited, json_size, merged, replacing
+from remoteclaw.config.merge_patch import check_json, edited, json_size, merged, replacing
 from remoteclaw.config.model import Config
 from remoteclaw.config.rights import Difference, differences
 from remoteclaw.config.secrets import redacted, without_hidden
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.host.locks import lock, lock_soon, replace_file
 
-__all__ = ["ConfigFile", "FileChanged", "Plan", "Version"]
+__all__ = ["ConfigFile", "FileChanged", "FileContent", "PlannedChange"]
 
 #: Largest size of the file, in bytes: every process reads it, again and again.
 MOST_BYTES = 256 * 1024
-#: Largest size of a change, as JSON in bytes: to write it between comments takes a second.
+#: Largest size of a change, as JSON in bytes: merging that much around comments takes about a
+#: second.
 MOST_PATCH_BYTES = 32 * 1024
 #: How many keys a refusal names.
 MOST_NAMED = 12
-#: How long a change waits for another one, in seconds: that takes milliseconds.
+#: How long a change waits for another one, in seconds: a change takes milliseconds.
 LOCK_S = 5.0
 
 #: In place of a value, and equal to none.
@@ -39,39 +40,39 @@ _NO_VALUE = object()
 
 
 class FileChanged(ConfigError):
-    """Raised when the file has changed since the version that a change was made for."""
+    """Raised when the file has changed since a change was planned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """The file's content at a time."""
+class FileContent:
+    """What the file contained when it was read, or contains after a change."""
 
-    content: bytes
-    """Empty where there is no file."""
+    data: bytes
+    """Empty if there is no file."""
 
     @property
     def hash(self) -> str:
-        """The content's name."""
-        return hashlib.sha256(self.content).hexdigest()
+        """SHA-256 of the content."""
+        return hashlib.sha256(self.data).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedChange:
     """A change that was checked and is not written yet."""
 
-    before: Version
-    after: Version
+    before: FileContent
+    after: FileContent
     patch: Mapping[str, Any]
     differences: tuple[Difference, ...]
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The settings that it changes."""
+        """The settings that the change changes."""
         return tuple(dict.fromkeys(one.name for one in self.differences))
 
     @property
     def needs_restart(self) -> tuple[str, ...]:
-        """Those of them that hold after a restart, each with what has to be restarted."""
+        """The changed settings that hold after a restart, each with what has to be restarted."""
         found = (
             (one.name, one.setting.restart)
             for one in self.differences
@@ -90,18 +91,21 @@ class ConfigFile:
         *,
         check: Callable[[Config], None] = lambda _: None,
     ) -> None:
-        """`check` imports the hooks that a change brings; it raises `ConfigError`."""
+        """`check` validates the new configuration if its hooks changed, e.g. by importing them.
+
+        It raises `ConfigError`.
+        """
         self.file = file
         self._environment = environment
         self._check = check
-        #: A link stays one: the file that it leads to is replaced.
+        #: A symlink is followed: the file that it leads to is replaced.
         self._target = Path(os.path.realpath(file))
         self._lock_file = self._target.with_name(f".{self._target.name}.lock")
         self.backup = backup_of(file)
 
     @contextlib.asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Hold the file's lock, which editors don't take."""
+        """Hold the file's lock; text editors ignore it."""
         try:
             descriptor = await lock_soon(self._lock_file, wait_s=LOCK_S)
         except OSError as error:
@@ -113,70 +117,74 @@ class ConfigFile:
         finally:
             os.close(descriptor)
 
-    def read(self) -> Version:
+    def read(self) -> FileContent:
         """Return the file's content; raises `ConfigError` if it can't be read."""
         try:
             found = self._target.stat()
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigError(f"{self.file} is no regular file, so it can't be changed here.")
-            return Version(self._target.read_bytes())
+            return FileContent(self._target.read_bytes())
         except FileNotFoundError:
-            return Version(b"")
+            return FileContent(b"")
         except OSError as error:
             raise ConfigError(f"{self.file} can't be read: {error.strerror}.") from None
 
-    def usable(self, version: Version) -> Config | None:
-        """Return the configuration of a version; None if it is not valid."""
+    def config_or_none(self, content: FileContent) -> Config | None:
+        """Return the configuration in a file's content; None if it is not valid."""
         try:
-            return self._parsed(version.content)
+            return self._parsed(content.data)
         except ConfigError:
             return None
 
-    def _parsed(self, content: bytes) -> Config:
-        return parse_config(content, self.file, self._environment)
+    def _parsed(self, data: bytes) -> Config:
+        return parse_config(data, self.file, self._environment)
 
     # -- planning a change ---------------------------------------------------------------------
 
     def patched(
-        self, version: Version, patch: Mapping[str, Any], *, for_agent: bool = False
-    ) -> Plan:
+        self, content: FileContent, patch: Mapping[str, Any], *, for_agent: bool = False
+    ) -> PlannedChange:
         """Return the change that a patch makes; raises `ConfigError` if the result is not valid.
 
-        Raises `CallRefused`, before anything else is done with the patch, for settings that agents
-        may not change.
+        Raises `CallRefused` for settings that agents may not change, before the result is validated
+        or hooks are imported.
         """
         if json_size(patch) > MOST_PATCH_BYTES:
             raise ConfigError(f"A change has {MOST_PATCH_BYTES // 1024} KB at most: make several.")
-        # A file that is not valid was never shown, so no *** in the patch comes from it.
-        config = self.usable(version)
+        # Secrets are shown redacted, as ***. A file that is not valid was never shown, so no *** in
+        # the patch comes from it.
+        config = self.config_or_none(content)
         patch = without_hidden(patch, redacted(config) if config else {})
-        before = parse_toml(version.content, self.file)
+        before = parse_toml(content.data, self.file)
         found = tuple(differences(Config, before, merged(before, patch)))
         if for_agent:
-            # What it names counts also where it changes nothing: else it could guess at secrets.
+            # Refuse unchanged values too, or an agent could test guesses of secrets.
             _check_for_agents((*_named(patch), *found))
-        content = edited(version.content, patch) if found else version.content
-        if len(content) > MOST_BYTES:
+        data = edited(content.data, patch) if found else content.data
+        if len(data) > MOST_BYTES:
             raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
-        after = self._parsed(content)
+        after = self._parsed(data)
         if overrides(self._environment):
-            # A mistake that an override hides here shows elsewhere.
-            parse_config(content, self.file, {})
+            # Validate without environment overrides as well: other processes may have none.
+            parse_config(data, self.file, {})
         if config is None or after.hooks != config.hooks:
             self._check(after)
-        return Plan(version, Version(content), patch, found)
+        return PlannedChange(content, FileContent(data), patch, found)
 
     def replaced(
-        self, version: Version, wanted: Mapping[str, Any], *, for_agent: bool = False
-    ) -> Plan:
-        """Return the change to a whole configuration, in which secrets are as they were shown."""
-        json_size(wanted)
-        shown = redacted(self._parsed(version.content))
-        patch = replacing(wanted, shown, parse_toml(version.content, self.file))
-        return self.patched(version, patch, for_agent=for_agent)
+        self, content: FileContent, wanted: Mapping[str, Any], *, for_agent: bool = False
+    ) -> PlannedChange:
+        """Return the change to a whole configuration, in which redacted secrets mean "unchanged".
 
-    def overriding(self, plan: Plan) -> tuple[str, ...]:
-        """Return the variables of this process that hide what a change changes."""
+        Raises as `patched()` does.
+        """
+        check_json(wanted)
+        shown = redacted(self._parsed(content.data))
+        patch = replacing(wanted, shown, parse_toml(content.data, self.file))
+        return self.patched(content, patch, for_agent=for_agent)
+
+    def overrides_hiding(self, plan: PlannedChange) -> tuple[str, ...]:
+        """Return the environment variables of this process that hide what a change changes."""
         made = {tuple(name.lower().split("__")[1:]): name for name in overrides(self._environment)}
         found = (
             made[hidden]
@@ -188,7 +196,7 @@ class ConfigFile:
 
     # -- writing -------------------------------------------------------------------------------
 
-    async def write(self, plan: Plan) -> None:
+    async def write(self, plan: PlannedChange) -> None:
         """Make a change; raises `FileChanged` if the file has changed since it was planned.
 
         The caller holds the lock.
@@ -197,31 +205,31 @@ class ConfigFile:
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
-            await asyncio.wait((writing,))  # the lock is held until it is done
+            await asyncio.wait((writing,))  # the lock is held until the change is written
             raise
 
-    def _write(self, plan: Plan) -> None:
+    def _write(self, plan: PlannedChange) -> None:
         def check() -> None:
-            if self.read().content != plan.before.content:
+            if self.read().data != plan.before.data:
                 raise FileChanged(
                     f"{self.file} has changed meanwhile: read it again, and change what it is now."
                 )
 
         try:
             mode = self._target.stat().st_mode if self._target.exists() else 0o600
-            if plan.before.content and self.usable(plan.before):
-                replace_file(self.backup, plan.before.content, mode=mode)
-            replace_file(self._target, plan.after.content, mode=mode, check=check)
+            if plan.before.data and self.config_or_none(plan.before):
+                replace_file(self.backup, plan.before.data, mode=mode)
+            replace_file(self._target, plan.after.data, mode=mode, check=check)
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def keep(self, content: bytes) -> None:
-        """Keep a valid version that an editor has replaced with a mistake. Raises OSError."""
+    def back_up(self, data: bytes) -> None:
+        """Keep a valid content that an editor has replaced with a mistake. Raises OSError."""
         descriptor = lock(self._lock_file)
         if descriptor is None:
-            return  # a change is being written, which keeps the version before it
+            return  # a change is being written, which backs up the content before it
         try:
-            replace_file(self.backup, content)
+            replace_file(self.backup, data)
         finally:
             os.close(descriptor)
 
@@ -257,7 +265,7 @@ def _without_values(patch: Mapping[str, Any]) -> dict[str, Any]:
 def _check_for_agents(found: Sequence[Difference]) -> None:
     """Raise `CallRefused`, naming all of them, for settings that agents may not change.
 
-    A name that is no setting is left to the check of the configuration, which names it.
+    Unknown names are reported by the validation of the configuration.
     """
     closed = [one.name for one in found if one.setting and not one.setting.agents_may]
     if not closed:

@@ -17,14 +17,19 @@ from tomlkit.items import AoT, InlineTable, Table
 from remoteclaw.config.rights import is_same
 from remoteclaw.errors import ConfigError
 
-__all__ = ["edited", "json_size", "merged", "replacing"]
+__all__ = ["check_json", "edited", "json_size", "merged", "replacing"]
+
+
+def check_json(tree: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for a tree that no file can hold.
+
+    That is a tree that is nested too deep, or has a lone surrogate or a number beyond 64 bits.
+    """
+    json_size(tree)
 
 
 def json_size(tree: Mapping[str, Any]) -> int:
-    """Return the size of a tree as JSON, in bytes; raises `ConfigError` for what no file can hold.
-
-    That is what is nested too deep, a lone surrogate, and a number beyond 64 bits.
-    """
+    """Return the size of a tree as JSON, in bytes; raises as `check_json()` does."""
     try:
         return len(orjson.dumps(tree))
     except TypeError as error:

@@ -122,7 +122,7 @@ def sender_table(
 
 
 def most_specific(tables: Mapping[str, _T], wanted: str | None) -> tuple[str, _T] | None:
-    """Return the table with an id, else that of everybody without one."""
+    """Return the table of an id, else the table of `*`; None if there is neither."""
     name = wanted if wanted is not None and wanted in tables else "*"
     return (name, tables[name]) if name in tables else None
 

@@ -159,9 +159,9 @@ def listed(
     lacks = profile_of(session.provider).lacks
     tools = tuple(tool for tool in tools if tool.tool not in lacks)
     is_group = session.user != session.channel_id
-    anybody: set[str | None] = {session.user}
+    people: set[str | None] = {session.user}
     if is_group:
-        anybody |= {None, *config.channel(session.provider).named_ids()}
+        people |= {None, *config.channel(session.provider).named_ids()}
     subjects = (
         Subject(
             agent=session.agent,
@@ -171,7 +171,7 @@ def listed(
             senders=(sender,),
             depth=depth,
         )
-        for sender in anybody
+        for sender in people
     )
     return frozenset().union(*(allowed(config, subject, tools) for subject in subjects))
 
@@ -218,29 +218,27 @@ class _Party:
 def _parties(config: Config, subject: Subject) -> list[_Party]:
     """Return the parties to a turn, at least one."""
     senders = sorted({sender for sender in subject.senders if sender is not None})
-    partys = [_Party(sender, _ownership(config, subject.channel, sender)) for sender in senders]
+    parties = [_Party(sender, _ownership(config, subject.channel, sender)) for sender in senders]
     for person in subject.people:
         channel, _, sender = person.partition(":")
         ownership = _ownership(config, channel, sender)
-        partys.append(_Party(sender if channel == subject.channel else None, ownership))
+        parties.append(_Party(sender if channel == subject.channel else None, ownership))
         if subject.user is not None:
-            partys.append(_Party(subject.user, ownership))
-    if None in subject.senders or not partys:
-        partys.append(_Party(None, None))
+            parties.append(_Party(subject.user, ownership))
+    if None in subject.senders or not parties:
+        parties.append(_Party(None, None))
         if subject.user is not None:
-            partys.append(_Party(subject.user, None))
-    return partys
+            parties.append(_Party(subject.user, None))
+    return parties
 
 
 def _steps(config: Config, subject: Subject, party: _Party) -> list[_Step]:
     """Return the steps for one party to a turn, in their order."""
     agent, settings = config.agent(subject.agent)
-    everybody, own = (
-        ToolsTable("tools", config.tools),
-        ToolsTable(f"agents.{agent}.tools", settings.tools),
-    )
-    steps: list[_Step] = [everybody.by_profile, own.by_profile]
-    steps += [everybody.by_lists, own.by_lists]
+    common = ToolsTable("tools", config.tools)
+    own = ToolsTable(f"agents.{agent}.tools", settings.tools)
+    steps: list[_Step] = [common.by_profile, own.by_profile]
+    steps += [common.by_lists, own.by_lists]
     tables = [*_channel_tables(config.channel(subject.channel), subject, party.sender)]
     for table in tables:
         steps += [table.by_profile, table.by_lists]

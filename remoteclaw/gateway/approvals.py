@@ -6,7 +6,7 @@ The command line and the gateway's operators approve and reject; nothing is done
 import asyncio
 import secrets
 
-from remoteclaw.config.edit import ConfigFile, Plan
+from remoteclaw.config.edit import ConfigFile, PlannedChange
 from remoteclaw.config.home import Home
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
@@ -16,7 +16,7 @@ from remoteclaw.gateway.call import Call
 __all__ = ["approval_of", "approve", "reject"]
 
 
-async def approval_of(call: Call, plan: Plan) -> Approval:
+async def approval_of(call: Call, plan: PlannedChange) -> Approval:
     """Return a change that an agent asks for as it waits for approval."""
     assert call.caller is not None, "operators' changes don't wait"
     now = await call.fleet.approvals.now_ms()
@@ -49,13 +49,13 @@ async def approve(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Appro
             raise CallRefused("INVALID_REQUEST", f"The change {change_id} was rejected.")
         if change.status == "done":
             return change
-        version = file.read()
+        content = file.read()
         # With that hash, a process that was killed since has written it.
-        if version.hash != change.after:
-            if version.hash != change.base:
+        if content.hash != change.after:
+            if content.hash != change.base:
                 raise _moved(change_id)
             # What agents may change is checked again: it may be less by now.
-            plan = await asyncio.to_thread(file.patched, version, change.patch, for_agent=True)
+            plan = await asyncio.to_thread(file.patched, content, change.patch, for_agent=True)
             if plan.after.hash != change.after:
                 raise _moved(change_id)
             await file.write(plan)

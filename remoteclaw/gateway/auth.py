@@ -36,7 +36,7 @@ class Authenticator:
             return None
         if token.startswith(AGENT_PREFIX):
             sid = sid_of(token)
-            return await self._dispatcher.agent(sid, digest(token)) if sid else None
+            return await self._dispatcher.agent_of_token(sid, digest(token)) if sid else None
         if token.startswith(OPERATOR_PREFIX):
             view = await self._fleet.tokens.find(token)
             return _operator(view) if view else None
@@ -45,7 +45,9 @@ class Authenticator:
     async def is_valid(self, principal: Principal) -> bool:
         """Whether a principal's token still gives the same rights. Raises as `principal()` does."""
         if isinstance(principal, Agent):
-            return await self._dispatcher.agent(principal.sid, principal.digest) == principal
+            return (
+                await self._dispatcher.agent_of_token(principal.sid, principal.digest) == principal
+            )
         token_id, _, _ = principal.credential.rpartition("/")
         if token_id:
             view = await self._fleet.tokens.read(token_id)

@@ -53,8 +53,8 @@ class Call:
     operator named beside the parameters."""
     config: Config
     """The configuration when the call began."""
-    now: Callable[[], Config]
-    """Returns the configuration of this moment."""
+    current_config: Callable[[], Config]
+    """Returns the current configuration."""
     fleet: Fleet
     home: Home
     transfers: Transfers
@@ -67,12 +67,12 @@ class Call:
     """The restart of this process; None where it is no gateway's."""
 
     @property
-    def current(self) -> CurrentConfig | None:
-        """The configuration that follows its file, after a look at it; None in a test."""
-        if not isinstance(self.now, CurrentConfig):
+    def watched_config(self) -> CurrentConfig | None:
+        """The configuration that follows its file, just read again; None in a test."""
+        if not isinstance(self.current_config, CurrentConfig):
             return None
-        self.now()
-        return self.now
+        self.current_config()
+        return self.current_config
 
     @property
     def tool(self) -> Tool:

@@ -1,8 +1,14 @@
 """The dispatcher: checks a call, authorises it, and hands it to its handler.
 
 All doors come through `Dispatcher.call()`, and lists of tools through `Dispatcher.tools()`.
-An agent may call what both its process was granted and the policy allows the running turn at this
-moment. The list that it is shown doesn't depend on the turn.
+
+An agent may call a tool that is in its process' grant, and that the policy allows for the running
+turn. Four sets of tools decide that:
+
+- *listed*: what the policy lists for the session, the same in every turn (`tool_policy.listed`);
+- *granted*: what was listed when the agent's process started, stored as the process' grant;
+- *shown*: what is both granted and still listed; the answer of `Dispatcher.tools()`;
+- *allowed*: what the policy allows for the running turn, decided at each call (`rights.py`).
 """
 
 import contextlib
@@ -52,7 +58,7 @@ class Dispatcher:
         methods: Mapping[str, Method] = METHODS,
         restart: Restart | None = None,
     ) -> None:
-        """`config` returns the configuration of now; `restart` is the restart of this process.
+        """`config` returns the current configuration; `restart` is the restart of this process.
 
         Raises `RuntimeError` for a method without a handler or a handler without a method: such a
         gateway does not start.
@@ -70,18 +76,18 @@ class Dispatcher:
         self._restart = restart
         self._transfers = Transfers()
 
-    async def agent(self, sid: str, digest: str) -> Agent | None:
-        """Return the agent that a token is for, if it is the session's current one."""
+    async def agent_of_token(self, sid: str, digest: str) -> Agent | None:
+        """Return the agent that a token is for; None once the session has a newer agent."""
         agent = Agent(sid, digest)
-        return agent if await self._granted(agent) else None
+        return agent if await self._session_of_agent(agent) else None
 
     async def tools(self, principal: Principal) -> list[Tool]:
-        """Return the tools that a principal is shown: an agent the same ones in every turn."""
-        with _refused("tools"):
+        """Return the tools that a principal is shown; for an agent, the same ones in every turn."""
+        with _errors_as_refusals("tools"):
             caller = await self._caller(principal)
         if isinstance(principal, Operator):
             return [tool for tool in self._tools.values() if principal.has(tool.scope)]
-        assert caller is not None, "an agent has one"
+        assert caller is not None, "an agent has a session"
         shown = self._shown(caller)
         return [tool for name, tool in self._tools.items() if name in shown]
 
@@ -95,15 +101,15 @@ class Dispatcher:
         session_key: str | None = None,
         subscriber: Subscriber | None = None,
     ) -> tuple[Result, list[dict[str, Any]]]:
-        """Answer one call of a method or tool; return also its side effects.
+        """Answer one call of a method or tool; return the result and the side effects.
 
-        `call_id` names the call: with the same one, what was done is not done again. Operators may
-        say by `session_key` which session the call is about. Raises `CallRefused`.
+        A call with a `call_id` that was used before has no second effect. Operators may name by
+        `session_key` the session that the call is about. Raises `CallRefused`.
         """
         method = self._methods.get(name) or self._tools.get(name)
         if method is None:
             raise CallRefused("NOT_FOUND", f"There is no method {name[:100]!r}.")
-        with _refused(method.name):
+        with _errors_as_refusals(method.name):
             caller = await self._caller(principal)
             self._authorize(principal, caller, method)
             given = checked(method, params)
@@ -114,7 +120,7 @@ class Dispatcher:
                 caller=caller,
                 session=await self._session(caller, session_key),
                 config=self._config(),
-                now=self._config,
+                current_config=self._config,
                 fleet=self._fleet,
                 home=self._home,
                 transfers=self._transfers,
@@ -127,13 +133,13 @@ class Dispatcher:
         """Return the session that an agent calls for; None for operators."""
         if isinstance(principal, Operator):
             return None
-        caller = await self._granted(principal)
+        caller = await self._session_of_agent(principal)
         if caller is None:
             raise CallRefused("UNAUTHORIZED", "This token is not valid any more.")
         return caller
 
-    async def _granted(self, agent: Agent) -> Caller | None:
-        """Return an agent's session, if the agent is its current one."""
+    async def _session_of_agent(self, agent: Agent) -> Caller | None:
+        """Return an agent's session; None once the session has a newer agent."""
         caller = await self._fleet.calls.caller(agent.sid)
         if caller is None or caller.grant is None or not is_same(caller.grant.digest, agent.digest):
             return None
@@ -149,7 +155,7 @@ class Dispatcher:
                     f"this one has {principal.scope}.",
                 )
             return
-        assert caller is not None, "an agent has one"
+        assert caller is not None, "an agent has a session"
         if not isinstance(method, Tool):
             raise CallRefused("FORBIDDEN", f"{method.name} is for operators.")
         if caller.turn is None:
@@ -157,18 +163,18 @@ class Dispatcher:
         check_allowed(self._config(), caller, method)
 
     def _shown(self, caller: Caller) -> frozenset[str]:
-        """Return the tools that an agent's process was granted and is still offered."""
+        """Return the tools that are granted to an agent's process and still listed."""
         if caller.grant is None:
             return frozenset()
         tools = self._tools.values()
         try:
-            offered = listed(self._config(), caller.session, tools, depth=caller.depth)
+            still_listed = listed(self._config(), caller.session, tools, depth=caller.depth)
         except ConfigError:  # the agent is not configured any more
             return frozenset()
-        return offered & caller.grant.tools
+        return still_listed & caller.grant.tools
 
     async def _session(self, caller: Caller | None, session_key: str | None) -> SessionKey | None:
-        """Return the session that a call is about where its parameters name none."""
+        """Return the session that a call is about if its parameters name no session."""
         if caller is not None:
             if session_key is not None and session_key != str(caller.session):
                 raise CallRefused("FORBIDDEN", "An agent calls for its own session alone.")
@@ -183,8 +189,8 @@ class Dispatcher:
 
 
 @contextlib.contextmanager
-def _refused(name: str) -> Iterator[None]:
-    """Turn any error into a refusal of the call, with its code."""
+def _errors_as_refusals(name: str) -> Iterator[None]:
+    """Turn any error within into a `CallRefused` with a code."""
     try:
         yield
     except CallRefused:
@@ -193,15 +199,16 @@ def _refused(name: str) -> Iterator[None]:
         raise CallRefused("INVALID_REQUEST", str(error)) from None
     except RemoteClawError as error:
         raise CallRefused("UNAVAILABLE", str(error)) from None
-    except Exception as error:  # noqa: BLE001 - a bug of one method is not the end of all
+    except Exception as error:  # noqa: BLE001 - a bug in one method must not stop the gateway
         log.error("%s: %s", name, frames_of(error))
         raise CallRefused("INTERNAL", "It failed here; the gateway's log has why.") from None
 
 
 def _name_of(principal: Principal, method: Method, params: Params, call_id: str | None) -> str:
-    """Return the name of a call: no two callers, and no two methods, mean the same by one id.
+    """Return the name of a call.
 
-    Some models repeat their ids within a turn: from agents, no two sets of parameters do either.
+    Ids are scoped to caller and method; for agents, to the parameters too, because some models
+    reuse ids within a turn.
     """
     if call_id is None:
         return secrets.token_hex(16)

@@ -89,7 +89,7 @@ async def _serve(
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
-        current = CurrentConfig(home, config, keep=ConfigFile(home.config_file).keep)
+        current = CurrentConfig(home, config, keep=ConfigFile(home.config_file).back_up)
         gateway = Gateway(fleet, home, current, HANDLERS)
         address = url_of(sockets[0])
 

@@ -16,7 +16,7 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoteclaw.config.edit import MOST_BYTES, ConfigFile, FileChanged, Plan
+from remoteclaw.config.edit import MOST_BYTES, ConfigFile, FileChanged, PlannedChange
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.merge_patch import edited, merged
@@ -51,7 +51,7 @@ def file(home: Home) -> ConfigFile:
     return ConfigFile(home.config_file)
 
 
-async def patch(file: ConfigFile, change: dict[str, Any]) -> Plan:
+async def patch(file: ConfigFile, change: dict[str, Any]) -> PlannedChange:
     async with file.locked():
         plan = file.patched(file.read(), change)
         await file.write(plan)
@@ -238,7 +238,7 @@ async def test_what_get_shows_sent_back_changes_nothing(file: ConfigFile) -> Non
         plan = file.replaced(file.read(), shown)
 
     assert plan.paths == ()
-    assert plan.after.content == COMMENTED.encode()
+    assert plan.after.data == COMMENTED.encode()
 
 
 async def test_a_whole_configuration_changes_what_differs(file: ConfigFile) -> None:
@@ -444,7 +444,7 @@ async def test_the_last_valid_version_is_kept_and_named(file: ConfigFile) -> Non
 def test_what_an_editor_replaces_with_a_mistake_is_kept(home: Home) -> None:
     home.config_file.write_text(COMMENTED)
     file = ConfigFile(home.config_file)
-    now = CurrentConfig(home, load_config(home.config_file), keep=file.keep)
+    now = CurrentConfig(home, load_config(home.config_file), keep=file.back_up)
     now()
     home.config_file.write_text("[queue\n")
     assert now().queue.mode == "collect"

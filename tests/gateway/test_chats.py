@@ -113,7 +113,7 @@ async def test_what_nobody_wrote_in_the_chat_is_not_quoted(stack: Stack, served:
     caller = await stack.fleet.calls.caller(lease.sid)
     assert caller is not None
     door = gateway(stack.fleet, stack.home, HANDLERS)
-    agent = await door.agent(lease.sid, DIGEST)
+    agent = await door.agent_of_token(lease.sid, DIGEST)
     assert agent is not None
     await ask(door, agent, "message_reply", message="ho")
 

@@ -475,8 +475,8 @@ async def test_while_the_file_is_empty_or_gone_an_agent_changes_nothing(
     """Some editors leave it like that for a moment: then nothing that it forbids may be lost."""
     file = stack.home.config_file
     turn = await begin_turn(stack, HANDLERS)
-    current = CurrentConfig(stack.home, load_config(file), keep=ConfigFile(file).keep)
-    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, now=current)
+    current = CurrentConfig(stack.home, load_config(file), keep=ConfigFile(file).back_up)
+    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, current_config=current)
     config = (await turn.call("gateway_config_get"))["config"]
     take_away(file, how)
     before = current()
@@ -499,7 +499,7 @@ async def test_without_a_file_from_the_start_an_agent_makes_one(
     monkeypatch.setenv("REMOTECLAW__CHANNELS__TEST__OWNERS", '["alice"]')
     turn = await begin_turn(stack, HANDLERS)
     current = CurrentConfig(stack.home, load_config(stack.home.config_file))
-    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, now=current)
+    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, current_config=current)
     told = await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
 
     assert told["status"] == "applied"

@@ -195,7 +195,7 @@ async def test_without_its_file_it_is_not_restarted(
     stack.configure(channels={"test": {"owners": ["alice"]}})
     turn = await begin_turn(stack, handlers)
     current = CurrentConfig(stack.home, load_config(stack.home.config_file))
-    turn.gateway = gateway(stack.fleet, stack.home, handlers, now=current)
+    turn.gateway = gateway(stack.fleet, stack.home, handlers, current_config=current)
     turn.gateway._restart = Restart()
     take_away(stack.home.config_file, how)
     for principal in (turn.agent, operator()):

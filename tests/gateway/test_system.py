@@ -162,7 +162,7 @@ async def test_of_a_file_that_is_not_what_holds_there_is_no_hash(stack: Stack, t
     caller = await begin_turn(stack, HANDLERS)
     current = CurrentConfig(stack.home, load_config(stack.home.config_file))
     stack.home.config_file.write_text(text)
-    caller.gateway = gateway(stack.fleet, stack.home, HANDLERS, now=current)
+    caller.gateway = gateway(stack.fleet, stack.home, HANDLERS, current_config=current)
     told = await caller.call("gateway_config_get", key="agents.main.model")
 
     assert told["config"] == "large"

@@ -35,7 +35,7 @@ MUTANTS = (
     ),
     Mutant(
         "an editor's change that is overwritten",
-        before="if self.read().content != plan.before.content:",
+        before="if self.read().data != plan.before.data:",
         after="if False:",
         test="test_what_an_editor_wrote_meanwhile_is_not_lost",
     ),
@@ -77,8 +77,8 @@ MUTANTS = (
     ),
     Mutant(
         "an agent is shown what the writer of the turn may use",
-        before="if is_group:\n    anybody |=",
-        after="if False:\n    anybody |=",
+        before="if is_group:\n    people |=",
+        after="if False:\n    people |=",
         test="test_what_is_offered_in_a_group_is_what_anybody_may_use_there",
     ),
     Mutant(

@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "a change whose base nobody looks at",
-        before="if base_hash not in (None, version.hash):",
+        before="if base_hash not in (None, content.hash):",
         after="if False:",
         test="test_configuration.py::test_a_file_that_has_changed_since_is_left_alone",
     ),
@@ -224,14 +224,14 @@ MUTANTS = (
     ),
     Mutant(
         "a change that is approved for another file",
-        before="if version.hash != change.base:",
+        before="if content.hash != change.base:",
         after="if False:",
         test="test_approvals.py::test_a_file_that_has_changed_since_is_left_alone",
     ),
     Mutant(
         "a change that is approved twice and done twice",
-        before='if change.status == "done":\n    return change\nversion',
-        after="version",
+        before='if change.status == "done":\n    return change\ncontent',
+        after="content",
         test="test_what_is_approved_is_done_once",
     ),
     Mutant(

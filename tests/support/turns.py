@@ -66,18 +66,18 @@ def gateway(
     handlers: dict[str, Handler],
     *,
     config: Config | None = None,
-    now: Callable[[], Config] | None = None,
+    current_config: Callable[[], Config] | None = None,
 ) -> Dispatcher:
     """Return a gateway that has these methods, with the configuration of the state directory.
 
-    With `now` it asks that, as a gateway's process asks its `CurrentConfig`.
+    With `current_config` it asks that, as a gateway's process asks its `CurrentConfig`.
     """
     methods = {name: one for name, one in METHODS.items() if name in handlers}
 
     def read() -> Config:
         return config or load_config(home.config_file, {})
 
-    return Dispatcher(fleet, home, now or read, handlers, methods=methods)
+    return Dispatcher(fleet, home, current_config or read, handlers, methods=methods)
 
 
 def operator(scope: Any = "admin") -> Operator:

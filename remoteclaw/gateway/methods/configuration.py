@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.config.edit import ConfigFile, Plan, Version
+from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
 from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
@@ -41,11 +41,11 @@ _IMPORT = (
     "Hooks.load(HooksConfig.model_validate_json(sys.argv[1]))\n"
 )
 
-_Planned = Callable[[ConfigFile, Version], Plan]
+_Planned = Callable[[ConfigFile, FileContent], PlannedChange]
 
 
 async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigResult:
-    version, config = await _read(call)
+    content, config = await _read(call)
     shown: Any = redacted(config or call.config)
     if params.key is not None:
         try:
@@ -58,22 +58,22 @@ async def _get(call: Call, params: contract.ConfigGetParams) -> contract.ConfigR
             problem="The configuration file is not valid, or is gone or empty: this is the "
             "configuration in effect. A person has to correct the file before it can be changed.",
         )
-    return contract.ConfigResult(config=shown, hash=version.hash)
+    return contract.ConfigResult(config=shown, hash=content.hash)
 
 
-async def _read(call: Call) -> tuple[Version, Config | None]:
+async def _read(call: Call) -> tuple[FileContent, Config | None]:
     """Return the file's content and its configuration; None instead if another one is in effect.
 
     Both come from one reading: the hash of newer content would let a change overwrite it unseen.
     """
     file = ConfigFile(call.home.config_file)
     try:
-        version = await asyncio.to_thread(file.read)
+        content = await asyncio.to_thread(file.read)
     except ConfigError:
-        return Version(b""), None
-    if call.current and call.current.has_lost(version.content):
-        return version, None
-    return version, await asyncio.to_thread(file.usable, version)
+        return FileContent(b""), None
+    if call.watched_config and call.watched_config.has_lost(content.data):
+        return content, None
+    return content, await asyncio.to_thread(file.config_or_none, content)
 
 
 async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
@@ -81,15 +81,15 @@ async def _schema(call: Call, params: NoParams) -> contract.SchemaResult:
 
 
 async def _patch(call: Call, params: contract.PatchParams) -> contract.Changed:
-    def planned(file: ConfigFile, version: Version) -> Plan:
-        return file.patched(version, params.patches, for_agent=call.caller is not None)
+    def planned(file: ConfigFile, content: FileContent) -> PlannedChange:
+        return file.patched(content, params.patches, for_agent=call.caller is not None)
 
     return await _change(call, params.base_hash, planned)
 
 
 async def _apply(call: Call, params: contract.ApplyParams) -> contract.Changed:
-    def planned(file: ConfigFile, version: Version) -> Plan:
-        return file.replaced(version, params.config, for_agent=call.caller is not None)
+    def planned(file: ConfigFile, content: FileContent) -> PlannedChange:
+        return file.replaced(content, params.config, for_agent=call.caller is not None)
 
     return await _change(call, params.base_hash, planned)
 
@@ -97,10 +97,10 @@ async def _apply(call: Call, params: contract.ApplyParams) -> contract.Changed:
 async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contract.Changed:
     file = ConfigFile(call.home.config_file, check=_check_hooks)
     async with file.locked():
-        version = file.read()
-        if answer := await _repeated(call, version):
+        content = file.read()
+        if answer := await _repeated(call, content):
             return answer
-        if base_hash not in (None, version.hash):
+        if base_hash not in (None, content.hash):
             raise CallRefused(
                 "INVALID_REQUEST",
                 "Nothing was changed: the configuration file has changed since its hash was read. "
@@ -108,25 +108,25 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             )
         rule = None
         if call.caller is not None:
-            config = _usable(call, file, version)
+            config = _usable(call, file, content)
             # The policy may have changed while the call waited for the lock.
             check_allowed(config, call.caller, call.tool)
             rule = approval_rule(config, subject_of(call.caller), call.tool)
         # A large file takes a second to parse with its comments.
-        plan = await asyncio.to_thread(planned, file, version)
+        plan = await asyncio.to_thread(planned, file, content)
         if not plan.paths:
-            return contract.Changed(status="unchanged", hash=version.hash)
+            return contract.Changed(status="unchanged", hash=content.hash)
         answer = contract.Changed(
             status="applied",
             hash=plan.after.hash,
             changed=plan.paths,
             needs_restart=plan.needs_restart,
-            overridden_by=file.overriding(plan),
+            overridden_by=file.overrides_hiding(plan),
         )
         approval = None
         if rule:
             approval = await approval_of(call, plan)
-            answer = _needs_approval(answer, version, approval, rule)
+            answer = _needs_approval(answer, content, approval, rule)
         note = {"type": "config_asked" if approval else "config_changed", "changed": plan.paths}
         await call.fleet.calls.change(
             call.caller,
@@ -143,16 +143,16 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         return answer
 
 
-def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
+def _usable(call: Call, file: ConfigFile, content: FileContent) -> Config:
     """Return the configuration that an agent would change; raises `CallRefused` if it can't."""
-    config = file.usable(version)
+    config = file.config_or_none(content)
     if config is None:
         raise CallRefused(
             "UNAVAILABLE",
             "Nothing was changed: the configuration file has a mistake in it, which a person "
             "has to correct first; `remoteclaw config validate` names it.",
         )
-    if call.current and call.current.has_lost(version.content):
+    if call.watched_config and call.watched_config.has_lost(content.data):
         # What it forbids is in effect, and must not be lost when an agent adds to an empty file.
         raise CallRefused(
             "UNAVAILABLE",
@@ -163,12 +163,12 @@ def _usable(call: Call, file: ConfigFile, version: Version) -> Config:
 
 
 def _needs_approval(
-    answer: contract.Changed, version: Version, approval: Approval, rule: str
+    answer: contract.Changed, content: FileContent, approval: Approval, rule: str
 ) -> contract.Changed:
     """Return the answer about a change that waits for approval: nothing is changed yet."""
     more = {
         "status": "needs_approval",
-        "hash": version.hash,
+        "hash": content.hash,
         "approval_id": approval.id,
         "detail": (
             f"Nothing was changed yet: a person has to approve it within an hour ({rule}), "
@@ -213,13 +213,13 @@ async def _reject(call: Call, params: contract.ApprovalParams) -> contract.Rejec
     return contract.Rejected(status="rejected")
 
 
-async def _repeated(call: Call, version: Version) -> contract.Changed | None:
+async def _repeated(call: Call, content: FileContent) -> contract.Changed | None:
     """Return the answer to a call that was answered before; None if it has to be done (again)."""
     made = await call.fleet.calls.made(call.caller, call.id)
     if made is None:
         return None
     answer = contract.Changed(**orjson.loads(made[0]))
-    is_done = answer.status == "needs_approval" or answer.hash == version.hash
+    is_done = answer.status == "needs_approval" or answer.hash == content.hash
     return answer if is_done else None  # killed before it was written, or undone since
 
 

@@ -45,8 +45,8 @@ def _check_start(call: Call) -> None:
     """Refuse the restart of a gateway that could not start again."""
     try:
         config = load_config(call.home.config_file)
-        is_away = call.current is not None and call.current.has_lost(
-            ConfigFile(call.home.config_file).read().content
+        is_away = call.watched_config is not None and call.watched_config.has_lost(
+            ConfigFile(call.home.config_file).read().data
         )
     except ConfigError:
         raise CallRefused(
@@ -60,7 +60,7 @@ def _check_start(call: Call) -> None:
             "The gateway is not restarted, because it would come back without its configuration: "
             "the file is gone or empty. Try again in a moment; if it stays so, put it back.",
         )
-    if (current := call.current) and config.redis != current.at_start.redis:
+    if (current := call.watched_config) and config.redis != current.at_start.redis:
         raise CallRefused(
             "UNAVAILABLE",
             "The gateway is not restarted, because it would use another Redis than the rest: "
