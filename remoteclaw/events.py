@@ -170,7 +170,7 @@ class ErrorEvent:
     category: ErrorCategory
     detail: str
     ends_agent: bool = False
-    """Whether the process can't be trusted with another turn: its driver has to end it."""
+    """Whether the process can't be trusted with another turn: its worker has to end it."""
     is_repaired: bool = False
     """Whether the CLI has taken out of the conversation what the failure came from."""
     retry_at_ms: int | None = None

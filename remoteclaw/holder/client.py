@@ -69,7 +69,7 @@ class Holder:
         """The CLI's process id."""
         self.pipes: tuple[int, ...] = ()
         self.state = b""
-        """The state that the last driver left when it parked the agent; empty for a new one."""
+        """The state that the last worker left when it parked the agent; empty for a new one."""
         self.output = b""
         """The output of the CLI while it was parked."""
 

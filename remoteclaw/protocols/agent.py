@@ -197,7 +197,7 @@ class AgentProcess(Protocol):
         """Stop the running turn, which then ends with `aborted`; without one, do nothing."""
 
     def parked_state(self) -> dict[str, Any] | None:
-        """Return what the next driver must know, or None if the agent can't be parked now."""
+        """Return what the next worker must know, or None if the agent can't be parked now."""
 
 
 class Runtime(Protocol):
@@ -247,7 +247,7 @@ class Runtime(Protocol):
         parked_state: Mapping[str, Any] | None,
         run_dir: Path,
     ) -> AgentProcess:
-        """Take over a CLI: one just started, or one that another driver left with this state.
+        """Take over a CLI: one just started, or one that another worker left with this state.
 
         `session_id` is the launch's where it knows one, else that which was to be gone on with, or
         with `fork`, copied.

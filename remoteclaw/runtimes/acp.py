@@ -64,7 +64,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         """The agent's id of the session."""
         return self._session or None
 
-    async def greet(
+    async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
         """Begin a session, or go on with one or a copy of it."""
@@ -86,7 +86,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another driver left off."""
+        """Go on where another worker left off."""
         self._session = state["session"]
         self._peer.last_id = state["last_id"]
         self._cost = state["cost"]

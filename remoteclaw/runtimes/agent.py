@@ -141,7 +141,7 @@ class CliProcess(Generic[_M, _T]):
 
     # -- coming and going ----------------------------------------------------------------------
 
-    async def greet(
+    async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
         """Begin a conversation, or go on with one or a copy of it."""
@@ -151,13 +151,13 @@ class CliProcess(Generic[_M, _T]):
         return await next_of_start(self.name, self._pipes, self._messages)
 
     def parked_state(self) -> dict[str, Any] | None:
-        """Return what the next driver must know; None in a turn, or with a request open."""
+        """Return what the next worker must know; None in a turn, or with a request open."""
         if self._turn is not None:
             return None
         for message in self._messages.take_unread():
             if self._is_request(message):
                 return None
-            self._note(message)
+            self._observe(message)
         return self._state() if self._pipes.is_clean else None
 
     def _state(self) -> dict[str, Any] | None:
@@ -165,7 +165,7 @@ class CliProcess(Generic[_M, _T]):
         raise NotImplementedError
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another driver left off."""
+        """Go on where another worker left off."""
         raise NotImplementedError
 
     def _is_request(self, message: _M) -> bool:
@@ -176,7 +176,7 @@ class CliProcess(Generic[_M, _T]):
         """Answer a request that came between turns."""
         raise NotImplementedError
 
-    def _note(self, message: _M) -> None:
+    def _observe(self, message: _M) -> None:
         """Take notice of a message between turns."""
 
     # -- a turn --------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class CliProcess(Generic[_M, _T]):
         for message in self._messages.take_unread():
             if self._is_request(message):
                 await self._deny(message)
-            self._note(message)
+            self._observe(message)
         notice, self._notice = self._notice, ""
         if notice:
             yield NoticeEvent(notice)

@@ -70,7 +70,7 @@ class BaseRuntime:
         """Return an agent that is ready for a turn: after its handshake, or as it was parked."""
         process = self.process(pipes, spec, session_id=session_id, run_dir=run_dir)
         if parked_state is None:
-            await process.greet(spec, session_id, run_dir, fork=fork)
+            await process.handshake(spec, session_id, run_dir, fork=fork)
         else:
             process.restore(parked_state)
         return process

@@ -1,7 +1,7 @@
 """Claude Code, over its own long-lived protocol: stream-json on standard input and output.
 
-Everything that holds a secret (system prompt, MCP servers) goes over the wire, nothing into argv,
-and no file of the user's is edited. What a workspace says about claude is not obeyed.
+Secrets go over the wire (system prompt, MCP servers) or by the environment: no secret is in argv.
+No file of the user is edited. Claude obeys the settings of a workspace only if it is trusted.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from remoteclaw.runtimes.wire import mapping
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
 
-#: The longest wait for claude's MCP servers, in seconds. Claude gives each of them 30 s itself, and
-#: then goes on without it and says so.
-START_S = 60.0
+#: The longest wait for claude's MCP servers, in seconds. Claude itself gives each server 30 s, then
+#: goes on without the server and says so.
+MCP_START_S = 60.0
 #: The number of retries of a failed request to the model, unless the environment sets it.
-#: Its own default of 10 keeps a person waiting for three minutes; 4 take about 8 seconds.
+#: Claude's default of 10 keeps a person waiting for three minutes; 4 take about 8 seconds.
 MAX_RETRIES = "4"
 #: The names of models that claude is asked for, as it gives them itself: `claude-opus-4-8[1m]`.
 _MODEL = re.compile(r"[A-Za-z0-9][\w.:/@-]*(\[\w+\])?")
@@ -48,33 +48,37 @@ class ClaudeRuntime(BaseRuntime):
     natives = ("@anthropic-ai/claude-code-linux-*/claude",)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """Return what claude needs of our environment: its own settings and its provider's keys."""
+        """Return what claude needs of our environment: its settings and its provider's keys."""
         prefixes = ["ANTHROPIC_", "CLAUDE_", "DISABLE_", "MCP_"]
         if inherited.get("CLAUDE_CODE_USE_BEDROCK"):
             prefixes.append("AWS_")
         if inherited.get("CLAUDE_CODE_USE_VERTEX"):
             prefixes += ["GOOGLE_", "VERTEX_", "CLOUD_ML_"]
-        # Set by a claude for the shells it starts; another claude would take itself for nested.
-        markers = ("CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "CLAUDE_CODE_SESSION_ID")
-        env = inherit(inherited, prefixes=prefixes, without=markers)
+        # Claude sets these for its shells; a claude that inherits them takes itself for nested.
+        nesting_variables = (
+            "CLAUDE_CODE_ENTRYPOINT",
+            "CLAUDE_CODE_SSE_PORT",
+            "CLAUDE_CODE_SESSION_ID",
+        )
+        env = inherit(inherited, prefixes=prefixes, without=nesting_variables)
         env.setdefault("CLAUDE_CODE_MAX_RETRIES", MAX_RETRIES)
-        # Nothing reads what claude says when a timer of its own goes off, so it has none.
+        # Claude's own timers are off: nobody would read what they print.
         env.setdefault("CLAUDE_CODE_DISABLE_CRON", "1")
-        # The first turn has the user's own MCP servers: claude waits for them, 5 s at most.
+        # Claude waits for the user's own MCP servers, 5 s at most: the first turn has them.
         env.setdefault("MCP_CONNECTION_NONBLOCKING", "0")
-        # Else each process begins its prompt with the workspace's git status of that moment.
+        # Else each prompt begins with the current git status, which breaks the prompt cache.
         env.setdefault("CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS", "1")
         return env
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
     ) -> Launch:
-        """Return the command line; a new conversation gets an id of our choice, known from now."""
+        """Return the command line; the id of a new conversation is chosen before the start."""
         fresh_id = str(uuid.uuid4())
         argv = [*spec.command, "-p", "--verbose", "--include-partial-messages"]
         argv += ["--input-format", "stream-json", "--output-format", "stream-json"]
         argv += ["--permission-prompt-tool", "stdio", "--replay-user-messages"]
-        # The workspace's only if it is trusted: its hooks run whatever the agent may do.
+        # Settings of a workspace only if it is trusted: its hooks run regardless of permissions.
         argv += [f"--setting-sources={'user,project,local' if spec.trust_workspace else 'user'}"]
         if session_id:
             argv.append(f"--resume={session_id}")
@@ -82,7 +86,7 @@ class ClaudeRuntime(BaseRuntime):
             argv.append("--fork-session")
         if fork or not session_id:
             argv.append(f"--session-id={fresh_id}")
-        # A resumed claude takes the model's plain name from its transcript, without its context.
+        # Without --model, a resumed claude takes the model's name without its [1m] suffix.
         if model := spec.model or (spec.note if _MODEL.fullmatch(spec.note) else ""):
             argv += ["--model", model]
         if not spec.inherit_mcp:
@@ -122,18 +126,17 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     @property
     def note(self) -> str:
-        """The model that claude has named: another process asks for the same."""
+        """The model that claude has named: the next process asks for the same model."""
         return self._conversation.model
 
     # -- coming and going ----------------------------------------------------------------------
 
-    async def greet(
+    async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
-        """Send the settings of the process; wait for its MCP servers, for nothing else.
+        """Send the settings of the process; wait only for its MCP servers.
 
-        Claude reads `initialize` before the first message in any case, so its answer, which comes
-        after 0.4 s, is not waited for.
+        Claude reads `initialize` before the first message, so don't wait 0.4 s for the answer.
         """
         await self._peer.request("initialize", appendSystemPrompt=spec.system_prompt)
         if not spec.mcp_servers:
@@ -141,16 +144,16 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         servers = {name: _server(server, run_dir) for name, server in spec.mcp_servers.items()}
         request_id = await self._peer.request("mcp_set_servers", servers=servers)
         try:
-            async with asyncio.timeout(START_S):
-                await self._answer(request_id)
+            async with asyncio.timeout(MCP_START_S):
+                await self._await_response(request_id)
         except TimeoutError:
-            log.warning("claude's MCP servers were not ready after %d s", START_S)
+            log.warning("claude's MCP servers were not ready after %d s", MCP_START_S)
 
-    async def _answer(self, request_id: str) -> None:
-        """Read until a control request is answered; what it says of failed servers is logged."""
+    async def _await_response(self, request_id: str) -> None:
+        """Read until claude answers a control request; log the servers that failed to connect."""
         while True:
             message = await self._next_of_start()
-            if message.get("type") == "result":  # for a conversation that it doesn't know, mostly
+            if message.get("type") == "result":  # mostly: claude doesn't know the conversation
                 why = complaint(message)
                 category = classify_error(why)
                 raise AgentUnavailable(f"claude did not start: {why}", category=category)
@@ -161,10 +164,10 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
                 return
 
     def _state(self) -> dict[str, Any] | None:
-        """Return what the next driver must know; None if claude may take a turn by itself.
+        """Return what the next worker must know; None if claude may take a turn by itself.
 
-        With nothing to read it, to answer its questions and to hold its session's lease, claude
-        must not take one: while a background task of it runs, it can't be parked.
+        While claude is parked, no worker reads its output or holds the session's lease, so it must
+        not start a turn: a claude with a running background task can't be parked.
         """
         if self._conversation.activity.may_speak:
             return None
@@ -176,7 +179,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another driver left off."""
+        """Go on where another worker left off."""
         self._conversation.session_id = state["session_id"]
         self._conversation.model = state["model"]
         self._peer.last_id = state["last_request"]
@@ -188,7 +191,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
     async def _deny(self, message: dict[str, Any]) -> None:
         await self._peer.deny(message)
 
-    def _note(self, message: dict[str, Any]) -> None:
+    def _observe(self, message: dict[str, Any]) -> None:
         self._conversation.note(message)
 
     # -- a turn --------------------------------------------------------------------------------
@@ -199,7 +202,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
         return turn
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
-        """Return a message as claude wants it."""
+        """Return the content blocks of a message."""
         return [*map(_image_block, images), {"type": "text", "text": prompt}]
 
 
@@ -212,16 +215,16 @@ def _image_block(image: Image) -> dict[str, Any]:
 
 
 def _reading(directory: Path) -> list[str]:
-    """Return the rules that let claude read in a directory, whatever links lead there.
+    """Return the rules that let claude read in a directory, by its path and its resolved path.
 
-    With `--add-dir` it could as well, but would name the directory in its system prompt, and no
-    other process' prompt would be like it.
+    With `--add-dir`, claude would name the directory, another one for each process, in its system
+    prompt, which would break the prompt cache.
     """
     return [f"Read(/{path}/**)" for path in dict.fromkeys((directory, directory.resolve()))]
 
 
 def _server(server: McpServerConfig, run_dir: Path) -> dict[str, Any]:
-    """Return an MCP server as claude wants it described."""
+    """Return the description of an MCP server for `mcp_set_servers`."""
     if server.url is not None:
         return {"type": "http", "url": server.url, "headers": server.headers}
     env = server_environment(server, run_dir)

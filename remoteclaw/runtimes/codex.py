@@ -27,7 +27,7 @@ from remoteclaw.runtimes.wire import mapping, text
 __all__ = ["CodexProcess", "CodexRuntime"]
 
 #: The longest wait for codex' MCP servers, in seconds.
-START_S = 60.0
+MCP_START_S = 60.0
 #: The longest time that codex itself waits for each of them, in seconds.
 MCP_START_S = 30
 #: The longest time that it waits for a tool, in seconds: one of ours may wait for another agent.
@@ -142,7 +142,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
 
     # -- coming and going ----------------------------------------------------------------------
 
-    async def greet(
+    async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
         """Start, resume or fork the thread; wait for its MCP servers, which tell how they fare.
@@ -167,11 +167,11 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         while second in waiting:
             await self._hear(await self._next_of_start(), waiting)
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(MCP_START_S):
                 while waiting:
                     await self._hear(await self._next_of_start(), waiting)
         except TimeoutError:
-            log.warning("codex's MCP servers were not ready after %d s", START_S)
+            log.warning("codex's MCP servers were not ready after %d s", MCP_START_S)
         prompt = hashlib.sha256(spec.system_prompt.encode("utf-8", "replace")).hexdigest()[:16]
         if session_id is None or prompt == spec.note:
             self._prompt = prompt
@@ -194,7 +194,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         elif message.is_request:
             await deny(self._peer, message)
         elif message.method:
-            self._note(message)
+            self._observe(message)
         elif message.id == self._account:
             # It would ask its model for minutes, which refuses each time.
             if message.result.get("requiresOpenaiAuth") and message.result.get("account") is None:
@@ -218,7 +218,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another driver left off."""
+        """Go on where another worker left off."""
         self._thread = state["thread"]
         self._prompt = state["note"]
         self._peer.last_id = state["last_id"]
@@ -230,7 +230,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
     async def _deny(self, message: RpcMessage) -> None:
         await deny(self._peer, message)
 
-    def _note(self, message: RpcMessage) -> None:
+    def _observe(self, message: RpcMessage) -> None:
         is_ours = message.params.get("threadId", self._thread) == self._thread
         if is_ours and message.method == "thread/tokenUsage/updated":
             self._used = tokens_of(message.params)

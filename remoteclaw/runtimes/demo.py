@@ -132,7 +132,7 @@ class DemoProcess(CliProcess[dict[str, Any], DemoTurn]):
         """The demo's id of the conversation, which is ours."""
         return self._session_id
 
-    async def greet(
+    async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
         """Do nothing: the command line says it all."""
@@ -141,7 +141,7 @@ class DemoProcess(CliProcess[dict[str, Any], DemoTurn]):
         return {"session_id": self._session_id}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another driver left off."""
+        """Go on where another worker left off."""
         self._session_id = state["session_id"]
 
     def _is_request(self, message: dict[str, Any]) -> bool:

@@ -92,7 +92,7 @@ class LinePipes:
                 return lines
 
     def hold(self) -> None:
-        """Read only on request from now on: the rest is for the next driver."""
+        """Read only on request from now on: the rest is for the next worker."""
         self._is_held = True
         if not self.has_ended:
             self._loop.remove_reader(self._stdout)

@@ -53,6 +53,7 @@ class ToolAccess:
             "REMOTECLAW_GATEWAY_TOKEN": token,
             "REMOTECLAW_SESSION_KEY": str(session),
             "REMOTECLAW_CHANNEL": session.provider,
+            # Despite its name, this is the sender's id.
             "REMOTECLAW_ACCOUNT_ID": session.user,
             "REMOTECLAW_TO": session.channel_id,
             **({"REMOTECLAW_THREAD_ID": session.thread} if session.thread else {}),
