@@ -158,6 +158,11 @@ def _instant(text: str, zone_name: str | None) -> int:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)
+            shown = moment.astimezone(UTC).astimezone(zone)
+            if shown.replace(tzinfo=None) != moment.replace(tzinfo=None):
+                raise ScheduleRefused(
+                    f"at {text!r} does not exist in {zone_name}: the clocks skip it."
+                )
         elif zone_name and moment.utcoffset() != moment.astimezone(zone).utcoffset():
             raise ScheduleRefused(
                 f"at {text!r} has an offset that {zone_name} does not have then: leave tz out."
@@ -184,5 +189,18 @@ def _next_of(expression: str, zone: tzinfo, after_ms: int) -> int | None:
         # In the repeated hour, cronsim returns what was due the first time again.
         return next((moment for moment in moments if moment > after_ms), None)
     except CronSimError as error:
+        if _is_well_formed(fields, after):
+            return None
         field = str(error).removeprefix("Bad ").replace("day-of-", "day of the ")
         raise ScheduleRefused(f"cron {expression!r} has no valid {field}.") from None
+
+
+def _is_well_formed(fields: list[str], after: datetime) -> bool:
+    """Whether each field is valid by itself: cronsim calls the day in `31 2` invalid."""
+    minute, hour, day, month, week_day = fields
+    try:
+        CronSim(f"{minute} {hour} {day} * {week_day}", after)
+        CronSim(f"{minute} {hour} * {month} {week_day}", after)
+    except CronSimError:
+        return False
+    return True

@@ -54,8 +54,9 @@ class _Names:
 
     def unpacked(self, table: str, source: str) -> str:
         """Return Lua that makes a table of them."""
+        given = "given_key" if source == "KEYS" else "given"
         fields = ", ".join(
-            f"{name} = given({source}[{position}])"
+            f"{name} = {given}({source}[{position}])"
             if name in self.optional
             else f"{name} = {source}[{position}]"
             for position, name in enumerate(self.fixed, 1)

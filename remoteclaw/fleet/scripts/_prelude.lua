@@ -1,9 +1,12 @@
 -- Put before every script, then the parts that it uses, then what makes `keys` and `args` of KEYS and ARGV.
 -- Time is the server's own, in milliseconds.
 
--- What the caller has given; nil for what it has left out.
+-- A key or an argument; nil where the caller has left it out.
+local function given_key(key)
+  if key ~= 'rc:none' then return key end
+end
 local function given(value)
-  if value ~= '' and value ~= 'rc:none' then return value end
+  if value ~= '' then return value end
 end
 
 -- Lists of so many values each, behind a position.
