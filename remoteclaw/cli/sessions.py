@@ -120,8 +120,10 @@ def _own(queue: "QueueOverride | None") -> str | None:
 
 @sessions.command("fork")
 @click.argument("session")
-@click.option("--thread", metavar="NAME", help="The new session's thread.")
-@click.option("--from", "user", metavar="USER", help="The new session's user; else the same.")
+@click.option("--thread", metavar="NAME", help="Thread of the new session. [default: the same]")
+@click.option(
+    "--from", "user", metavar="USER", help="Who writes in the new session. [default: the same user]"
+)
 def fork_session(session: str, thread: str | None, user: str | None) -> None:
     """Begin a session with a copy of what another one remembers.
 

@@ -304,7 +304,3 @@ def _channel_tables(
         yield from sender_table(group_key, group.senders, sender)
         yield ToolsTable(f"{group_key}.tools", group.tools)
     yield from sender_table(key, channel.senders, sender)
-
-
-# ---------------------------------------------------------------------------------------------
-# Lists and tools

@@ -40,8 +40,8 @@ INBOUND_PREFIX = "rc:in:"
 CRON_JOBS = "rc:cron:jobs"
 #: Sorted set: ids of cron jobs, by when they are due (ms).
 CRON_DUE = "rc:cron:due"
-#: List: how the last runs of all cron jobs ended, and due times without one, newest first; 30
-#: days.
+#: List: how the last runs of all cron jobs ended, and the due times that had no run, newest
+#: first; 30 days.
 CRON_RUNS = "rc:cron:runs"
 #: Hash: tokens, time and cost of each agent's turns since its first one, as numbers.
 USAGE = "rc:usage"
@@ -221,7 +221,8 @@ def call(name: str) -> str:
 
 
 def cron_runs(job_id: str) -> str:
-    """List: how a cron job's last runs ended, and due times without one, newest first; 30 days."""
+    """List: how a cron job's last runs ended, and its due times that had no run, newest first; 30
+    days."""
     return f"{CRON_RUNS}:{job_id}"
 
 
@@ -258,8 +259,8 @@ def outcome_channel(sid: str) -> str:
 
 
 def reply_stream(provider: str, account: str) -> str:
-    """Stream: what an adapter has still to deliver, oldest first; bounded once no adapter has
-    read for an hour."""
+    """Stream: what an adapter has still to deliver, oldest first; once no adapter has read it for
+    an hour, the newest 10,000 replies, 32 MB and 3 days."""
     return f"rc:out:{provider}:{account}"
 
 

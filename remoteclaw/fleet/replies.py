@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 #: How long an adapter holds its reply stream without a sign of life, in milliseconds.
-READER_LEASE_MS = 10_000
+CLAIM_MS = 10_000
 #: How long a read waits for the next reply, in milliseconds; each one renews the reader's lease.
 BLOCK_MS = 2000
 #: How long a claim is not renewed at most while there is something to deliver, in seconds.
@@ -124,7 +124,7 @@ class ReplyReader:
             keys={"reader": self._reader, "readers": keys.READERS, "replies": self._stream},
             args={
                 "token": self._token,
-                "lease_ms": READER_LEASE_MS,
+                "claim_ms": CLAIM_MS,
                 "account": self._name,
                 "known_ms": KNOWN_MS,
             },

@@ -6,10 +6,10 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.caller import Caller
 from remoteclaw.tools.base import Tool
 
-__all__ = ["check_allowed", "is_for_owner", "subject_of"]
+__all__ = ["check_allowed", "is_for_owner", "subject_of_caller"]
 
 
-def subject_of(caller: Caller) -> tool_policy.Subject:
+def subject_of_caller(caller: Caller) -> tool_policy.Subject:
     """Return for whom, and where, the turn that a caller is in uses tools."""
     assert caller.turn is not None, "only a turn has senders"
     return tool_policy.subject_of(caller.session, caller.turn.entries, depth=caller.depth)
@@ -17,7 +17,7 @@ def subject_of(caller: Caller) -> tool_policy.Subject:
 
 def is_for_owner(config: Config, caller: Caller) -> bool:
     """Whether the turn that a caller is in is on behalf of owners alone."""
-    return tool_policy.is_owner(config, subject_of(caller))
+    return tool_policy.is_owner(config, subject_of_caller(caller))
 
 
 def check_allowed(config: Config, caller: Caller, tool: Tool) -> None:
@@ -26,7 +26,7 @@ def check_allowed(config: Config, caller: Caller, tool: Tool) -> None:
     is_owner = True  # nothing more is said of a tool that the process was not granted
     if caller.grant is not None and tool.tool in caller.grant.tools:
         try:
-            (ruling,) = tool_policy.rule(config, subject_of(caller), [tool])
+            (ruling,) = tool_policy.rule(config, subject_of_caller(caller), [tool])
             # Entries that can't be read may be of people with fewer rights.
             if ruling.allowed and caller.turn.is_whole:
                 return

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-__all__ = ["Holder", "HolderLaunch", "LaunchFailed"]
+__all__ = ["HolderClient", "HolderLaunch", "LaunchFailed"]
 
 PROTOCOL = "1"
 #: The longest wait for an answer of the holder, in seconds: it takes milliseconds, unless the
@@ -58,7 +58,7 @@ class HolderLaunch:
         return self.run_dir / "holder.sock"
 
 
-class Holder:
+class HolderClient:
     """An attached holder: the CLI's pipes, and a connection that keeps the CLI alive."""
 
     def __init__(self, sock: socket.socket, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The agent CLIs, each in one file: launch line, handshake, translation of messages.
+"""The agent CLIs: the launch line, the handshake and the translation of messages of each.
 
 They are given a running CLI's pipes; they start nothing and know neither Redis nor chats.
 """

@@ -5,6 +5,7 @@ A CLI's own file adds the translation of its messages: `_begin()` and `take()` a
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -36,7 +37,7 @@ async def next_of_start(name: str, pipes: AgentPipes, messages: Messages[_M]) ->
     return message
 
 
-class CliTurn(Generic[_M]):
+class CliTurn(ABC, Generic[_M]):
     """One turn, and the messages that join it."""
 
     name = "the agent"
@@ -92,31 +93,31 @@ class CliTurn(Generic[_M]):
         await self.interrupt()
         return []
 
+    @abstractmethod
     async def take(self, message: _M) -> list[AgentEvent]:
         """Return what a message means; a `DoneEvent` ends the turn."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def steer(self, parts: list[dict[str, Any]], key: str) -> None:
         """Have a message join the turn."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def interrupt(self) -> None:
         """Ask the CLI to stop the turn."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def answer(self, permission_id: str, decision: Decision) -> None:
         """Answer a request for a permission; of one that is unknown, do nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self, *, aborted: bool = False) -> AgentRunResult:
         """Return what the turn has come to so far."""
-        raise NotImplementedError
 
 
 _T = TypeVar("_T", bound=CliTurn[Any])
 
 
-class CliProcess(Generic[_M, _T]):
+class CliProcess(ABC, Generic[_M, _T]):
     """One running CLI, between and during turns."""
 
     name = "the agent"
@@ -130,9 +131,9 @@ class CliProcess(Generic[_M, _T]):
         """A notice for the person, in the next turn."""
 
     @property
+    @abstractmethod
     def session_id(self) -> str | None:
         """The CLI's own id of the conversation."""
-        raise NotImplementedError
 
     @property
     def note(self) -> str:
@@ -141,11 +142,11 @@ class CliProcess(Generic[_M, _T]):
 
     # -- coming and going ----------------------------------------------------------------------
 
+    @abstractmethod
     async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
         """Begin a conversation, or go on with one or a copy of it."""
-        raise NotImplementedError
 
     async def _next_of_start(self) -> _M:
         return await next_of_start(self.name, self._pipes, self._messages)
@@ -160,21 +161,21 @@ class CliProcess(Generic[_M, _T]):
             self._observe(message)
         return self._state() if self._pipes.is_clean else None
 
+    @abstractmethod
     def _state(self) -> dict[str, Any] | None:
         """Return what `restore()` needs; None if the CLI may speak by itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where another worker left off."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_request(self, message: _M) -> bool:
         """Whether the CLI waits for an answer to it."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _deny(self, message: _M) -> None:
         """Answer a request that came between turns."""
-        raise NotImplementedError
 
     def _observe(self, message: _M) -> None:
         """Take notice of a message between turns."""
@@ -208,13 +209,13 @@ class CliProcess(Generic[_M, _T]):
         self._turn = None
         self._is_asked.clear()
 
+    @abstractmethod
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:
         """Return a message as the CLI wants it."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _begin(self, prompt: str, images: Sequence[Image]) -> _T:
         """Send the turn's message."""
-        raise NotImplementedError
 
     def _end(self, turn: _T) -> None:
         """Keep what the next turn has to know of this one."""

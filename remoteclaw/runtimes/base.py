@@ -1,5 +1,6 @@
 """Runtimes of CLIs: what each has in common with the others before and while it starts."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ _COMMON = frozenset(
 )
 
 
-class BaseRuntime:
+class BaseRuntime(ABC):
     """A CLI's program, its environment, and the start of its process.
 
     Each CLI adds `launch()` and `process()` (`protocols.Runtime` is the whole contract).
@@ -51,11 +52,11 @@ class BaseRuntime:
         """Return the spec as it is."""
         return spec
 
+    @abstractmethod
     def process(
         self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
     ) -> CliProcess[Any, Any]:
         """Return the process at the other end of the pipes, before its handshake."""
-        raise NotImplementedError
 
     async def connect(
         self,

@@ -147,6 +147,9 @@ class DemoProcess(CliProcess[dict[str, Any], DemoTurn]):
     def _is_request(self, message: dict[str, Any]) -> bool:
         return False  # it asks for nothing
 
+    async def _deny(self, message: dict[str, Any]) -> None:
+        """Do nothing: there is nothing to deny."""
+
     async def _begin(self, prompt: str, images: Sequence[Image]) -> DemoTurn:
         turn = DemoTurn(self._pipes, self._lines, self._session_id)
         await self._lines.send({"type": "turn", "prompt": prompt})

@@ -18,7 +18,7 @@ import orjson
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory
-from remoteclaw.holder.client import Holder
+from remoteclaw.holder.client import HolderClient
 from remoteclaw.host.process import end_orphans
 from remoteclaw.messages import OWN_SERVER, McpServerConfig
 from remoteclaw.protocols import FILES, AgentProcess, AgentSpec
@@ -64,7 +64,7 @@ class AgentKeeper:
         self._parked = parked
         self.finished_turn = finished_turn
         """The turn that the session finished last; None before its first."""
-        self._holder: Holder | None = None
+        self._holder: HolderClient | None = None
         self._pipes: LinePipes | None = None
         self._agent: AgentProcess | None = None
         self._fingerprint = ""
@@ -198,10 +198,10 @@ class AgentKeeper:
             and self._agent.session_id == session_id
         )
 
-    async def _attach_holder(self, parked: dict[str, Any]) -> Holder | None:
+    async def _attach_holder(self, parked: dict[str, Any]) -> HolderClient | None:
         self._key, path = parked["key"], Path(parked["path"])
         try:
-            return await Holder.attach(
+            return await HolderClient.attach(
                 path, key=self._key, epoch=self._epoch, deadline=self._kill_at()
             )
         except TimeoutError:
@@ -283,7 +283,7 @@ class AgentKeeper:
         )
         return self._agent
 
-    async def _watch_holder(self, holder: Holder, pipes: LinePipes) -> None:
+    async def _watch_holder(self, holder: HolderClient, pipes: LinePipes) -> None:
         """Notice the end of the agent or of its holder; without a holder, end what is left."""
         status = await holder.gone()
         if status is None:

@@ -13,7 +13,7 @@ from remoteclaw.config.home import Home, private_directory
 from remoteclaw.config.model import FleetConfig
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, StateDirectoryError
 from remoteclaw.holder.budget import make_room
-from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
+from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
 from remoteclaw.holder.runs import run_name
 from remoteclaw.host.files import share_text
 from remoteclaw.protocols import FILES, AgentSpec, Launch
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 class Launched:
     """An agent that runs in a holder."""
 
-    holder: Holder
+    holder: HolderClient
     key: str
     """The secret that a client shows the holder."""
     session_id: str | None
@@ -80,7 +80,7 @@ async def launch_agent(
 
 async def _hold(
     launch: Launch, run_dir: Path, key: str, lifeline: str, *, epoch: int, deadline: float
-) -> Holder:
+) -> HolderClient:
     holder_launch = HolderLaunch(
         argv=launch.argv,
         env=launch.env,
@@ -90,7 +90,7 @@ async def _hold(
         lifeline=lifeline,
     )
     try:
-        return await Holder.start(holder_launch, epoch=epoch, deadline=deadline)
+        return await HolderClient.start(holder_launch, epoch=epoch, deadline=deadline)
     except (LaunchFailed, OSError, EOFError) as error:
         # TimeoutError is an OSError; EOFError means that the holder itself did not start.
         if isinstance(error, EOFError):

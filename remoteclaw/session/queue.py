@@ -1,6 +1,8 @@
-"""The queue: every decision about what waits, joins, interrupts, pauses and ends.
+"""The queue: what is answered next and together, what joins or interrupts a turn, and the pauses.
 
 Pure functions of frozen values: their callers do the I/O.
+Two decisions are made elsewhere: `append.lua` stops a turn as it accepts `/stop`, and `begin.lua`
+repeats a recorded batch as it was recorded.
 """
 
 import itertools

@@ -117,7 +117,7 @@ async def test_a_reply_of_a_newer_version_waits_for_an_adapter_that_can_read_it(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(replies, "READER_LEASE_MS", 300)
+    monkeypatch.setattr(replies, "CLAIM_MS", 300)
     client: Any = stack.fleet.scripts.client
     await answered(stack, "before")
     stream = REPLIES

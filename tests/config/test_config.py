@@ -295,7 +295,7 @@ def test_a_channel_keeps_its_usual_limit_whatever_else_is_said_of_it(home: Home)
 
     assert config.channel("console").chunk_limit == 1_000_000
     assert config.channel("console").instructions == "Be brief."
-    assert config.channel("telegram").chunk_limit == 4000
+    assert config.channel("without-a-profile").chunk_limit == 4000
 
 
 def test_what_the_file_says_of_a_channel_goes_before_its_profile(home: Home) -> None:

@@ -4,11 +4,15 @@ import ast
 import importlib.util
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import get_args
 
 import pytest
 
+from remoteclaw.config.model import Config, Profile
+from remoteclaw.config.tool_policy import Subject, allowed
 from remoteclaw.gateway import methods
 from remoteclaw.tools import catalog
 from tests.support.agents import ROOT
@@ -19,6 +23,9 @@ from tests.support.stack import Stack
 GUIDE = (ROOT / "docs" / "guides" / "adding-a-tool.md").read_text()
 FILES = re.findall(r"`(\w+)\.py` in `(\S+)/`:\n\n```python\n(.*?)```", GUIDE, re.DOTALL)
 (ROW,) = re.findall(r"```python\n(\{.*?\})\n```", GUIDE)
+
+#: A person of whom the configuration knows nothing.
+PERSON = Subject(agent="main", channel="test", chat_id="alice", is_group=False, senders=("alice",))
 
 
 def imported(
@@ -70,6 +77,24 @@ async def test_an_agent_uses_the_tool_of_the_guide(stack: Stack, added: catalog.
     assert found.json["result"] == {"celsius": 4.5}
     assert nowhere.json["error"]["message"] == "There is no weather for 'Atlantis'."
     assert (limited.code, denied.code) == ("FORBIDDEN", "FORBIDDEN")
+
+
+@pytest.mark.parametrize("profile", get_args(Profile))
+def test_the_profile_full_alone_has_it(added: catalog.Tool, profile: Profile) -> None:
+    config = Config.model_validate({"tools": {"profile": profile}})
+
+    assert allowed(config, PERSON, [added]) == ({"weather"} if profile == "full" else set())
+
+
+def test_subagents_have_it(added: catalog.Tool) -> None:
+    leaf = replace(PERSON, depth=Config().sessions.max_depth)
+
+    assert allowed(Config(), leaf, [added]) == {"weather"}
+
+
+def test_the_places_that_the_guide_names_are_there() -> None:
+    for registry, place in re.findall(r"Add the module to `(\w+)` in `(\S+)`", GUIDE):
+        assert re.search(rf"^{registry}\b", (ROOT / place).read_text(), re.MULTILINE), place
 
 
 def test_the_row_of_the_guide_is_right(added: catalog.Tool) -> None:

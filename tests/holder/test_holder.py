@@ -15,7 +15,7 @@ import pytest
 
 from remoteclaw.clock import boot_id, boottime
 from remoteclaw.holder import program
-from remoteclaw.holder.client import Holder, HolderLaunch, LaunchFailed
+from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
 from remoteclaw.holder.runs import remove_dead_runs
 from remoteclaw.host.process import end_orphans, end_strays
 from tests.support.processes import children, is_alive, parent
@@ -39,20 +39,22 @@ def launch(directory: Path, *argv: str, lifeline: str = "") -> HolderLaunch:
     )
 
 
-async def start(directory: Path, *argv: str, epoch: int = 1, lifeline: str = "") -> Holder:
-    return await Holder.start(
+async def start(directory: Path, *argv: str, epoch: int = 1, lifeline: str = "") -> HolderClient:
+    return await HolderClient.start(
         launch(directory, *argv, lifeline=lifeline), epoch=epoch, deadline=boottime() + FAR
     )
 
 
-async def attach(holder: Holder, *, epoch: int = 2, key: str = "the-key") -> Holder | None:
-    return await Holder.attach(holder.path, key=key, epoch=epoch, deadline=boottime() + FAR)
+async def attach(
+    holder: HolderClient, *, epoch: int = 2, key: str = "the-key"
+) -> HolderClient | None:
+    return await HolderClient.attach(holder.path, key=key, epoch=epoch, deadline=boottime() + FAR)
 
 
 class Pipes:
     """The ends of a CLI's pipes, read and written the plain way."""
 
-    def __init__(self, holder: Holder) -> None:
+    def __init__(self, holder: HolderClient) -> None:
         self.stdin, self.stdout, self.stderr = holder.take_pipes()
 
     def ask(self, line: str) -> str:
@@ -68,7 +70,7 @@ class Pipes:
             os.close(descriptor)
 
 
-async def tree_of(holder: Holder) -> list[int]:
+async def tree_of(holder: HolderClient) -> list[int]:
     """Wait until TREE has started everything; return all of its processes."""
     pipes = Pipes(holder)
     assert pipes.read() == "ready"
@@ -152,7 +154,7 @@ async def test_what_a_parked_program_says_is_kept(directory: Path) -> None:
     pipes.close()
     await holder.park(epoch=1, warm_s=3600, state=b"")
 
-    async def attached() -> Holder | None:
+    async def attached() -> HolderClient | None:
         second = await attach(holder)
         if second and not second.output:
             Pipes(second).close()
@@ -295,7 +297,7 @@ async def test_the_tree_ends_when_beats_stop(directory: Path) -> None:
 
 async def test_beats_keep_it_alive(directory: Path) -> None:
     first = boottime() + 2
-    holder = await Holder.start(launch(directory, "/bin/cat"), epoch=1, deadline=first)
+    holder = await HolderClient.start(launch(directory, "/bin/cat"), epoch=1, deadline=first)
     holder.beat(boottime() + FAR)
     pipes = Pipes(holder)
 

@@ -309,7 +309,7 @@ MUTANTS = (
     ),
     Mutant(
         "a claim that is as much longer as the clock was set back",
-        before="redis.call('PTTL', keys.reader) > tonumber(args.lease_ms)",
+        before="redis.call('PTTL', keys.reader) > tonumber(args.claim_ms)",
         after="false",
         test="test_it_makes_no_claim_of_an_adapter_longer",
     ),

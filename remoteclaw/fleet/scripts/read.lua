@@ -2,21 +2,21 @@
 -- no adapter has read for too long.
 -- uses: replies
 -- keys: reader, readers, replies
--- args: token, lease_ms, account, known_ms
+-- args: token, claim_ms, account, known_ms
 -- → 1 if it is ours
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then
   -- It lasts for longer only if the clock was set back, and then its owner may be dead.
-  if redis.call('PTTL', keys.reader) > tonumber(args.lease_ms) then
-    redis.call('PEXPIRE', keys.reader, args.lease_ms)
+  if redis.call('PTTL', keys.reader) > tonumber(args.claim_ms) then
+    redis.call('PEXPIRE', keys.reader, args.claim_ms)
   end
   return 0
 end
-redis.call('SET', keys.reader, args.token, 'PX', args.lease_ms)
+redis.call('SET', keys.reader, args.token, 'PX', args.claim_ms)
 if is_unread(args.account) then
   give_up_unread(keys.replies, math.huge, math.huge)
 end
 local now = now_ms()
-redis.call('ZADD', keys.readers, now + args.lease_ms, args.account)
+redis.call('ZADD', keys.readers, now + args.claim_ms, args.account)
 redis.call('ZREMRANGEBYSCORE', keys.readers, '-inf', now - args.known_ms)
 return 1

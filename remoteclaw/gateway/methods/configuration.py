@@ -21,7 +21,7 @@ from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.fleet.approvals import VALID_MS, Approval
 from remoteclaw.gateway.approvals import approval_of, approve, reject
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.rights import check_allowed, subject_of
+from remoteclaw.gateway.rights import check_allowed, subject_of_caller
 from remoteclaw.host.process import read_output
 from remoteclaw.tools import configuration as contract
 from remoteclaw.tools.base import NoParams
@@ -111,7 +111,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
             config = _usable(call, file, content)
             # The policy may have changed while the call waited for the lock.
             check_allowed(config, call.caller, call.tool)
-            rule = approval_rule(config, subject_of(call.caller), call.tool)
+            rule = approval_rule(config, subject_of_caller(call.caller), call.tool)
         # A large file takes a second to parse with its comments.
         plan = await asyncio.to_thread(planned, file, content)
         if not plan.paths:
