@@ -91,7 +91,7 @@ def _queues(lanes: tuple[keys.Lane, ...]) -> list[str]:
     return [name for lane in lanes for name in (keys.lane_on(lane, home.host_id), lane)]
 
 
-#: At least one worker should serve people only, so that nobody waits behind what runs by itself.
+#: At least one worker should serve people only, so that no person waits behind what runs by itself.
 QUEUES = _queues(("agents",) if os.environ.get(PEOPLE_ONLY) == "1" else keys.LANES)
 DICT_CONFIG = logging_config()
 

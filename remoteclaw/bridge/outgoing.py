@@ -78,7 +78,7 @@ class Outgoing:
 
 
 def _is_any(path: Path, *others: Path | None) -> bool:
-    """Whether a path is one of others, under whatever name. Raises OSError."""
+    """Whether a path is one of others, under any name. Raises OSError."""
     return any(other and other.exists() and path.samefile(other) for other in others)
 
 

@@ -76,7 +76,7 @@ def _added_up(found: "Sequence[SessionDay]", *, by: str) -> "dict[str, Usage]":
 
 
 async def _label(fleet: "Fleet", sid: str) -> str:
-    """Return a session's key; its id, if nothing else is known of it any more."""
+    """Return a session's key; its id, if nothing else is known of it."""
     view = await fleet.sessions.view(sid)
     return str(view.key) if view else sid
 

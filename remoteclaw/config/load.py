@@ -100,7 +100,7 @@ def _override(tree: dict[str, Any], environment: Mapping[str, str]) -> dict[str,
 
 
 def _existing(branch: Mapping[str, Any], part: str) -> str:
-    """Return the key that is meant: one that is there, however it is written, or a new one."""
+    """Return the key that is meant: one that is there, in any spelling, or a new one."""
     return next((key for key in branch if key.lower() == part.lower()), part.lower())
 
 

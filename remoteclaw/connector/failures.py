@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["error_in", "is_passing", "sentence"]
 
-#: What nobody can know of a call whose answer is missing.
+#: The uncertainty about a call whose answer is missing.
 UNKNOWN = " Whether it was done is unknown: look before you repeat it."
 #: How much of the gateway's own words is passed on, in characters.
 MOST_WORDS = 300

@@ -65,7 +65,8 @@ OPERATOR = "operator"
 #: Sorted set: accounts that adapters read for, or did within 7 days, by when the claim ends
 #: (ms).
 READERS = "rc:readers"
-#: Channel: never used; a gateway listens to it while no client follows a session.
+#: Channel: nothing is published on it; a gateway subscribes to it, so that its connection listens
+#: before a client follows a session.
 NOTHING = "rc:nothing"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
@@ -131,7 +132,8 @@ def state(sid: str) -> str:
 
 
 def outcome_prefix(sid: str) -> str:
-    """Hash: with an entry's id behind it, what became of the entry, and when; 7 days."""
+    """Hash: what became of an entry, whose id ends the key, and when; 7 days, or an hour while
+    memory is short."""
     return f"rc:oc:{{{sid}}}:"
 
 
@@ -260,7 +262,7 @@ def outcome_channel(sid: str) -> str:
 
 def reply_stream(provider: str, account: str) -> str:
     """Stream: what an adapter has still to deliver, oldest first; once no adapter has read it for
-    an hour, the newest 10,000 replies, 32 MB and 3 days."""
+    an hour, at most 10,000 replies, 32 MB and 3 days."""
     return f"rc:out:{provider}:{account}"
 
 

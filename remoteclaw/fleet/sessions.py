@@ -247,8 +247,8 @@ class Sessions:
     async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
         """Stop all that the session has accepted so far; return how many entries that concerns.
 
-        So does all that it has started, and those sessions in turn; whoever started them gets no
-        result, and neither does its own parent unless that `wants_result`.
+        So does all that it has started, and those sessions in turn; the session that started
+        them gets no result, and neither does its own parent unless that `wants_result`.
         It is durable: a worker that takes the session later stops them too.
         0 means that there was nothing to stop, or that it finished first. With the same `call`
         of an operator again, what came since is not stopped. A session that is postponed is woken

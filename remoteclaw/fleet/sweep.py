@@ -30,7 +30,7 @@ THERE_MS = 30_000
 STALLED_S = 10.0
 
 #: How often it is looked for workers that were not started as ours, and for queues of hosts that
-#: are gone, in seconds: whoever was started as ours has made itself known by then.
+#: are gone, in seconds: a worker of ours has made itself known by then.
 TIDY_S = 20.0
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Sweeper:
         return released
 
     async def _owners(self, sids: Sequence[str]) -> list[tuple[str, str, str]]:
-        """Return epoch and owner of some sessions that somebody has."""
+        """Return epoch and owner of those sessions that a worker has."""
         client = self._scripts.client
 
         async def look() -> list[list[bytes | None]]:

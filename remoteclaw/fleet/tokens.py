@@ -1,6 +1,6 @@
 """Operators' tokens for the gateway: scope, lifetime, digest.
 
-Only their digests are kept. Whoever reads Redis can't use them.
+Only their digests are kept, and a digest from Redis is no token.
 """
 
 import functools
@@ -44,7 +44,7 @@ class Tokens:
     async def create(
         self, name: str, scope: Literal["read", "write", "admin"], valid_ms: int | None
     ) -> tuple[str, TokenView]:
-        """Return a new token, which nobody can read again, and what is kept of it."""
+        """Return a new token, which can't be read again, and what is kept of it."""
         token_id, token = new_operator_token()
         now = await self._now()
         kept = {

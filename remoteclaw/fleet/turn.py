@@ -45,7 +45,7 @@ class Batch:
     before: Phase
     """The furthest phase that an attempt before reached; empty for a first attempt."""
     is_stopped: bool
-    """True when somebody stopped these entries before they could begin."""
+    """True when these entries were stopped before they could begin."""
     is_dropped: bool
     """True when these entries were recorded to be dropped, now or by an attempt before."""
     entries: tuple[RawEntry, ...]

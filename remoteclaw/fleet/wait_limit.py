@@ -20,8 +20,8 @@ WAIT_S = 2.0
 #: For how many workers it counts if none can be counted: then something else runs the turns.
 UNCOUNTED = 1000
 
-#: Whether a turn may wait: yes; no, nobody would be left to answer; or no, the other one waits for
-#: it already, at whatever remove.
+#: Whether a turn may wait: yes; no, because no worker would be left to answer; or no, because the
+#: other one waits for it already, directly or through others.
 Verdict = Literal["free", "full", "circle"]
 
 

@@ -107,7 +107,7 @@ class Gateway:
             self.meters.called(name, outcome)
 
     async def run(self) -> None:
-        """Send events and end connections whose token is not valid any more, until cancelled."""
+        """Send events and end connections whose token is no longer valid, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run())
             tasks.create_task(self._watch())
@@ -137,7 +137,7 @@ class Gateway:
                 await self._is_empty.wait()
 
     async def _watch(self) -> None:
-        """End the connections whose token is not valid any more, or gives other rights."""
+        """End the connections whose token is no longer valid, or gives other rights."""
         while True:
             await asyncio.sleep(WATCH_S)
             valid: dict[Principal, bool] = {}

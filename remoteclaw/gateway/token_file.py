@@ -49,7 +49,7 @@ class TokenFile:
         self.read()
 
     def rotate(self) -> None:
-        """Replace the token; the old one is not valid any more."""
+        """Replace the token; the old one is no longer valid."""
         self._write(is_new=False)
 
     def digest(self) -> str | None:

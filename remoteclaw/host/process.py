@@ -43,7 +43,7 @@ async def spawn(
     death_signal: signal.Signals,
     keep: Sequence[int] = (),
 ) -> asyncio.subprocess.Process:
-    """Start a process that gets `death_signal` when we die, however we die.
+    """Start a process that gets `death_signal` when we die, in any way.
 
     What it prints is appended to `log`, which only this user can read.
     It is its own process group, so that a Ctrl-C at the terminal reaches us alone.

@@ -24,7 +24,7 @@ class ToolsConfig(Section):
     allow: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """Nothing but these, if there is one; else everything that the profile has."""
     deny: Annotated[tuple[str, ...], BY_PEOPLE] = ()
-    """None of these, whatever else is said."""
+    """None of these, even if another list has them."""
     also_allow: Annotated[tuple[str, ...], BY_PEOPLE] = ()
     """These besides the profile. What another table takes away stays away, but what subagents are
     denied anyway, an agent's own table gives back."""

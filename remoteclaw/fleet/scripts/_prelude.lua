@@ -32,7 +32,7 @@ local function by_now(state)
   return math.max(now_ms(), last and tonumber(string.match(last, '^%d+')) or 0)
 end
 
--- How far an attempt has come. What an earlier attempt did is done, however far a later one came.
+-- How far an attempt has come. What an earlier attempt did stays done, even where a later one came less far.
 local progress = {[''] = 0, accepted = 1, postponed = 1, spawned = 2, output = 3, tool = 4, dropped = 5}
 local function further(one, other)
   return progress[other] > progress[one] and other or one

@@ -1,4 +1,4 @@
--- Put a dead letter back on its session's stream: once, however often this is asked.
+-- Put a dead letter back on its session's stream: once, also if this is asked again.
 -- uses: replies, entries
 -- keys: dead_letters, inbound, state, active, sessions, retried
 -- args: letter, sid, grace_ms, outcomes, session_key, bell?, keep_ms
