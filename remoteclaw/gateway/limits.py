@@ -90,7 +90,8 @@ class Calls:
         """End the calls that run; each is answered with an error."""
         self._is_cut = True
         for timeout in self._timeouts:
-            timeout.reschedule(0)
+            with contextlib.suppress(RuntimeError):  # it has expired: its call is ending already
+                timeout.reschedule(0)
 
     async def _is_idle(self, within_s: float) -> bool:
         with contextlib.suppress(TimeoutError):

@@ -258,4 +258,10 @@ MUTANTS = (
         after="return gateway.restart.wanted.is_set()",
         test="test_asked_to_end_while_it_starts_anew_it_ends",
     ),
+    Mutant(
+        "a call that has expired and ends the gateway with it",
+        before="with contextlib.suppress(RuntimeError):",
+        after="if True:",
+        test="test_a_call_that_is_ending_keeps_no_other_from_being_cut",
+    ),
 )
