@@ -8,12 +8,15 @@ import http.client
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 
 __all__ = ["Broken", "Call", "Endpoint", "Refused", "TooSlow", "Unreachable"]
 
 #: How long connecting may take, in seconds: over loopback it takes none, or never succeeds.
 CONNECT_S = 3.0
+#: How long an attempt may take for which a call has no time left, in seconds: 0 would not wait.
+LEAST_S = 0.1
 #: The largest answer, in bytes; pictures travel as base64.
 MOST_BYTES = 16 * 1024 * 1024
 #: How much of a refusal is read, in bytes.
@@ -51,12 +54,15 @@ class Call:
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
         self.is_cancelled = False
+        self._until = 0.0
         self._lock = threading.Lock()
         self._sock: socket.socket | None = None
 
     def uses(self, sock: socket.socket) -> None:
         """Set the connection that `cancel()` closes. Raises `Broken` if it was called before."""
-        sock.settimeout(self.timeout_s)
+        now = time.monotonic()
+        self._until = self._until or now + self.timeout_s  # of all attempts together
+        sock.settimeout(max(LEAST_S, self._until - now))
         with self._lock:
             self._sock = sock
             if self.is_cancelled:

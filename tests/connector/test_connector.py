@@ -474,6 +474,19 @@ async def test_a_silent_gateway_is_waited_for_no_longer_than_said() -> None:
     assert time.monotonic() - started >= 0.2
 
 
+async def test_attempts_have_no_more_time_than_one_call() -> None:
+    async def script(exchange: Exchange) -> None:
+        await asyncio.sleep(0.3)
+        exchange.close()
+
+    gateway = ScriptedGateway(script)
+    async with gateway.running(), Pipes.of(gateway.url, patience_s=1) as agent:
+        heard = await agent.call("echo", 1)
+
+    assert "has not answered echo within 1 s" in failure_of(heard)
+    assert 1 < len(gateway.seen) < 5
+
+
 async def test_a_gateway_that_hangs_is_as_good_as_none() -> None:
     async def script(exchange: Exchange) -> None:
         if "id" not in exchange.message:

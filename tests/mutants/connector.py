@@ -33,4 +33,10 @@ MUTANTS = (
         after="if True:",
         test="test_a_call_is_sent_again_under_the_same_id",
     ),
+    Mutant(
+        "a call that has its whole time again with each attempt",
+        before="self._until = self._until or now + self.timeout_s",
+        after="self._until = now + self.timeout_s",
+        test="test_attempts_have_no_more_time_than_one_call",
+    ),
 )
