@@ -80,7 +80,7 @@ class Blobs:
             blob=uuid.uuid4().hex,
         )
         counted = replace(chat, thread=None, task=None).sid if chat else sid
-        deadline = lease.fence if lease else boottime() + APPEND_S
+        deadline = lease.stop_at if lease else boottime() + APPEND_S
         for offset in range(0, len(content) or 1, PIECE_BYTES):
             piece = content[offset : offset + PIECE_BYTES]
             status = await self._scripts.run(
@@ -103,7 +103,7 @@ class Blobs:
             if status != STORED:
                 await self.drop(sid, [attachment])
                 raise RedisRefused(FULL if status == NO_ROOM else TOO_MUCH)
-            deadline = lease.fence if lease else boottime() + APPEND_S
+            deadline = lease.stop_at if lease else boottime() + APPEND_S
         return attachment
 
     async def drop(self, sid: str, attachments: Sequence[Attachment]) -> None:
@@ -148,7 +148,7 @@ class SessionFiles:
     async def load(self, attachment: Attachment) -> bytes | None:
         """Return a file's content; None if it is not kept any more."""
         lease = self._lease
-        return await self._blobs.get(lease.sid, attachment, deadline=lambda: lease.fence)
+        return await self._blobs.get(lease.sid, attachment, deadline=lambda: lease.stop_at)
 
     async def store(self, name: str, content: bytes) -> Attachment:
         """Keep a file that the agent sends, for its adapter and the caller."""

@@ -1,6 +1,7 @@
 """The lease of a session: how a worker takes, holds and gives back the right to run its turns.
 
-Semantics of Azure Service Bus sessions: an exclusive lock on a session and its state.
+A lease is an exclusive lock on a session and its state: once another worker has the next one,
+Redis refuses every write of the earlier owner.
 """
 
 import asyncio
@@ -27,28 +28,29 @@ from remoteclaw.messages import SessionKey
 
 __all__ = ["Lease", "Leases"]
 
-#: Parts of the lease's time: renewals come so often, the owner stops itself, its agent is killed.
-#: The owner stops before the agent's holder acts, and both before another worker can take over.
-RENEW_AT, FENCE_AT, KILL_AT = 1 / 6, 0.8, 0.9
+#: Parts of the lease's time: the slowest renewal (`listen()` renews each second), the time at which
+#: the owner stops itself, the time at which the holder kills the agent. The owner stops before the
+#: holder acts, and both before another worker can take the lease.
+RENEW_AT, STOP_AT, KILL_AT = 1 / 6, 0.8, 0.9
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
-#: Separates such an id from the note of the CLI's last process.
-NOTE = "\n"
+#: Separates a CLI's session id from the note of its last process.
+NOTE_SEPARATOR = "\n"
 #: How long one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
 #: How many entries are read at once: where the next one is enough, and where all of them matter.
 READ_NEXT, READ_ALL = 16, 1000
-#: How long taking the lease is tried while Redis is away, in seconds.
+#: How long `acquire()` tries while Redis is away, in seconds.
 ACQUIRE_S = 10.0
 
-#: How long a new drain waits before it listens for stops, in seconds: it needs a connection of its
-#: own, and the agent should be asked first.
-QUIET_S = 0.02
+#: How long `listen()` waits before it connects, in seconds: it needs a connection of its own, and
+#: the agent should be asked first.
+LISTEN_DELAY_S = 0.02
 
 
 @dataclass(slots=True)
 class Lease:
-    """One session, held. Every method raises `LeaseLost` once another worker holds it."""
+    """One session, held. Every method raises `LeaseLost` once another worker holds the session."""
 
     sid: str
     epoch: str
@@ -57,33 +59,33 @@ class Lease:
     session_ids: dict[str, str]
     """The CLIs' own session ids, by runtime and workspace."""
     notes: dict[str, str]
-    """The notes of their last processes, likewise."""
+    """The notes of the CLIs' last processes, by runtime and workspace."""
     waiting: list[RawEntry]
-    """The oldest entries, as far as they were read."""
+    """The session's oldest entries, as far as they were read."""
     host: str
     """The host that serves the session now."""
     gateway: str | None
-    """The address of its gateway; None if it had none when the lease was taken."""
+    """The address of the host's gateway; None if it had none when the lease was taken."""
     lease_s: float
     renewed_at: float
     """When the last successful renewal was sent, on `boottime()`."""
     scripts: Scripts
     waker: Waker
     turns: Turns = field(init=False)
-    _is_stale: bool = False
+    _may_have_more: bool = False
     """Whether there may be more entries than `waiting` has."""
 
     def __post_init__(self) -> None:  # noqa: D105 - it makes the turns of this lease
         self.turns = Turns(self)
 
     @property
-    def fence(self) -> float:
+    def stop_at(self) -> float:
         """When this process has to stop by itself, on `boottime()`."""
-        return self.renewed_at + FENCE_AT * self.lease_s
+        return self.renewed_at + STOP_AT * self.lease_s
 
     @property
-    def kill(self) -> float:
-        """When the agent is killed by its holder, on `boottime()`."""
+    def kill_at(self) -> float:
+        """When the holder kills the agent, on `boottime()`."""
         return self.renewed_at + KILL_AT * self.lease_s
 
     @property
@@ -91,24 +93,24 @@ class Lease:
         """The session's key."""
         return self.state.key
 
-    def has_lost(self, name: str) -> bool:
+    def has_lost_conversation(self, name: str) -> bool:
         """Whether the session had a conversation, and has none under this name.
 
-        Its id has expired, or another host or CLI has it.
+        The conversation's id has expired, or another host or CLI has it.
         """
         return self.state.has_remembered and name not in self.session_ids
 
     async def reset(
         self, turn: str, why: str, *, keep_ms: int, keep: int, stops_tasks: bool = False
     ) -> None:
-        """End the conversation, once for each turn: the next one knows nothing of it.
+        """End the conversation, once for each turn: the next conversation knows nothing of it.
 
-        Its record is archived for `keep_ms`, among `keep` at most; `why` is for people. The agent
-        is discarded before. With `stops_tasks`, all that the session has started is stopped. An
-        attempt at the turn that finds in the state what an earlier one did, must not ask for it
-        again.
+        The conversation's record is archived for `keep_ms`, among the newest `keep`; `why` is for
+        people. The caller discards the agent first. With `stops_tasks`, all tasks that the session
+        has started are stopped. Don't call it if `state.reset_turn` is this turn: an earlier
+        attempt has done it.
         """
-        now = await self.run(
+        now = await self.run_fenced(
             "reset",
             {
                 "session_map": keys.session_map(self.sid),
@@ -128,7 +130,7 @@ class Lease:
             },
         )
         if stops_tasks:
-            self.waiting = []  # to be read again
+            self.forget_waiting()
         self.session_ids.clear()
         self.notes.clear()
         self.state = replace(
@@ -144,14 +146,14 @@ class Lease:
 
     @property
     def has_conversation(self) -> bool:
-        """Whether a CLI may have one that the session goes on with."""
+        """Whether a CLI may have a conversation that the session goes on with."""
         return bool(self.session_ids) or self.state.has_remembered
 
     async def recorded(self) -> bytes:
         """Return the record of the conversation; nothing if there is none."""
         client = self.scripts.client
         return (
-            await self.scripts.call(client.get, keys.record(self.sid), deadline=self.fence) or b""
+            await self.scripts.call(client.get, keys.record(self.sid), deadline=self.stop_at) or b""
         )
 
     # -- a turn --------------------------------------------------------------------------------
@@ -159,14 +161,14 @@ class Lease:
     async def entries(self, *, most: int = READ_NEXT) -> list[RawEntry]:
         """Return the oldest entries of the inbound stream that are not finished.
 
-        `most` is how many are wanted; without it, what was read before may do.
+        `most` is how many are wanted. By default the entries that were read before suffice.
         """
-        if not self.waiting or (self._is_stale and most > READ_NEXT):
+        if not self.waiting or (self._may_have_more and most > READ_NEXT):
             client = self.scripts.client
             self.waiting = await self.scripts.call(
-                client.xrange, keys.inbound(self.sid), count=most, deadline=self.fence
+                client.xrange, keys.inbound(self.sid), count=most, deadline=self.stop_at
             )
-            self._is_stale = len(self.waiting) == most
+            self._may_have_more = len(self.waiting) == most
         return self.waiting
 
     def forget_waiting(self) -> None:
@@ -174,65 +176,65 @@ class Lease:
         self.waiting = []
 
     def drop_waiting(self, done: Collection[bytes], *, left: int) -> None:
-        """Take note of entries that have ended, and of how many are left."""
+        """Remove ended entries from `waiting`; `left` is how many the stream still has."""
         self.waiting = [entry for entry in self.waiting if entry[0] not in done]
-        self._is_stale = left != len(self.waiting)
+        self._may_have_more = left != len(self.waiting)
 
-    async def arrived(self, after: str) -> list[RawEntry]:
-        """Return the oldest entries behind this one, a few at most."""
+    async def entries_after(self, after: str) -> list[RawEntry]:
+        """Return the oldest entries behind the entry `after`, `READ_NEXT` at most."""
         client = self.scripts.client
         entries: list[RawEntry] = await self.scripts.call(
             client.xrange,
             keys.inbound(self.sid),
             f"({after}",
             count=READ_NEXT,
-            deadline=self.fence,
+            deadline=self.stop_at,
         )
         return entries
 
     async def grant(self, digest: str, tools: Collection[str]) -> None:
         """Name the one agent process that may call tools for the session, by its token's digest."""
         grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
-        await self.run("grant", {}, {"grant": grant})
+        await self.run_fenced("grant", {}, {"grant": grant})
 
     async def remember(self, name: str, session_id: str | None, note: str = "") -> None:
-        """Keep the CLI's session id under a runtime and workspace, with a note; None drops it."""
+        """Keep the CLI's session id under a runtime and workspace, with a note; None drops both."""
         self.session_ids.pop(name, None)
         self.notes.pop(name, None)
         if session_id is not None:
             self.session_ids[name] = session_id
             self.notes[name] = note
         self.state = replace(self.state, has_remembered=session_id is not None)
-        await self.run(
+        await self.run_fenced(
             "remember",
             {"session_map": keys.session_map(self.sid)},
             {
                 "name": name,
-                "session_id": f"{session_id}{NOTE}{note}" if note else session_id,
+                "session_id": f"{session_id}{NOTE_SEPARATOR}{note}" if note else session_id,
                 "keep_ms": SESSION_MAP_MS,
             },
         )
 
     # -- holding it ----------------------------------------------------------------------------
 
-    async def keep(self, renewed: Callable[[str, str], None]) -> None:
+    async def keep_renewing(self, renewed: Callable[[str, str], None]) -> None:
         """Renew until cancelled; call `renewed` with stop mark and newest entry after each success.
 
         Raises `LeaseLost` when another worker holds the session, or when no renewal has succeeded
-        for 0.8 of the lease: then another one soon may.
+        for 0.8 of the lease: then another worker may soon take it.
         """
         while True:
             await asyncio.sleep(self.lease_s * RENEW_AT)
             renewed(*await self._renew())
 
-    async def watch(self, told: Callable[[str, str], None]) -> None:
+    async def listen(self, told: Callable[[str, str], None]) -> None:
         """Call `told` with stop mark and newest entry when either changes, until cancelled.
 
-        Renews as soon as it is connected again, because a server that comes back may have lost the
-        lease with its last second, and then each second, because announcements get lost. Raises
-        `LeaseLost` as `keep()` does.
+        Renews as soon as it is connected again, because a server that comes back may have lost its
+        last second of writes, the lease among them, and then each second, because announcements
+        get lost. Raises `LeaseLost` as `keep_renewing()` does.
         """
-        await asyncio.sleep(QUIET_S)
+        await asyncio.sleep(LISTEN_DELAY_S)
         news = announcements(self.scripts.client, keys.bell(self.sid))
         async with contextlib.aclosing(news):
             async for text in news:
@@ -243,13 +245,13 @@ class Lease:
                     told(entry_id if what == "stop" else "", entry_id if what == "entry" else "")
 
     async def _renew(self) -> tuple[str, str]:
-        """Hold the lease for its whole time again; return stop mark and newest entry."""
-        if boottime() > self.fence:
+        """Renew the lease for its whole time; return stop mark and newest entry."""
+        if boottime() > self.stop_at:
             raise LeaseLost("the lease was not renewed in time: this process was frozen")
         sent_at = boottime()
         lease_ms = int(self.lease_s * 1000)
         try:
-            stop, newest = await self.run(
+            stop, newest = await self.run_fenced(
                 "renew",
                 {"active": keys.ACTIVE},
                 {"sid": self.sid, "lease_ms": lease_ms, "grace_ms": GRACE_MS},
@@ -259,23 +261,23 @@ class Lease:
         self.renewed_at = max(self.renewed_at, sent_at)
         return stop.decode(), newest.decode()
 
-    async def quiet(self, seconds: float) -> bool:
-        """Wait whether the session gets another entry than those that were read; True if not."""
+    async def stays_quiet(self, seconds: float) -> bool:
+        """Return whether no entry comes within these seconds, besides those that were read."""
         until = boottime() + seconds
         streams: dict[Any, Any] = {keys.inbound(self.sid): self.waiting[-1][0]}
         while (left_ms := int((until - boottime()) * 1000)) > 0:
             block = min(left_ms, BLOCK_MS)
             if await self.scripts.call(
-                self.scripts.client.xread, streams, count=1, block=block, deadline=self.fence
+                self.scripts.client.xread, streams, count=1, block=block, deadline=self.stop_at
             ):
-                self.waiting = []  # to be read again
+                self.forget_waiting()
                 return False
         return True
 
     async def wait(self, seconds: float) -> Literal["entry", "hint", "nothing"]:
-        """Wait for the session's next entry, or for a hint that finds no idle worker.
+        """Wait for the session's next entry, or until another session needs this worker.
 
-        Without Redis it returns at once: the caller's next step waits for it.
+        Without Redis it returns at once: the caller's next step waits for Redis.
         """
         try:
             return await self._wait_until(boottime() + seconds)
@@ -284,10 +286,10 @@ class Lease:
 
     async def _wait_until(self, until: float) -> Literal["entry", "hint", "nothing"]:
         client = self.scripts.client
-        # Read before the queue is: a hint that comes between the two is then seen by XREAD.
+        # Read WAKE before the queue lengths: XREAD then sees a hint that comes between the two.
         async with asyncio.timeout(LISTEN_S):
             newest: Any = await client.xrevrange(keys.WAKE, count=1)
-            is_busy = await self._others()
+            is_busy = await self._has_competing_hints()
         last_hint: bytes = newest[0][0] if newest else b"0"
         if is_busy:
             return "hint"
@@ -300,16 +302,16 @@ class Lease:
             )
             for stream, entries in found:
                 if stream == keys.inbound(self.sid).encode():
-                    self.waiting, self._is_stale = entries, False
+                    self.waiting, self._may_have_more = entries, False
                     return "entry"
                 last_hint = entries[-1][0]
-                # An idle worker has taken the job by now: it was blocked on the queue.
-                if await self._others():
+                # An idle worker has taken the hint by now: it was blocked on the queue.
+                if await self._has_competing_hints():
                     return "hint"
         return "nothing"
 
-    async def _others(self) -> bool:
-        """Whether hints wait that are as urgent as this session's."""
+    async def _has_competing_hints(self) -> bool:
+        """Whether hints for other sessions wait that are as urgent as this session's, or more."""
         pipeline = self.scripts.client.pipeline(transaction=False)
         for name in keys.competing(self.state.lane, self.host):
             pipeline.llen(name)
@@ -318,8 +320,8 @@ class Lease:
     # -- leaving it ----------------------------------------------------------------------------
 
     async def close(self) -> bool:
-        """Give the lease back and let the session be idle; False if there is more to do."""
-        reply = await self.run(
+        """Give the lease back and let the session be idle; False if it has another entry."""
+        reply = await self.run_fenced(
             "close",
             {"inbound": keys.inbound(self.sid), "active": keys.ACTIVE},
             {"sid": self.sid, "keep_ms": STATE_MS},
@@ -328,13 +330,13 @@ class Lease:
         return bool(reply == b"closed")
 
     async def release(self, *, delay_s: float = 0.0) -> None:
-        """Give the lease back while entries remain, behind the other sessions that wait.
+        """Give the lease back while entries remain; the session queues behind the waiting ones.
 
-        With a delay, no worker is hinted before so many seconds have passed, and then of any host:
-        this one can't serve the session.
+        With a delay, no worker is hinted before so many seconds have passed; then workers of all
+        hosts are, because this host can't serve the session.
         """
         delay_ms = int(delay_s * 1000) or GRACE_MS
-        queue = await self.run(
+        queue = await self.run_fenced(
             "release",
             {"active": keys.ACTIVE},
             {"sid": self.sid, "delay_ms": delay_ms, "is_elsewhere": delay_s > 0},
@@ -342,13 +344,13 @@ class Lease:
         if not delay_s:
             await self.waker.hint(self.sid, str(self.session), queue=queue.decode())
 
-    async def run(self, name: str, names: Keys, args: Arguments) -> Any:
+    async def run_fenced(self, name: str, names: Keys, args: Arguments) -> Any:
         """Run a script that is refused once another worker holds the session."""
         return await self.scripts.run(
             name,
             keys={"state": keys.state(self.sid), **names},
             args={"epoch": self.epoch, **args},
-            deadline=self.fence,
+            deadline=self.stop_at,
         )
 
 
@@ -363,7 +365,7 @@ class Leases:
     async def acquire(self, sid: str, *, worker: str, host: str) -> Lease | None:
         """Take a session's lease; None if it has no work or another worker holds it.
 
-        `worker` says who holds it, for people; from now on its hints go to `host`.
+        `worker` tells people who holds the lease; the session's hints go to `host` from now on.
         """
         sent_at = boottime()
         lease_ms = int(self.lease_s * 1000)
@@ -396,8 +398,8 @@ class Leases:
             sid=sid,
             epoch=epoch.decode(),
             state=SessionState.decode(pairs(state)),
-            session_ids={name: value.partition(NOTE)[0] for name, value in known.items()},
-            notes={name: value.partition(NOTE)[2] for name, value in known.items()},
+            session_ids={name: value.partition(NOTE_SEPARATOR)[0] for name, value in known.items()},
+            notes={name: value.partition(NOTE_SEPARATOR)[2] for name, value in known.items()},
             waiting=[tuple(entry) for entry in entries],
             host=host,
             gateway=gateway.decode() or None,
@@ -405,5 +407,5 @@ class Leases:
             renewed_at=sent_at,
             scripts=self._scripts,
             waker=self._waker,
-            _is_stale=len(entries) == READ_NEXT,
+            _may_have_more=len(entries) == READ_NEXT,
         )

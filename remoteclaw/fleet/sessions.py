@@ -12,7 +12,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.calls import CALL_MS
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lease import NOTE, Lease
+from remoteclaw.fleet.lease import NOTE_SEPARATOR, Lease
 from remoteclaw.fleet.state import QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
@@ -92,7 +92,7 @@ class Sessions:
             waiting=waiting,
             last_message_ms=int(last or 0),
             session_ids={
-                name.decode(): value.decode().partition(NOTE)[0]
+                name.decode(): value.decode().partition(NOTE_SEPARATOR)[0]
                 for name, value in session_ids.items()
             },
         )

@@ -1,7 +1,7 @@
-"""The turns of a session: every write of its lease's owner about them.
+"""The turns of a session: every write of the lease's owner about them.
 
-Semantics of Kafka's fenced read-process-write: each write carries the lease's epoch, and a turn's
-outcome, its last messages and the removal of its entries are one step.
+Each write carries the lease's epoch. A turn's outcome, its last messages and the removal of its
+entries are one step.
 """
 
 import time
@@ -22,101 +22,107 @@ from remoteclaw.messages import SessionKey
 if TYPE_CHECKING:
     from remoteclaw.fleet.lease import Lease
 
-__all__ = ["Batch", "Finished", "Owed", "Phase", "Postponement", "Record", "Turns"]
+__all__ = ["Batch", "Finished", "Phase", "Postponement", "RecordAppend", "TaskResult", "Turns"]
 
 #: How long the sums of a day are kept, in milliseconds.
 USAGE_MS = (USAGE_DAYS + 1) * 24 * 3600 * 1000
 #: How long live text stays readable after the last write, in milliseconds.
 LIVE_MS = 60_000
 
-#: How far an attempt has come: recorded, waiting to be asked again, prompt about to be sent, first
-#: text, first tool; or that its entries are to be dropped.
+#: How far an attempt has come:
+#: "" - not yet recorded;
+#: accepted - recorded;
+#: postponed - the agent is asked again later;
+#: spawned - the prompt is about to be sent;
+#: output - the agent has sent text;
+#: tool - the agent has used a tool;
+#: dropped - no agent is asked, and the entries are dropped.
 Phase = Literal["", "accepted", "postponed", "spawned", "output", "tool", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What `begin` recorded: the entries of a turn, and what is known of earlier attempts."""
+    """What `begin()` recorded: the entries of a turn, and what is known of earlier attempts."""
 
     turn: str
     attempt: int
     failures: int
-    """How many attempts before this one failed; one that was cut off on purpose did not."""
-    before: Phase
-    """The furthest phase that an attempt before reached; empty for a first attempt."""
+    """How many earlier attempts failed; an attempt that was cut off on purpose doesn't count."""
+    furthest_phase_before: Phase
+    """The furthest phase that an earlier attempt reached; empty for a first attempt."""
     is_stopped: bool
     """True when these entries were stopped before they could begin."""
     is_dropped: bool
-    """True when these entries were recorded to be dropped, now or by an attempt before."""
+    """True when these entries were recorded to be dropped, now or by an earlier attempt."""
     entries: tuple[RawEntry, ...]
     left_out: frozenset[str]
-    """The ids of the entries of which the agent is only told how they began."""
+    """The ids of the entries of which the agent only sees the beginning."""
     is_resumed: bool = False
-    """True when the attempt before was postponed: all that it said of itself was said then."""
+    """True when the earlier attempt was postponed: the turn's notices have been sent already."""
     tries: int = 0
     """How often the agent was asked in attempts that were postponed."""
     told: str = ""
-    """What the person was told of that, as `postpone()` was given it."""
+    """What the person was told of the postponement, as `postpone()` was given it."""
     limited_until_ms: int | None = None
     """Until when the agent's login is known to have used up its plan; None if nothing is known."""
 
     @property
     def entry_ids(self) -> frozenset[bytes]:
-        """The ids of its entries."""
+        """The ids of the batch's entries."""
         return frozenset(entry_id for entry_id, _ in self.entries)
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What a turn adds to the record of its conversation."""
+class RecordAppend:
+    """The lines that a turn adds to the record of its conversation."""
 
     lines: bytes
     """JSON, one object a line (`session.record`)."""
     most_bytes: int
-    """How large the whole record may become; then its beginning goes."""
+    """How large the whole record may become; beyond it, the oldest lines are removed."""
     keep_ms: int
-    """How long it is kept after this turn, in milliseconds; 0 removes what there is."""
+    """How long the record is kept after this turn, in milliseconds; 0 removes it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class TaskResult:
     """A turn's result, for the session that has started this one."""
 
     to: SessionKey
     entry: bytes
-    """It, as it is to stand on that session's stream."""
+    """The result, encoded as an entry of that session's stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Postponement:
-    """Until when a turn waits, and what is said of it."""
+    """The time until which a turn waits, and the messages about it."""
 
     until_ms: int
     why: str
     tries: int
     """How often the agent was asked so far."""
     told: str
-    """What the person was told, so that it is said once."""
+    """What the person was told of the postponement, so that it is said once."""
     detail: str
-    """For people who trace the message."""
+    """The reason, for operators who trace the message."""
     notice: dict[str, Any] | None = None
-    """What goes on the reply stream now."""
+    """The message that goes on the reply stream now."""
     later: dict[str, Any] | None = None
-    """What goes there when a person writes while the turn waits; once."""
-    is_of_login: bool = False
+    """The message that goes there once, when a person writes while the turn waits."""
+    blocks_login: bool = False
     """Whether every session of the agent's login has to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a session's owner learns with the end of a turn."""
+    """What the session's owner learns when a turn ends."""
 
     left: int
-    """Entries of the session that wait."""
-    hints: int
-    """Hints for other sessions that are as urgent."""
+    """How many entries of the session wait."""
+    competing_hints: int
+    """How many hints for other sessions wait that are as urgent, or more."""
     at_ms: int
-    """Redis' time."""
+    """The end of the turn, on Redis' clock."""
 
 
 class Turns:
@@ -138,16 +144,16 @@ class Turns:
         left_out: Sequence[str] = (),
         login: str = "",
     ) -> Batch | None:
-        """Record a turn of these entries, or begin again the one that was never finished.
+        """Record a turn of these entries, or begin the unfinished turn again.
 
         With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`; it is
         "dropped" for entries that get no turn.
-        `left_out` are those of the entries which the agent is only told of, and `login` is whose
-        plan the agent uses.
-        None means that the entries are gone, which only an operator can have done.
+        `left_out` are the entries of which the agent only sees the beginning, and `login` names
+        the login whose plan the agent uses.
+        None means that the entries are gone: only an operator can have removed them.
         """
-        nonce = uuid.uuid4().hex  # the script may be sent twice, the attempt counts once
-        reply = await self._lease.run(
+        nonce = uuid.uuid4().hex  # makes a repeated send count as one attempt
+        reply = await self._lease.run_fenced(
             "begin",
             {"inbound": keys.inbound(self._lease.sid), "limit": keys.limit(login)},
             {
@@ -162,8 +168,8 @@ class Turns:
         if reply[0] == b"missing":
             self._lease.forget_waiting()
             return None
-        verdict, turn, attempt, before, entries, forgiven, mentioned, busy_since, queue = reply[:9]
-        resumed, tries, told, limited_until = reply[9:]
+        verdict, turn, attempt, before, entries, forgiven, begun_left_out = reply[:7]
+        busy_since, queue, resumed, tries, told, limited_until = reply[7:]
         self._lease.state = replace(
             self._lease.state, busy_since_ms=int(busy_since), queue=_queue(queue)
         )
@@ -171,11 +177,11 @@ class Turns:
             turn=turn.decode(),
             attempt=int(attempt),
             failures=int(attempt) - 1 - int(forgiven),
-            before=before.decode(),
+            furthest_phase_before=before.decode(),
             is_stopped=verdict == b"stopped",
             is_dropped=verdict == b"dropped",
             entries=tuple(tuple(entry) for entry in entries),
-            left_out=frozenset(mentioned.decode().split(",")),
+            left_out=frozenset(filter(None, begun_left_out.decode().split(","))),
             is_resumed=resumed == b"1",
             tries=int(tries),
             told=told.decode(),
@@ -183,14 +189,14 @@ class Turns:
         )
         return self._batch
 
-    async def steer(self, entry_ids: Sequence[str]) -> bool:
-        """Take entries into the running turn, before its agent is told of them.
+    async def join(self, entry_ids: Sequence[str]) -> bool:
+        """Record entries as a part of the running turn, before the agent sees them.
 
-        `finish()` says which of them the agent took up, and the others wait again; the next attempt
-        is about all of them. False if the turn is being stopped.
+        `finish()` names the entries that the agent took up; the others wait again. If the turn is
+        attempted again, all of them belong to it. False if the turn is being stopped.
         """
         return bool(
-            await self._lease.run(
+            await self._lease.run_fenced(
                 "steer",
                 {},
                 {
@@ -204,11 +210,11 @@ class Turns:
     async def mark(
         self, phase: str, detail: str = "", *, agent_process: dict[str, Any] | None = None
     ) -> None:
-        """Record how far the running attempt has come; `detail` is for people who trace it.
+        """Record how far the running attempt has come; `detail` is for operators who trace it.
 
-        `agent_process` says where its agent is: after a crash, the next owner ends that first.
+        `agent_process` says where the agent is: after a crash, the next owner ends it first.
         """
-        await self._lease.run(
+        await self._lease.run_fenced(
             "mark",
             {},
             {
@@ -222,7 +228,7 @@ class Turns:
 
     async def publish(self, index: int, payload: dict[str, Any]) -> None:
         """Put one complete message of the running turn on its reply stream, once per index."""
-        await self._lease.run(
+        await self._lease.run_fenced(
             "publish",
             {"replies": self._reply_stream},
             {
@@ -234,8 +240,8 @@ class Turns:
         )
 
     async def show(self, payload: dict[str, Any]) -> None:
-        """Show the answer as far as it has come; each call replaces the one before."""
-        await self._lease.run(
+        """Show the answer as far as it has come; each call replaces the text of the last one."""
+        await self._lease.run_fenced(
             "live",
             {"live": keys.live(self._lease.sid)},
             {"text": _json(payload), "keep_ms": LIVE_MS},
@@ -244,18 +250,19 @@ class Turns:
     async def postpone(
         self, what: Postponement, *, newest: str, login: str
     ) -> Literal["postponed", "stopped", "news"]:
-        """Give the lease back until a time; the running turn's batch is begun again then.
+        """Give the lease back until a time; then the running turn's batch is begun again.
 
-        Nothing of it may have been said or done. "stopped" means that the turn is to end instead,
-        and "news" that the session has an entry behind the `newest` that the caller knows.
+        The turn must not have said or done anything. "stopped" means that the turn is to end
+        instead, and "news" that the session has a new entry: one behind `newest`, which is the last
+        entry that the caller knows.
         """
-        verdict = await self._lease.run(
+        verdict = await self._lease.run_fenced(
             "postpone",
             {
                 "active": keys.ACTIVE,
                 "inbound": keys.inbound(self._lease.sid),
                 "replies": self._reply_stream,
-                "limit": keys.limit(login) if what.is_of_login and login else None,
+                "limit": keys.limit(login) if what.blocks_login and login else None,
             },
             {
                 "sid": self._lease.sid,
@@ -285,27 +292,27 @@ class Turns:
         agent_process: dict[str, Any] | None = None,
         first_index: int = 0,
         payloads: Sequence[dict[str, Any]] = (),
-        steered: Sequence[str] = (),
+        taken_up: Sequence[str] = (),
         answered: Sequence[str] = (),
         blobs: Sequence[str] = (),
-        record: Record | None = None,
-        owed: Owed | None = None,
-        has_heard: bool = False,
+        record: RecordAppend | None = None,
+        task_result: TaskResult | None = None,
+        is_about_person: bool = False,
         usage: Usage | None = None,
     ) -> "Finished":
-        """End the running turn, and with it the entries that were `steered` into it.
+        """End the running turn, and the joined entries that the agent has `taken_up`.
 
-        Those that were `answered` before it failed are done.
+        `answered` are the entries that were answered before a failure; their outcome is done.
 
         `reply` is kept in the outcome, for a caller that waits; `payloads` go on the reply stream,
         numbered from `first_index`; `agent_process` says where the agent is parked.
         With the status "dead", the entries become dead letters; else `blobs`, the files that came
-        with them, are removed. What is `owed` to another session gets there in the same step.
-        `has_heard` says that a person was among those who wrote; `usage` is what the agent took,
-        if it was asked.
+        with them, are removed. `task_result` reaches the other session in the same step.
+        `is_about_person` says that a person has sent one of the entries. `usage` is what the agent
+        took, if it was asked; it counts for the day on this worker's local clock.
         """
-        done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}
-        left, hints, now, queue, hint = await self._lease.run(
+        done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in taken_up)}
+        left, hints, now, queue, hint = await self._lease.run_fenced(
             "finish",
             {
                 "inbound": keys.inbound(self._lease.sid),
@@ -313,8 +320,8 @@ class Turns:
                 "dead_letters": keys.DEAD_LETTERS,
                 "record": keys.record(self._lease.sid),
                 "side_effects": keys.side_effects(self._lease.sid),
-                "owed_inbound": keys.inbound(owed.to.sid) if owed else None,
-                "owed_state": keys.state(owed.to.sid) if owed else None,
+                "owed_inbound": keys.inbound(task_result.to.sid) if task_result else None,
+                "owed_state": keys.state(task_result.to.sid) if task_result else None,
                 "active": keys.ACTIVE,
                 "sessions": keys.SESSIONS,
                 "usage": keys.USAGE,
@@ -335,17 +342,17 @@ class Turns:
                 "agent_process": _json(agent_process),
                 "sid": self._lease.sid,
                 "first_index": first_index,
-                "steered": ",".join(steered),
+                "steered": ",".join(taken_up),
                 "answered": ",".join(answered),
                 "record": record.lines if record else None,
                 "record_bytes": record.most_bytes if record else None,
                 "record_ms": record.keep_ms if record else None,
-                "owed": owed.entry if owed else None,
-                "owed_sid": owed.to.sid if owed else None,
-                "owed_key": str(owed.to) if owed else None,
-                "owed_outcomes": keys.outcome_prefix(owed.to.sid) if owed else None,
+                "owed": task_result.entry if task_result else None,
+                "owed_sid": task_result.to.sid if task_result else None,
+                "owed_key": str(task_result.to) if task_result else None,
+                "owed_outcomes": keys.outcome_prefix(task_result.to.sid) if task_result else None,
                 "grace_ms": GRACE_MS,
-                "has_heard": has_heard,
+                "has_heard": is_about_person,
                 "usage": usage.encode() if usage else None,
                 "agent": self._lease.session.agent,
                 "usage_ms": USAGE_MS,
@@ -353,19 +360,19 @@ class Turns:
             },
         )
         self._batch = None
-        heard_ms = int(now) if has_heard else self._lease.state.last_heard_ms
+        heard_ms = int(now) if is_about_person else self._lease.state.last_heard_ms
         self._lease.state = replace(self._lease.state, last_heard_ms=heard_ms, queue=_queue(queue))
         self._lease.drop_waiting(done, left=int(left))
-        if owed:
-            await self._lease.waker.try_hint(owed.to, hint.decode())
-        return Finished(left=int(left), hints=int(hints), at_ms=int(now))
+        if task_result:
+            await self._lease.waker.try_hint(task_result.to, hint.decode())
+        return Finished(left=int(left), competing_hints=int(hints), at_ms=int(now))
 
     async def side_effects(self) -> list[dict[str, Any]]:
         """Return what the tools of the running turn did, in all attempts, oldest first."""
         lease = self._lease
         name = keys.side_effects(lease.sid)
         lines = await lease.scripts.call(
-            lease.scripts.client.lrange, name, 0, -1, deadline=lease.fence
+            lease.scripts.client.lrange, name, 0, -1, deadline=lease.stop_at
         )
         return [orjson.loads(line) for line in lines]
 
@@ -381,7 +388,7 @@ class Turns:
 
 
 def _json(value: Mapping[str, Any] | Sequence[Any] | None) -> bytes | None:
-    """Return it as JSON; None for nothing."""
+    """Return a value as JSON; None if it is empty."""
     return orjson.dumps(value) if value else None
 
 

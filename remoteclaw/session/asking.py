@@ -176,7 +176,7 @@ class Asking:
             )
             if verdict != "news":
                 return verdict == "postponed"
-            behind, raw = [], await self._lease.arrived(attempt.known)
+            behind, raw = [], await self._lease.entries_after(attempt.known)
             if raw:
                 attempt.known = raw[-1][0].decode()
             with contextlib.suppress(NewerEntry):

@@ -132,7 +132,7 @@ def _keeper(
     return AgentKeeper(
         home,
         epoch=int(lease.epoch),
-        kill_at=lambda: lease.kill,
+        kill_at=lambda: lease.kill_at,
         warm_s=warm_s,
         budget=config.fleet,
         parked=lease.state.agent_process,

@@ -76,8 +76,8 @@ class Drain:
         try:
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    renewing = tasks.create_task(lease.keep(runner.on_lease_news))
-                    listening = tasks.create_task(lease.watch(runner.on_lease_news))
+                    renewing = tasks.create_task(lease.keep_renewing(runner.on_lease_news))
+                    listening = tasks.create_task(lease.listen(runner.on_lease_news))
                     try:
                         await self._serve(lease, bridge.keeper, runner)
                     finally:
@@ -146,7 +146,7 @@ async def _wait_while_typing(
     until = boottime() + MOST_DEBOUNCES * queue.debounce_ms / 1000
     while waiting and boottime() < until:
         pause_s = typing_pause_s(waiting, queue, now_ms=now_ms, command_of=runner.command_of)
-        if not pause_s or await lease.quiet(pause_s):
+        if not pause_s or await lease.stays_quiet(pause_s):
             break
         waiting = await read_inbox(lease, most=entries_needed(queue))
         now_ms = waiting[-1].at_ms if waiting else now_ms  # the newest entry has just come

@@ -251,9 +251,9 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
     `is_leaving` says that the worker was asked to end.
     """
     has_had_share = turns >= MOST_TURNS or seconds > MOST_SECONDS
-    if ended.left and (is_leaving or (ended.hints and has_had_share)):
+    if ended.left and (is_leaving or (ended.competing_hints and has_had_share)):
         return Next.RELEASE
-    if ended.left or ended.hints or is_leaving:
+    if ended.left or ended.competing_hints or is_leaving:
         return Next.LOOK_AGAIN
     return Next.LINGER
 

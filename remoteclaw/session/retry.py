@@ -163,7 +163,7 @@ def postponement(
         tries=tries.count,
         told=tries.told,
         detail=f"until {moment}: {category}",
-        is_of_login=category is ErrorCategory.USAGE_LIMIT,
+        blocks_login=category is ErrorCategory.USAGE_LIMIT,
     )
     if is_told(tries.told, category, at_ms):
         return waits

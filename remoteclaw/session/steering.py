@@ -52,7 +52,7 @@ class Steering:
 
     async def _take(self) -> list[Entry]:
         room = MOST_STEERED - len(self._taken)
-        raw = (await self._lease.arrived(self._newest))[:room]
+        raw = (await self._lease.entries_after(self._newest))[:room]
         try:
             arrived = decode_all(raw, self._lease.session)
         except NewerEntry:
@@ -66,7 +66,7 @@ class Steering:
                 case Newcomer.STOPS_JOINING:
                     self._is_closed = True
                     break
-        if entries and await self._lease.turns.steer([entry.id for entry in entries]):
+        if entries and await self._lease.turns.join([entry.id for entry in entries]):
             self._newest = entries[-1].id
             self._taken += entries
             return entries

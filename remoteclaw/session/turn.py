@@ -7,7 +7,7 @@ from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Finished, Record
+from remoteclaw.fleet.turn import Finished, RecordAppend
 from remoteclaw.fleet.usage import Usage
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn, stream_order
 from remoteclaw.session.asking import Asking
@@ -100,7 +100,7 @@ class TurnRunner:
         )
         attempt = await self._begin(plan, waiting)
         if attempt is None:
-            return Finished(left=0, hints=0, at_ms=0)
+            return Finished(left=0, competing_hints=0, at_ms=0)
         self._running = attempt
         try:
             command = self.command_of(attempt.turn.entries[0])
@@ -158,7 +158,7 @@ class TurnRunner:
             session=lease.session,
             entries=tuple(entry for entry in entries if entry.id not in batch.left_out),
             attempt=batch.attempt,
-            was_interrupted=batch.before not in NOT_ASKED,
+            was_interrupted=batch.furthest_phase_before not in NOT_ASKED,
             left_out=tuple(entry for entry in entries if entry.id in batch.left_out),
         )
         ids = [entry_id.decode() for entry_id, _ in (*batch.entries, *lease.waiting)]
@@ -192,7 +192,8 @@ class TurnRunner:
             return  # it was said before the turn was postponed
         if attempt.turn.was_interrupted:
             await attempt.reply.say(SECOND_TRY)
-        if self._bridge.conversation and self._lease.has_lost(self._bridge.conversation):
+        name = self._bridge.conversation
+        if name and self._lease.has_lost_conversation(name):
             await attempt.reply.say(await self._asking.what_is_lost())
 
     async def _finish(self, attempt: Attempt, ending: _Ending) -> Finished:
@@ -218,12 +219,12 @@ class TurnRunner:
             agent_process=self._bridge.keeper.record(),
             first_index=reply.next_index,
             payloads=reply.rest(result.payloads, [*answers, *result.steered]),
-            steered=result.steered,
+            taken_up=result.steered,
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
             record=self._record_of(turn, joined, result) if ending.is_recorded else None,
-            owed=result_of(self._lease, turn, status, said),
-            has_heard=ending.was_asked and any(entry.origin == "chat" for entry in entries),
+            task_result=result_of(self._lease, turn, status, said),
+            is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
             usage=Usage.of(result.run) if ending.was_asked else None,
         )
         # What was still being recorded was sent before the outcome.
@@ -233,13 +234,13 @@ class TurnRunner:
 
     def _record_of(
         self, turn: Turn, joined: Sequence[Entry], result: AgentDeliveryResult
-    ) -> Record:
+    ) -> RecordAppend:
         settings = self._config.record
         if not settings.keep_days:
-            return Record(b"", 0, 0)
+            return RecordAppend(b"", 0, 0)
         most_bytes = settings.max_kb * 1024
         lines = lines_of(turn, joined, result, at_ms=now_ms(), most_bytes=most_bytes // 2)
-        return Record(lines, most_bytes, settings.keep_ms)
+        return RecordAppend(lines, most_bytes, settings.keep_ms)
 
 
 def _without_agent(step: BatchStep, attempt: Attempt) -> _Ending:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from remoteclaw.clock import now_ms
 from remoteclaw.fleet.inbound import encode_entry
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Owed
+from remoteclaw.fleet.turn import TaskResult
 from remoteclaw.messages import (
     ChannelMessage,
     Deliver,
@@ -28,7 +28,7 @@ NO_RESULT = "(It ended without saying anything.)"
 
 def result_of(
     lease: Lease, turn: Turn, status: str, payloads: Sequence[ReplyPayload]
-) -> Owed | None:
+) -> TaskResult | None:
     """Return the turn's result for the session that has started this one, if it gets one."""
     asked, state = turn.entries[-1], lease.state
     told = asked.provenance.parent if asked.provenance else None
@@ -58,7 +58,7 @@ def result_of(
     )
     deliver: Deliver = "parent" if parent.task else "channel"
     people = people_of(turn.entries)
-    return Owed(parent, encode_entry(message, deliver, "result", provenance, people))
+    return TaskResult(parent, encode_entry(message, deliver, "result", provenance, people))
 
 
 def _text_of(payloads: Sequence[ReplyPayload], session: SessionKey) -> str:

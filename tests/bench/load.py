@@ -13,7 +13,7 @@ from typing import Any
 from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted, decode_entry
-from remoteclaw.fleet.turn import Record
+from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
 from remoteclaw.session.record import lines_of
 from tests.bench.floors import ECHO_AGENT
@@ -103,7 +103,7 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
         entry = decode_entry(*lease.waiting[0])
         result = AgentDeliveryResult((ReplyPayload("ok"),), AgentRunResult(), McpSideEffects())
         lines = lines_of(Turn(lease.session, (entry,)), (), result, at_ms=entry.at_ms)
-        record = Record(lines, most_bytes=256 * 1024, keep_ms=30 * 24 * 3600 * 1000)
+        record = RecordAppend(lines, most_bytes=256 * 1024, keep_ms=30 * 24 * 3600 * 1000)
         await lease.turns.finish("done", reply=[{"text": "ok"}], record=record)
         assert await lease.close()
 

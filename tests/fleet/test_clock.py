@@ -51,7 +51,7 @@ async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: F
     lease = await acquire(fleet, accepted)
     batch = await lease.turns.begin([accepted.entry_id])
     assert batch is not None
-    assert (batch.attempt, batch.before) == (1, "spawned")
+    assert (batch.attempt, batch.furthest_phase_before) == (1, "spawned")
 
 
 async def test_an_epoch_that_was_lost_is_not_given_out_again(fleet: Fleet) -> None:

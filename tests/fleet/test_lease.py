@@ -207,7 +207,7 @@ async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:
     lease.renewed_at -= 1
 
     with pytest.raises(LeaseLost, match="frozen"):
-        await lease.keep(lambda _stop, _newest: None)
+        await lease.keep_renewing(lambda _stop, _newest: None)
 
 
 async def test_renewing_holds_the_lease_and_brings_news(
@@ -221,7 +221,7 @@ async def test_renewing_holds_the_lease_and_brings_news(
     told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     async with asyncio.TaskGroup() as tasks:
-        keep = tasks.create_task(lease.keep(lambda *news: told.put_nowait(news)))
+        keep = tasks.create_task(lease.keep_renewing(lambda *news: told.put_nowait(news)))
         assert await asyncio.wait_for(told.get(), HANG_S) == (accepted.entry_id, newer.entry_id)
         keep.cancel()
 
@@ -242,7 +242,7 @@ async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
 
     assert batch is not None
     assert [entry_id.decode() for entry_id, _ in batch.entries] == [accepted.entry_id]
-    assert (batch.attempt, batch.before) == (2, "tool")
+    assert (batch.attempt, batch.furthest_phase_before) == (2, "tool")
 
 
 async def test_begin_forgets_a_batch_whose_entries_are_gone(fleet: Fleet) -> None:
@@ -416,7 +416,7 @@ async def test_a_running_turn_is_told_of_a_message_and_of_a_stop(fleet: Fleet) -
                 pass
 
     async with asyncio.TaskGroup() as tasks:
-        watch = tasks.create_task(lease.watch(lambda *news: told.put_nowait(news)))
+        watch = tasks.create_task(lease.listen(lambda *news: told.put_nowait(news)))
         await eventually(lambda: listeners(fleet, keys.bell(lease.sid)))
         await hears("", accepted.entry_id)
         newer = await append(fleet)
@@ -736,8 +736,8 @@ async def test_a_conversation_that_was_dropped_is_lost_once(fleet: Fleet) -> Non
     await lease.remember("claude|/work", "of-the-cli")
     await lease.release()
     later = await acquire(fleet, accepted)
-    assert later.has_lost("codex|/work")
+    assert later.has_lost_conversation("codex|/work")
 
     await later.remember("claude|/work", None)
 
-    assert not later.has_lost("claude|/work")
+    assert not later.has_lost_conversation("claude|/work")

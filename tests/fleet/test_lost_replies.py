@@ -75,7 +75,7 @@ async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
 
     assert lost.reached.is_set()
     assert batch is not None
-    assert (batch.attempt, batch.before) == (1, "")
+    assert (batch.attempt, batch.furthest_phase_before) == (1, "")
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     second = await fleet.inbound.append(message("second"), agent="main")
     lost = lose(proxy, "steer")
 
-    assert await lease.turns.steer([second.entry_id])
+    assert await lease.turns.join([second.entry_id])
 
     assert lost.reached.is_set()
-    finished = await lease.turns.finish("done", reply=[], steered=[second.entry_id])
+    finished = await lease.turns.finish("done", reply=[], taken_up=[second.entry_id])
     assert finished.left == 0
     outcome = await fleet.outcomes.read(lease.sid, second.entry_id)
     assert outcome is not None

@@ -7,7 +7,7 @@ import pytest
 
 from remoteclaw.errors import CallRefused, MessageRefused, RedisRefused
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.turn import Record
+from remoteclaw.fleet.turn import RecordAppend
 from remoteclaw.gateway.methods import HANDLERS as ALL
 from remoteclaw.gateway.principals import Agent
 from remoteclaw.messages import MAX_TEXT_BYTES, SessionKey
@@ -92,7 +92,7 @@ async def test_what_is_kept_to_be_looked_at_goes_first(stack: Stack) -> None:
         await fill(stack, part)
         await turn.lease.turns.show({"text": "he"})
         shown = await client.exists(keys.live(turn.lease.sid))
-        record = Record(b"{}\n", 1024, 1000_000)
+        record = RecordAppend(b"{}\n", 1024, 1000_000)
         await turn.lease.turns.finish("done", reply=[{"text": "hi"}], record=record)
         await fill(stack, 0.5)
         outcome_s = await client.ttl(keys.outcome_prefix(turn.lease.sid) + turn.id)

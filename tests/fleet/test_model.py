@@ -265,7 +265,7 @@ class FleetMachine(RuleBasedStateMachine):
         new = [each for each in new if each not in session.steered][:1]
         if not new:
             return
-        stale, is_taken = self.is_fenced(session, owner, owner.lease.turns.steer(new))
+        stale, is_taken = self.is_fenced(session, owner, owner.lease.turns.join(new))
         if stale:
             return
         assert session.batch is not None
@@ -274,7 +274,7 @@ class FleetMachine(RuleBasedStateMachine):
         if is_taken:
             session.steered += new
             if repeated:
-                assert self.do(owner.lease.turns.steer(new))
+                assert self.do(owner.lease.turns.join(new))
 
     @rule(
         sender=SENDERS,
@@ -298,7 +298,7 @@ class FleetMachine(RuleBasedStateMachine):
                 reply=[{"text": text}],
                 first_index=owner.said,
                 payloads=[{"text": text}],
-                steered=taken_up,
+                taken_up=taken_up,
             )
 
         stale, finished = self.is_fenced(session, owner, finishing())
@@ -395,7 +395,7 @@ class FleetMachine(RuleBasedStateMachine):
         session, owner = self.owner(sender, number)
         if owner is None or (owner.epoch == session.epoch and session.state != "running"):
             return
-        work = owner.lease.run(
+        work = owner.lease.run_fenced(
             "renew",
             {"active": keys.ACTIVE},
             {"sid": session.sid, "lease_ms": LEASE_MS, "grace_ms": GRACE_MS},

@@ -36,14 +36,14 @@ MUTANTS = (
     ),
     Mutant(
         "finish split in two",
-        before='left, hints, now, queue, hint = await self._lease.run(\n    "finish",',
+        before='left, hints, now, queue, hint = await self._lease.run_fenced(\n    "finish",',
         after=(
             "for payload in payloads:\n"
             "    await self._lease.scripts.client.xadd(\n"
             "        self._reply_stream, {'reply': orjson.dumps(payload)}\n"
             "    )\n"
             "payloads = ()\n"
-            "left, hints, now, queue, hint = await self._lease.run(\n"
+            "left, hints, now, queue, hint = await self._lease.run_fenced(\n"
             '    "finish",'
         ),
         test="test_a_worker_at[finish-before-kill]",
@@ -110,7 +110,7 @@ MUTANTS = (
     ),
     Mutant(
         "an owner that does not fence itself",
-        before="if boottime() > self.fence:",
+        before="if boottime() > self.stop_at:",
         after="if False:",
         test="test_a_lease_that_nobody_renews_is_given_up",
     ),
@@ -134,16 +134,16 @@ MUTANTS = (
     ),
     Mutant(
         "a result that is written beside the end of its turn",
-        before="done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}",
+        before="done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in taken_up)}",
         after=(
-            "done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in steered)}\n"
-            "if owed:\n"
-            "    sid = owed.to.sid\n"
-            '    await self._lease.scripts.client.xadd(keys.inbound(sid), {"entry": owed.entry})\n'
+            "done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in taken_up)}\n"
+            "if task_result:\n"
+            "    got, sid = task_result, task_result.to.sid\n"
+            '    await self._lease.scripts.client.xadd(keys.inbound(sid), {"entry": got.entry})\n'
             "    await self._lease.scripts.client.zadd(keys.ACTIVE, {sid: 0})\n"
             '    await self._lease.scripts.client.hset(keys.state(sid), "status", "scheduled")\n'
-            '    await self._lease.scripts.client.hset(keys.state(sid), "key", str(owed.to))\n'
-            "    owed = None"
+            '    await self._lease.scripts.client.hset(keys.state(sid), "key", str(got.to))\n'
+            "    task_result = None"
         ),
         test="test_a_worker_with_a_task_of_another_session_at[finish-before-kill]",
     ),
@@ -167,7 +167,7 @@ MUTANTS = (
     ),
     Mutant(
         "a note is lost with its process",
-        before='f"{session_id}{NOTE}{note}" if note else session_id',
+        before='f"{session_id}{NOTE_SEPARATOR}{note}" if note else session_id',
         after="session_id",
         test="test_a_note_is_kept_with_the_id",
     ),

@@ -95,8 +95,8 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation that is kept by what nobody said",
-        before='has_heard=ending.was_asked and any(entry.origin == "chat" for entry in entries),',
-        after="has_heard=ending.was_asked,",
+        before='ending.was_asked and any(entry.origin == "chat" for entry in entries),',
+        after="ending.was_asked,",
         test="test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it",
     ),
     Mutant(
@@ -107,8 +107,8 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation that is kept by what nobody heard",
-        before="has_heard=ending.was_asked and any(",
-        after="has_heard=any(",
+        before="is_about_person=ending.was_asked and any(",
+        after="is_about_person=any(",
         test="test_what_nobody_heard_does_not_keep_a_conversation",
     ),
     Mutant(
@@ -125,7 +125,7 @@ MUTANTS = (
     ),
     Mutant(
         "an agent that hears of a message before it is recorded",
-        before="if entries and await self._lease.turns.steer([entry.id for entry in entries]):",
+        before="if entries and await self._lease.turns.join([entry.id for entry in entries]):",
         after="if entries:",
         test="test_a_worker_that_is_killed_in_a_steered_turn",
     ),

@@ -217,7 +217,7 @@ def batch(*, failures: int = 0, is_stopped: bool = False, is_dropped: bool = Fal
         turn="1-0",
         attempt=failures + 1,
         failures=failures,
-        before="",
+        furthest_phase_before="",
         is_stopped=is_stopped,
         is_dropped=is_dropped,
         entries=(),
@@ -354,7 +354,7 @@ def test_a_turn_waits_unless_its_conversation_is_to_end(
 def test_what_follows_a_turn(
     left: int, hints: int, turns: int, seconds: float, is_leaving: bool, expected: Next
 ) -> None:
-    ended = Finished(left=left, hints=hints, at_ms=0)
+    ended = Finished(left=left, competing_hints=hints, at_ms=0)
 
     found = after_turn(ended, turns=turns, seconds=seconds, is_leaving=is_leaving)
 

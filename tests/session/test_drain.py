@@ -339,7 +339,7 @@ async def test_a_running_turn_is_stopped_and_what_waits_behind_it_too(stack: Sta
 async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.lease.QUIET_S", 1000)
+    monkeypatch.setattr("remoteclaw.fleet.lease.LISTEN_DELAY_S", 1000)
     monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
     running = await stack.append("slow")
     task = asyncio.create_task(drain(stack, running))

@@ -138,7 +138,7 @@ async def test_interrupt_stops_the_turn_for_the_new_message(echo: Stack) -> None
 async def test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal(
     echo: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.lease.QUIET_S", 1000)
+    monkeypatch.setattr("remoteclaw.fleet.lease.LISTEN_DELAY_S", 1000)
     monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
     configure(echo, mode="interrupt")
     first, task = await busy(echo)

@@ -374,7 +374,7 @@ async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) 
     assert lease is not None
     assert await lease.turns.begin([command.entry_id])
     await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
-    assert await lease.turns.steer([two.entry_id])
+    assert await lease.turns.join([two.entry_id])
     await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
     go(agent)
 

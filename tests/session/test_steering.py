@@ -225,7 +225,7 @@ async def crashed(stack: Stack, first: Accepted, *joined: Accepted, phase: str =
     lease = await owner(stack, first)
     assert await lease.turns.begin([first.entry_id])
     await lease.turns.mark(phase)
-    assert await lease.turns.steer([each.entry_id for each in joined])
+    assert await lease.turns.join([each.entry_id for each in joined])
     await expire(stack, first)
 
 
@@ -271,7 +271,7 @@ async def test_nothing_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
     await agent.fleet.sessions.stop(lease.sid)
     two = await agent.append("two")
 
-    assert not await lease.turns.steer([two.entry_id])
+    assert not await lease.turns.join([two.entry_id])
     await expire(agent, one)
     await drain(agent, one)
 
@@ -286,7 +286,7 @@ async def test_nothing_joins_a_turn_under_a_lost_lease(agent: Stack) -> None:
     await owner(agent, one)
 
     with pytest.raises(LeaseLost):
-        await lease.turns.steer([two.entry_id])
+        await lease.turns.join([two.entry_id])
 
 
 async def test_a_worker_that_is_killed_in_a_steered_turn(agent: Stack) -> None:
@@ -370,11 +370,11 @@ async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:
     lease = await owner(agent, one)
     await lease.turns.begin([one.entry_id])
     ids = [two.entry_id, three.entry_id]
-    await lease.turns.steer(ids)
+    await lease.turns.join(ids)
 
     error = {"category": "died", "detail": ""}
     answered = [one.entry_id, two.entry_id]
-    await lease.turns.finish("failed", reply=[], error=error, steered=ids, answered=answered)
+    await lease.turns.finish("failed", reply=[], error=error, taken_up=ids, answered=answered)
 
     outcomes = [await agent.outcome(each) for each in (one, two, three)]
     assert [outcome.status for outcome in outcomes] == ["done", "steered", "failed"]
