@@ -34,7 +34,7 @@ __all__ = [
 
 #: How long an adapter holds its reply stream without a sign of life, in milliseconds.
 CLAIM_MS = 10_000
-#: How long a read waits for the next reply, in milliseconds; each one renews the reader's lease.
+#: How long a read waits for the next reply, in milliseconds; each one renews the adapter's claim.
 BLOCK_MS = 2000
 #: How long a claim is not renewed at most while there is something to deliver, in seconds.
 CLAIM_EVERY_S = 2.0
