@@ -82,6 +82,11 @@ class ToolCalls:
         )
         return None if made is None else made.decode().split("\n")
 
+    async def remember(self, caller: Caller | None, call: str, made: str) -> None:
+        """Replace the result of a call that was performed, for as long as it is remembered."""
+        name = keys.call(call_name(caller, call))
+        await self._scripts.call(self._scripts.client.set, name, made, xx=True, keepttl=True)
+
     async def side_effects(self, caller: Caller) -> list[dict[str, Any]]:
         """Return what the tools of the caller's running turn did so far, oldest first."""
         name = keys.side_effects(caller.session.sid)

@@ -18,7 +18,7 @@ from remoteclaw.config.merge_patch import merged
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.rights import declared, fields
-from remoteclaw.errors import CallError, CallRefused
+from remoteclaw.errors import CallError, CallRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.configuration import HANDLERS
 from tests.support.hostile import HOSTILE
@@ -392,6 +392,60 @@ async def test_what_was_noted_and_not_written_is_done_when_it_is_asked_again(
 
     assert answer["status"] == "applied"
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
+
+
+async def test_what_a_person_has_changed_since_is_not_overwritten(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    change = {"queue": {"mode": "steer"}}
+    await turn.call("gateway_config_patch", "one", patches=change)
+    by_hand = stack.home.config_file.read_text().replace('"steer"', '"collect"')
+    by_hand += "[tools]\napprove = ['gateway_config_patch']\n"
+    stack.home.config_file.write_text(by_hand)
+    code, told = await refused(turn, "gateway_config_patch", "one", patches=change)
+
+    assert code == "UNAVAILABLE"
+    assert "was asked for before" in told
+    assert stack.home.config_file.read_text() == by_hand
+
+
+async def test_what_a_person_has_undone_stays_undone(stack: Stack) -> None:
+    """An answered call is never done again, also where the file is what it was before the call."""
+    turn = await begin_turn(stack, HANDLERS)
+    change = {"queue": {"mode": "steer"}}
+    await turn.call("gateway_config_patch", "one", patches=change)
+    file = ConfigFile(stack.home.config_file)
+    file.file.write_bytes(file.backup.read_bytes())
+    code, told = await refused(turn, "gateway_config_patch", "one", patches=change)
+
+    assert code == "UNAVAILABLE"
+    assert "was asked for before" in told
+    assert load_config(file.file, {}).queue.mode == "followup"
+
+
+async def test_calls_repeated_in_turns_change_nothing_more(stack: Stack) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+    for mode in ("steer", "followup"):
+        await turn.call("gateway_config_patch", mode, patches={"queue": {"mode": mode}})
+    inode = stack.home.config_file.stat().st_ino
+    for _ in range(3):
+        await refused(turn, "gateway_config_patch", "steer", patches={"queue": {"mode": "steer"}})
+
+    assert stack.home.config_file.stat().st_ino == inode
+
+
+async def test_what_is_written_and_could_not_be_noted_is_not_said_to_have_failed(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn = await begin_turn(stack, HANDLERS)
+
+    async def away(*_: Any) -> None:
+        raise RedisUnavailable("Redis is away.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("remoteclaw.fleet.calls.ToolCalls.remember", away)
+        told = await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
+
+    assert told["status"] == "applied"
 
 
 async def test_a_turn_that_is_over_changes_nothing(stack: Stack, configured: str) -> None:

@@ -212,9 +212,21 @@ MUTANTS = (
     ),
     Mutant(
         "a change that was noted and is never made",
-        before="return answer if is_done else None",
+        before="return None  # the gateway was killed before it was written",
         after="return answer",
         test="test_what_was_noted_and_not_written_is_done_when_it_is_asked_again",
+    ),
+    Mutant(
+        "a repeated change that overwrites what a person did",
+        before="if base == content.hash:",
+        after="if True:",
+        test="test_what_a_person_has_changed_since_is_not_overwritten",
+    ),
+    Mutant(
+        "a change that is made again after an undo",
+        before='_remembered("", answer)',
+        after="_remembered(content.hash, answer)",
+        test="test_what_a_person_has_undone_stays_undone",
     ),
     Mutant(
         "a change that is done before it is approved",

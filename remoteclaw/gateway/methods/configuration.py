@@ -5,6 +5,7 @@ operators with the scope admin change everything.
 """
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import sys
@@ -17,7 +18,7 @@ from remoteclaw.config.edit import ConfigFile, FileContent, PlannedChange
 from remoteclaw.config.model import Config
 from remoteclaw.config.secrets import part, redacted
 from remoteclaw.config.tool_policy import approval_rule
-from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
 from remoteclaw.fleet.approvals import VALID_MS, Approval
 from remoteclaw.gateway.approvals import approval_of, approve, reject
 from remoteclaw.gateway.call import Call, Handler
@@ -131,7 +132,7 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         await call.fleet.calls.change(
             call.caller,
             call.id,
-            answer.model_dump_json(by_alias=False),
+            _remembered(content.hash, answer),
             who=_who(call),
             most=MOST_CHANGES,
             within_ms=WITHIN_MS,
@@ -140,6 +141,9 @@ async def _change(call: Call, base_hash: str | None, planned: _Planned) -> contr
         )
         if not approval:
             await file.write(plan)
+            # Should Redis not hear of it, a repeated call still finds the file as it left it.
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await call.fleet.calls.remember(call.caller, call.id, _remembered("", answer))
         return answer
 
 
@@ -213,14 +217,33 @@ async def _reject(call: Call, params: contract.ApprovalParams) -> contract.Rejec
     return contract.Rejected(status="rejected")
 
 
+def _remembered(base: str, answer: contract.Changed) -> str:
+    """Return what Redis keeps of a change: the hash that the file had before, and the answer.
+
+    The `base` is empty once the change is written.
+    """
+    return f"{base}\n{answer.model_dump_json(by_alias=False)}"
+
+
 async def _repeated(call: Call, content: FileContent) -> contract.Changed | None:
-    """Return the answer to a call that was answered before; None if it has to be done (again)."""
+    """Return the answer to a call that was answered before; None if it has to be done (again).
+
+    Raises `CallRefused` if the file has changed since.
+    """
     made = await call.fleet.calls.made(call.caller, call.id)
     if made is None:
         return None
-    answer = contract.Changed(**orjson.loads(made[0]))
-    is_done = answer.status == "needs_approval" or answer.hash == content.hash
-    return answer if is_done else None  # killed before it was written, or undone since
+    base, told = made
+    answer = contract.Changed(**orjson.loads(told))
+    if answer.status == "needs_approval" or answer.hash == content.hash:
+        return answer
+    if base == content.hash:
+        return None  # the gateway was killed before it was written
+    raise CallRefused(
+        "UNAVAILABLE",
+        "This was asked for before, and the configuration file has changed since: look at it "
+        "before you repeat it.",
+    )
 
 
 def _who(call: Call) -> str:
