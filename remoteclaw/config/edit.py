@@ -223,13 +223,18 @@ class ConfigFile:
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def back_up(self, data: bytes) -> None:
-        """Keep a valid content that an editor has replaced with a mistake. Raises OSError."""
+    def back_up(self, data: bytes, since_ns: int) -> None:
+        """Keep a valid content that an editor has replaced with a mistake. Raises OSError.
+
+        It was written at `since_ns` (st_ctime_ns); a backup made later is of a newer content, and
+        stays.
+        """
         descriptor = lock(self._lock_file)
         if descriptor is None:
             return  # a change is being written, which backs up the content before it
         try:
-            replace_file(self.backup, data)
+            if not self.backup.exists() or self.backup.stat().st_ctime_ns <= since_ns:
+                replace_file(self.backup, data)
         finally:
             os.close(descriptor)
 

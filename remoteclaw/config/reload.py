@@ -22,18 +22,19 @@ class CurrentConfig:
     """
 
     def __init__(
-        self, home: Home, config: Config, *, keep: Callable[[bytes], None] | None = None
+        self, home: Home, config: Config, *, keep: Callable[[bytes, int], None] | None = None
     ) -> None:
         """`config` is what the file had a moment ago; the first call checks whether it still is.
 
-        `keep` gets the last valid content when a mistake has replaced it; it may raise OSError.
+        `keep` gets the last valid content that was read, and its st_ctime_ns, when a mistake has
+        replaced it; it may raise OSError.
         """
         self._home = home
         self._config = self.at_start = config
         self._keep = keep
         # What starts reads the file, and then takes seconds: a change meanwhile must be seen.
         self._seen: tuple[int, ...] | None = None
-        self._content = b""
+        self._content, self._content_ns = b"", 0
         self.had_content = _has_content(self._look()) or config != self._without_file()
         """Whether there was a file with something in it."""
         self.problem: str | None = None
@@ -69,6 +70,7 @@ class CurrentConfig:
             self._seen = None  # it has changed meanwhile: the next call reads it again
             return
         self._config, self._content = config, content
+        self._content_ns = seen[-1] if seen else 0
         self.had_content = _has_content(seen)
         self.problem = None
 
@@ -76,7 +78,7 @@ class CurrentConfig:
         if self._keep is None or not self._content:
             return
         try:
-            self._keep(self._content)
+            self._keep(self._content, self._content_ns)
         except OSError as error:
             log.warning("the last valid configuration is not kept: %s", error.strerror)
 

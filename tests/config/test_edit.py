@@ -459,6 +459,34 @@ def test_what_an_editor_replaces_with_a_mistake_is_kept(home: Home) -> None:
     assert file.backup.read_text() == COMMENTED
 
 
+async def test_what_a_change_here_has_kept_is_not_replaced_by_an_older_version(
+    file: ConfigFile, home: Home
+) -> None:
+    """A gateway that was asked nothing meanwhile has seen neither of two changes."""
+    now = CurrentConfig(home, load_config(home.config_file), keep=ConfigFile(file.file).back_up)
+    now()
+    await patch(file, {"queue": {"mode": "steer"}})
+    between = file.file.read_text()
+    await patch(file, {"queue": {"mode": "followup"}})
+    file.file.write_text("[queue\n")
+
+    assert now().queue.mode == "collect"
+    assert file.backup.read_text() == between
+
+
+async def test_a_newer_version_is_kept_whatever_date_it_has(file: ConfigFile, home: Home) -> None:
+    """Whoever copies a file over it may keep the date of the copy."""
+    await patch(file, {"queue": {"mode": "steer"}})
+    os.utime(file.file, (0, 0))
+    now = CurrentConfig(home, load_config(home.config_file), keep=file.back_up)
+    now()
+    newer = file.file.read_text()
+    file.file.write_text("[queue\n")
+
+    assert now().queue.mode == "steer"
+    assert file.backup.read_text() == newer
+
+
 @pytest.mark.parametrize("text", ['[queue]\nmode = "steer"\n', "", None])
 def test_a_change_between_the_reading_and_the_watching_is_noticed(
     home: Home, text: str | None
