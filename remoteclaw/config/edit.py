@@ -139,6 +139,14 @@ class ConfigFile:
     def _parsed(self, data: bytes) -> Config:
         return parse_config(data, self.file, self._environment)
 
+    def _is_complete(self, data: bytes) -> bool:
+        """Whether a content is valid without environment overrides."""
+        try:
+            parse_config(data, self.file, {})
+        except ConfigError:
+            return False
+        return True
+
     # -- planning a change ---------------------------------------------------------------------
 
     def patched(
@@ -164,7 +172,7 @@ class ConfigFile:
         if len(data) > MOST_BYTES:
             raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
         after = self._parsed(data)
-        if overrides(self._environment):
+        if overrides(self._environment) and self._is_complete(content.data):
             # Validate without environment overrides as well: other processes may have none.
             parse_config(data, self.file, {})
         if config is None or after.hooks != config.hooks:
