@@ -100,6 +100,10 @@ async def _serve(
         async with served(gateway, *sockets) as server, announced:
             said(address)
             await _first(stop, gateway.restart.wanted)
+            while restarts() and not _can_restart(current):
+                log.error("the gateway is not restarted: its file has changed since it was asked")
+                gateway.restart.wanted.clear()
+                await _first(stop, gateway.restart.wanted)
             if restarts():
                 server.accept_no_more()
                 await asyncio.sleep(ARRIVE_S)
@@ -109,6 +113,11 @@ async def _serve(
         return restarts()
     finally:
         await fleet.aclose()
+
+
+def _can_restart(current: CurrentConfig) -> bool:
+    """Whether a gateway that starts now would start, and with the same Redis."""
+    return current().redis == current.at_start.redis and current.problem is None
 
 
 def _raise_descriptors() -> None:

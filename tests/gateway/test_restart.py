@@ -7,6 +7,7 @@ import re
 import signal
 from typing import Literal
 
+import aiohttp
 import pytest
 
 from remoteclaw.config.home import Home
@@ -14,9 +15,12 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
-from remoteclaw.gateway.call import Restart
+from remoteclaw.gateway.call import Call, Restart
 from remoteclaw.gateway.methods import HANDLERS
-from tests.support.doors import Answer, gateway_process, own_token
+from remoteclaw.gateway.server import serve
+from remoteclaw.tools.base import NoParams
+from remoteclaw.tools.configuration import Restarted
+from tests.support.doors import Answer, Door, gateway_process, own_token
 from tests.support.restarts import restart, starts, take_away
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
@@ -145,6 +149,49 @@ async def test_with_a_configuration_that_cannot_be_used_it_stays(stack: Stack) -
     assert refused.status == 503
     assert "because it would not come back" in refused.json["error"]["message"]
     assert "mesage_send" not in refused.json["error"]["message"]
+
+
+@pytest.mark.parametrize("how", ["a mistake", "another Redis"])
+async def test_a_file_that_changes_after_the_call_keeps_the_gateway(
+    stack: Stack,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    how: Literal["a mistake", "another Redis"],
+) -> None:
+    text = stack.home.config_file.read_text()
+    changed = {
+        "a mistake": text + "\n[tools]\ndeny = ['mesage_send']\n",
+        "another Redis": text.replace(stack.redis.url, "redis://127.0.0.1:1/0"),
+    }
+    contents = [changed[how], text]
+
+    async def asked(call: Call, params: NoParams) -> Restarted:
+        stack.home.config_file.write_text(contents.pop(0))
+        assert call.restart is not None
+        call.restart.wanted.set()
+        return Restarted(status="restarting", detail="")
+
+    monkeypatch.setitem(HANDLERS, "gateway.restart", asked)
+    urls: list[str] = []
+    config = load_config(stack.home.config_file)
+    serving = asyncio.create_task(serve(stack.home, config, stop=asyncio.Event(), said=urls.append))
+    await eventually(lambda: urls)
+    async with aiohttp.ClientSession() as http:
+        door = Door(urls[0], http)
+        await restart(stack, door)
+        await eventually(lambda: "the gateway is not restarted" in caplog.text)
+        answer = await door.invoke(own_token(stack), "sessions_list")
+        stayed = not serving.done()
+        await restart(stack, door)
+        sockets = await serving
+
+    assert contents == []
+    assert changed[how] != text
+    assert answer.status == 200
+    assert stayed
+    assert sockets is not None
+    for listening in sockets:
+        listening.close()
 
 
 async def test_asked_to_end_while_it_starts_anew_it_ends(stack: Stack) -> None:

@@ -276,4 +276,10 @@ MUTANTS = (
         after="if True:",
         test="test_a_call_that_is_ending_keeps_no_other_from_being_cut",
     ),
+    Mutant(
+        "a restart that is not checked again",
+        before="while restarts() and not _can_restart(current):",
+        after="while False:",
+        test="test_a_file_that_changes_after_the_call_keeps_the_gateway[a mistake]",
+    ),
 )
