@@ -64,7 +64,7 @@ __all__ = ["ChannelBridge"]
 #: How much of an answer hooks are given, in characters.
 HOOK_OUTPUT = 64_000
 
-#: What the person is told where the agent can't know why.
+#: What the person is told where the agent can't know why it was denied a tool.
 WAS_DENIED = "(It wanted to use {tools}, which needs a permission that nobody can give here.)"
 
 log = logging.getLogger(__name__)
@@ -72,11 +72,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Run:
-    """The state of one turn, which its steps hand on to each other."""
+    """The state of one turn, which its steps share."""
 
     turn: Turn
     spec: AgentSpec
-    """The bridge's template of the agent, completed by steps 1 to 3."""
+    """The bridge's template of the agent, completed by steps 1 to 3; step 5 updates its note."""
     delivery: DeliveryAdapter
     callbacks: BridgeCallbacks
     messages: dict[str, ChannelMessage]
@@ -88,10 +88,10 @@ class _Run:
     used_s: float = 0.0
     started: float = field(default_factory=time.monotonic)
     session_id: str | None = None
-    """The CLI's own id of the conversation; None if it has none yet."""
+    """The CLI's own id of the conversation; None if the conversation has none yet."""
     fork_of: str | None = None
-    """The conversation of which this one is to begin as a copy."""
-    is_new: bool = False
+    """The id of the conversation of which this one begins as a copy."""
+    begins_conversation: bool = False
     """Whether the agent begins a conversation with this turn."""
     scrubber: Scrubber = field(default_factory=Scrubber)
     """Hides what is secret for the turn's agent."""
@@ -102,11 +102,11 @@ class _Run:
     error: ErrorEvent | None = None
     overdue: Overdue | None = None
     """The limit that the turn has passed."""
-    lost: dict[str, list[GivenFile]] = field(default_factory=dict)
+    given: dict[str, list[GivenFile]] = field(default_factory=dict)
     """The files of messages that joined the turn, by entry."""
-    mcp: McpSideEffects = field(default_factory=McpSideEffects)
-    repeats: frozenset[int] = frozenset()
-    """Messages of the answer that a tool has sent to the same chat already, by their index."""
+    tool_effects: McpSideEffects = field(default_factory=McpSideEffects)
+    repeated_by_tool: frozenset[int] = frozenset()
+    """The indexes of answer messages that a tool has sent to the same chat already."""
 
 
 class ChannelBridge:
@@ -132,10 +132,10 @@ class ChannelBridge:
     ) -> None:
         """`spec` is the template of the agent: the bridge adds the prompts and finds the program.
 
-        `channel` is what is configured of the channel, and `zone` the agent's IANA time zone.
+        `channel` is the channel's configuration, and `zone` the agent's IANA time zone.
         `attachments` keeps the files that come with messages and answers; without it there are
-        none. `secrets` are values that are shown to no one, besides those of the agent's
-        environment and of its MCP servers. `home` is the state directory, from which the agent
+        none. `secrets` are values to hide, in addition to those of the agent's environment and
+        of its MCP servers. `home` is the state directory, from which the agent
         sends no files; by default this user's.
         """
         self._spec = spec
@@ -149,8 +149,8 @@ class ChannelBridge:
         self._limits = limits or Limits()
         self._secrets = secrets
         self._home = home or Home.default()
-        self._told: set[str] = set()
-        """Files of which the person knows that they did not reach the agent."""
+        self._reported_files: set[str] = set()
+        """Files that did not reach the agent, as the person has been told."""
         self._ending: set[asyncio.Task[None]] = set()
         """Hooks of turns that are over."""
 
@@ -175,22 +175,22 @@ class ChannelBridge:
 
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the result names those that it
-        took up. `effects` returns what the turn's tools did. `used_s` is what earlier tries have
-        taken of the time that the turn may take, in seconds.
+        took up. `effects` returns what the turn's tools did. `used_s` is how much of the turn's
+        time limit earlier tries have used, in seconds.
         The payloads are numbered from `first_index`; those that a callback took are marked
-        delivered.
+        as delivered.
         """
         turn = message if isinstance(message, Turn) else _turn_of(message)
         run = self._new_run(turn, callbacks or BridgeCallbacks(), first_index)
         run.abort = abort or run.abort
         run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
         for entry in turn.entries:
-            await self._tell_of_message(turn, entry.message)
+            await self._run_received_hook(turn, entry.message)
 
         await self._look_up_session(run)  # 1
         await self._run_hooks_before_spawn(run)  # 2
         self._build_system_prompt(run)  # 3
-        self._prepare_mcp(run)  # 4
+        self._collect_secrets(run)  # 4
         async with self._agent_failures(run):
             if await self._start_agent(run):  # 5
                 await self._ask_and_deliver(run)  # 6
@@ -213,7 +213,7 @@ class ChannelBridge:
         )
         return _Run(turn, self._spec, delivery, callbacks, messages)
 
-    async def _tell_of_message(self, turn: Turn, message: ChannelMessage) -> None:
+    async def _run_received_hook(self, turn: Turn, message: ChannelMessage) -> None:
         event = MessageReceived(turn.session, message, turn.attempt)
         await self._hooks.run("message_received", event)
 
@@ -224,7 +224,7 @@ class ChannelBridge:
         known = await self._session_map.get(name)
         note = await self._session_map.note(name) if known else ""
         run.spec = replace(run.spec, note=note)
-        run.is_new = known is None
+        run.begins_conversation = known is None
         is_fork = known is not None and known.startswith(FORK_OF)
         run.session_id = None if is_fork else known
         run.fork_of = known.removeprefix(FORK_OF) if known and is_fork else None
@@ -235,7 +235,7 @@ class ChannelBridge:
     # -- 2: hooks before the spawn -------------------------------------------------------------
 
     async def _run_hooks_before_spawn(self, run: _Run) -> None:
-        """Let hooks choose another directory and add to the environment; the last one wins."""
+        """Let hooks choose another directory and add to the environment; the last hook wins."""
         before = run.spec.workspace
         event = BeforeRuntimeSpawn(run.turn.session, self._runtime.name, before)
         for override in await self._hooks.run("before_runtime_spawn", event):
@@ -251,8 +251,8 @@ class ChannelBridge:
     # -- 3: system prompt ----------------------------------------------------------------------
 
     def _build_system_prompt(self, run: _Run) -> None:
-        """Build the prompt, and the one of an agent that RemoteClaw's tools can't be given."""
-        full, plain = (
+        """Build two prompts: the plain one is for an agent that can't have RemoteClaw's tools."""
+        with_tools, without_tools = (
             build_system_prompt(
                 run.turn.session,
                 workspace=run.spec.workspace,
@@ -265,14 +265,14 @@ class ChannelBridge:
             )
             for tools in (run.spec.tools or (), ())
         )
-        run.spec = replace(run.spec, system_prompt=full, plain_prompt=plain)
+        run.spec = replace(run.spec, system_prompt=with_tools, plain_prompt=without_tools)
 
     # -- 4: MCP servers and run directory ------------------------------------------------------
 
-    def _prepare_mcp(self, run: _Run) -> None:
-        """Hide what is secret of the servers that the spec names.
+    def _collect_secrets(self, run: _Run) -> None:
+        """Collect the secrets to hide, those of the agent's environment and MCP servers included.
 
-        The run directory is made with the process that it is for.
+        Step 5 makes the run directory, together with the agent process.
         """
         of_agent = secrets_of_agent(run.spec.env, run.spec.mcp_servers)
         run.scrubber = Scrubber((*self._secrets, *of_agent))
@@ -281,13 +281,13 @@ class ChannelBridge:
 
     @contextlib.asynccontextmanager
     async def _agent_failures(self, run: _Run) -> AsyncIterator[None]:
-        """Note a failure of steps 5 and 6, and end an agent that can't be trusted after it."""
+        """Record a failure of steps 5 and 6; end an agent that can't be trusted after it."""
         try:
             yield
         except AgentUnavailable as failure:
             run.error = ErrorEvent(failure.category, str(failure))
         except RemoteClawError:
-            raise  # a lost lease, or no Redis: what the callbacks raise is not about the agent
+            raise  # a lost lease, or no Redis: the callbacks' errors are not about the agent
         except Exception as error:  # noqa: BLE001 - an agent's output is another program's
             log.error("turn %s: %s", run.turn.reference, frames_of(error))
             what = f"unforeseen: {type(error).__name__}"
@@ -297,9 +297,9 @@ class ChannelBridge:
             await self._agents.discard()
 
     async def _start_agent(self, run: _Run) -> bool:
-        """Get an agent; False if the turn was stopped before it was there.
+        """Get an agent; False if the turn was stopped before the agent had started.
 
-        A new one can take a minute to come, where an MCP server of its own hangs.
+        A new agent can take a minute to start, where an MCP server of its own hangs.
         """
         starting = asyncio.create_task(self._obtain_agent(run))
         stop = asyncio.create_task(run.abort.wait())
@@ -311,7 +311,7 @@ class ChannelBridge:
             )
         finally:
             stop.cancel()
-            # Whether it is too late for it, or we are being cancelled: half an agent is none.
+            # On a stop, timeout or cancellation, drop the agent that is still starting.
             if not starting.done():
                 starting.cancel()
                 await asyncio.wait((starting,))
@@ -324,7 +324,7 @@ class ChannelBridge:
         return not run.abort.is_set()
 
     async def _obtain_agent(self, run: _Run) -> AgentProcess:
-        """Get an agent that fits, warm or new, and remember its conversation before it is asked."""
+        """Get an agent that fits, warm or new; store its conversation's id before it is asked."""
         command = run.spec.command
         program = self._runtime.find(command[0], run.spec.env.get("PATH"))
         if program is None:
@@ -340,7 +340,7 @@ class ChannelBridge:
             resumed = SessionResumed(run.turn.session, self._runtime.name, run.session_id)
             await self._hooks.run("session_resumed", resumed)
         run.side_effects = SideEffectsReader(self._agents.run_dir)
-        # A copy is noted with its first turn, when the CLI has certainly written it down.
+        # A fork's id is stored after its first turn; before, the CLI may not have saved the fork.
         if agent.session_id and agent.session_id != run.session_id and not run.fork_of:
             await self._session_map.set(self._map_name(run), agent.session_id, agent.note)
             run.session_id, run.spec = agent.session_id, replace(run.spec, note=agent.note)
@@ -351,8 +351,8 @@ class ChannelBridge:
     # -- 6: delivery ---------------------------------------------------------------------------
 
     async def _ask_and_deliver(self, run: _Run) -> None:
-        """Ask the agent and deliver what it says, as it says it."""
-        assert run.agent is not None, "step 5 has got it"
+        """Ask the agent and deliver its answer while it writes."""
+        assert run.agent is not None, "_start_agent() came first"
         files = self._files_of(run)
         pace = Pace(heard=lambda: self._agents.heard_at, used_s=run.used_s)
         conduct = Conduct(
@@ -367,7 +367,7 @@ class ChannelBridge:
             reference=run.turn.reference,
         )
         listeners = Listeners(
-            on_steered=lambda key: self._tell_of_message(run.turn, run.messages[key]),
+            on_steered=lambda key: self._run_received_hook(run.turn, run.messages[key]),
             take_files=files.take,
             on_permission=conduct.decide,
             label=lambda event: self._label(run, event),
@@ -397,26 +397,26 @@ class ChannelBridge:
         )
 
     async def _turn_prompt(self, run: _Run, files: TurnFiles) -> tuple[str, list[Image]]:
-        """Return what the agent is asked, with the pictures that it is shown.
+        """Return the prompt of the turn, with the pictures that the agent is shown.
 
-        What came with the messages is then where the agent can read it.
+        Puts the files that came with the messages where the agent can read them.
         """
-        history = await run.history() if run.history and run.is_new else ()
+        history = await run.history() if run.history and run.begins_conversation else ()
         given: dict[str, list[GivenFile]] = {}
         images: list[Image] = []
         for entry in run.turn.entries:
             given[entry.id], shown = await files.give(entry)
             images += shown
-        lost = [file for of_entry in given.values() for file in of_entry]
-        lost += [file for entry in run.turn.left_out for file in left_out(entry)]
-        if words := self._unsaid(lost):
+        all_files = [file for of_entry in given.values() for file in of_entry]
+        all_files += [file for entry in run.turn.left_out for file in left_out(entry)]
+        if words := self._report_once(all_files):
             notice = ReplyPayload("\n".join(words), is_ours=True)
             await run.delivery.say(notice, is_last=False)
         effects = await run.effects() if run.effects and run.turn.was_interrupted else ()
         prompt = build_turn_prompt(
             run.turn,
             zone=self._zone,
-            is_new=run.is_new,
+            begins_conversation=run.begins_conversation,
             history=history,
             files=given,
             effects=effects,
@@ -426,47 +426,51 @@ class ChannelBridge:
     async def _steering(
         self, run: _Run, files: TurnFiles
     ) -> AsyncGenerator[tuple[str, str, Sequence[Image]], None]:
-        """Yield what joins the turn: each message's prompt, its entry's id and its pictures."""
+        """Yield the messages that join the turn: prompt, entry's id and pictures of each."""
         if run.newcomers is None or not self.can_steer:
             return
         async with contextlib.aclosing(run.newcomers()) as entries:
             async for entry in entries:
                 run.messages[entry.id] = entry.message
-                run.lost[entry.id], images = await files.give(entry)
+                run.given[entry.id], images = await files.give(entry)
                 alone = Turn(run.turn.session, (entry,))
-                given = {entry.id: run.lost[entry.id]}
+                given = {entry.id: run.given[entry.id]}
                 yield build_turn_prompt(alone, zone=self._zone, files=given), entry.id, images
 
     def _label(self, run: _Run, event: ToolUseEvent) -> tuple[str, str]:
-        """Return what is shown of a tool that runs."""
+        """Return the line that is shown about a running tool."""
         is_direct = kind_of(run.turn.session) == "direct"
         shown = self._channel.activity or ("arguments" if is_direct else "names")
         return label_of(event, shown, run.scrubber, run.spec.workspace)
 
     async def _say_notices(self, run: _Run) -> None:
         """Say what the person can't know from the answer: lost files, and denied tools."""
-        joined = [file for key in run.delivered.steered for file in run.lost.get(key, ())]
-        notices = self._unsaid(joined)
+        joined = [file for key in run.delivered.steered for file in run.given.get(key, ())]
+        notices = self._report_once(joined)
         denied = run.delivered.run.permission_denials
         if denied and not self._runtime.capabilities.explains_denial:
             notices.append(WAS_DENIED.format(tools=", ".join(dict.fromkeys(denied))))
         if notices:
             await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
 
-    def _unsaid(self, files: Sequence[GivenFile]) -> list[str]:
-        """Return what people are to hear of files that did not reach the agent, each once."""
-        lost = [file for file in files if file.problem and file.attachment.blob not in self._told]
-        self._told.update(file.attachment.blob for file in lost)
+    def _report_once(self, files: Sequence[GivenFile]) -> list[str]:
+        """Return the sentences about files that did not reach the agent, each file once."""
+        lost = [
+            file
+            for file in files
+            if file.problem and file.attachment.blob not in self._reported_files
+        ]
+        self._reported_files.update(file.attachment.blob for file in lost)
         return [file.words for file in lost]
 
     # -- 7: errors -----------------------------------------------------------------------------
 
     async def _classify_error(self, run: _Run) -> None:
         """Give a failure its category on the result, and the person a sentence about it."""
-        # By our own clock: few CLIs tell it, and none counts its start.
+        # Measured here: few CLIs report a duration, and none includes its start.
         duration_ms = round((time.monotonic() - run.started) * 1000)
         run.result = replace(run.result, duration_ms=duration_ms)
-        # An answer that was complete when the stop came is an answer.
+        # An answer that was complete when the stop came is delivered as one.
         is_complete = run.delivered.has_ended and not run.result.aborted and run.error is None
         if not is_complete:
             run.error = error_of(run.error, overdue=run.overdue, is_stopped=run.abort.is_set())
@@ -474,6 +478,7 @@ class ChannelBridge:
             return
         category = run.error.category
         is_stop = category is ErrorCategory.ABORTED
+        # The subtype speaks the vocabulary of `AgentRunResult`, which says context_window.
         subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
         aborted = run.result.aborted or is_stop
         run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
@@ -486,30 +491,32 @@ class ChannelBridge:
             zone=self._zone,
             about=rest[0] if answered and rest else None,
         )
-        # A CLI's own words may quote what people wrote: the outcome has them, no log.
+        # A CLI's own words may quote people's messages: they are kept in the outcome, not logged.
         log.warning("turn %s: %s", run.turn.reference, category)
         await run.delivery.say(ReplyPayload(words, is_error=not is_stop, is_ours=True))
 
     # -- 8: side effects -----------------------------------------------------------------------
 
     async def _collect_side_effects(self, run: _Run) -> None:
-        """Take what is noted with the turn, and what only tools of other servers wrote down."""
+        """Collect the side effects recorded with the turn, and those in the run directory."""
         written = run.side_effects.read() if run.side_effects else []
         noted = await run.effects() if run.effects else []
-        run.mcp = side_effects_of([*noted, *written])
+        run.tool_effects = side_effects_of([*noted, *written])
         if run.turn.entries[-1].deliver == "channel":
-            run.repeats = repeats_of(run.delivery.payloads, [*noted, *written], run.turn.session)
+            run.repeated_by_tool = repeats_of(
+                run.delivery.payloads, [*noted, *written], run.turn.session
+            )
 
     # -- 9: session update ---------------------------------------------------------------------
 
     async def _update_session(self, run: _Run) -> None:
-        """Keep the conversation's id, also of a turn that was stopped; drop one that is dead."""
+        """Store the conversation's id, also after a stop; delete that of a broken conversation."""
         name = self._map_name(run)
         if run.error and is_fatal_to_conversation(run.error, run.turn):
             await self._session_map.delete(name)
             await self._agents.discard()
         elif run.fork_of and run.error and not run.result.text and not run.delivered.tool_calls:
-            pass  # it may not have made the copy: the next turn begins with one again
+            pass  # the CLI may not have saved the fork: the next turn forks again
         elif session_id := run.result.session_id:
             note = run.agent.note if run.agent else ""
             if (session_id, note) != (run.session_id, run.spec.note):
@@ -527,7 +534,7 @@ class ChannelBridge:
         exited = AfterRuntimeExit(
             session,
             run.result.text[:HOOK_OUTPUT],
-            run.mcp,
+            run.tool_effects,
             usage=run.result.usage,
             duration_ms=run.result.duration_ms,
             total_cost_usd=run.result.total_cost_usd,
@@ -538,27 +545,27 @@ class ChannelBridge:
         await self._hooks.run("agent_end", ended)
 
     async def settle(self) -> None:
-        """Wait for the hooks of turns that are over, for which no answer waits."""
+        """Wait for the hooks of turns that are over, which run after the answer."""
         while self._ending:
             await asyncio.wait(self._ending)
 
 
 def _result_of(run: _Run) -> AgentDeliveryResult:
     return AgentDeliveryResult(
-        payloads=tuple(p for p in run.delivery.payloads if p.index not in run.repeats),
+        payloads=tuple(p for p in run.delivery.payloads if p.index not in run.repeated_by_tool),
         run=run.result,
-        mcp=run.mcp,
+        mcp=run.tool_effects,
         error=run.error.detail if run.error else None,
         error_category=run.error.category if run.error else None,
         retry_at_ms=run.error.retry_at_ms if run.error else None,
         steered=run.delivered.steered,
-        is_silent=run.delivered.is_silent or bool(run.repeats),
+        is_silent=run.delivered.is_silent or bool(run.repeated_by_tool),
         tool_calls=run.delivered.tool_calls,
         answered=run.delivered.answered,
     )
 
 
 def _turn_of(message: ChannelMessage) -> Turn:
-    """Return a turn of one message that stands on no stream."""
+    """Return a turn of one message, for a bridge outside a fleet."""
     session = SessionKey.of(message, agent="main")
     return Turn(session, (Entry(id=f"{message.timestamp}-0", message=message),))

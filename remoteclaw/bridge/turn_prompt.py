@@ -41,7 +41,7 @@ def build_turn_prompt(
     turn: Turn,
     *,
     zone: str | None = None,
-    is_new: bool = False,
+    begins_conversation: bool = False,
     history: Sequence[Mapping[str, str]] = (),
     files: Mapping[str, Sequence[GivenFile]] | None = None,
     effects: Sequence[Mapping[str, Any]] = (),
@@ -50,9 +50,9 @@ def build_turn_prompt(
 
     Of several messages that line tells the number of lines of each, so that none of them can
     pretend to be another one. Times are in the sender's zone, else in the agent's `zone`, else in
-    the host's. An agent that has no conversation yet (`is_new`) is shown the thread so far, and
-    what is recorded of a conversation that was lost (`history`). `files` are those that came with
-    the messages, by entry; `effects` is what tools did in an earlier attempt.
+    the host's. An agent that `begins_conversation` is shown the thread so far, and what is recorded
+    of a conversation that was lost (`history`). `files` are those that came with the messages, by
+    entry; `effects` is what tools did in an earlier attempt.
     """
     files = files or {}
     first, *more = (_about(entry, zone, files.get(entry.id)) for entry in turn.entries)
@@ -70,7 +70,7 @@ def build_turn_prompt(
         header["note"] = INTERRUPTED
     if effects:
         header["already_done"] = [*map(_about_effect, arrived(effects)[-MOST_EFFECTS:])]
-    if is_new and (thread := turn.entries[0].message.thread_context):
+    if begins_conversation and (thread := turn.entries[0].message.thread_context):
         header["thread_before"] = thread
     if history:
         header["conversation_before"] = [*map(_note, history)]

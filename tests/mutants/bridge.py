@@ -155,7 +155,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that repeats what a tool sent",
-        before="if p.index not in run.repeats",
+        before="if p.index not in run.repeated_by_tool",
         after="if True",
         test="test_an_answer_that_repeats_what_a_tool_sent_here_is_not_said_again",
     ),
