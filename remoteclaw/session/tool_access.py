@@ -1,4 +1,7 @@
-"""Tool access: an agent process' token for RemoteClaw's tools, and their address."""
+"""Tool access: an agent process' token for RemoteClaw's tools, and their address.
+
+Which tools a session has is decided in `config.tool_policy`.
+"""
 
 import asyncio
 import contextlib
