@@ -7,6 +7,7 @@ A call may be sent twice when its connection breaks: the gateway recognises it b
 call did besides answering is in the side-effects file before the agent is answered.
 """
 
+import contextlib
 import os
 import queue
 import sys
@@ -179,11 +180,9 @@ class Connector:
 
     def _tell(self, line: bytes) -> None:
         """Pass on what needs no answer; when that fails, no one waits for it."""
-        try:
+        with contextlib.suppress(*FAILURES):
             for _ in self._gateway.exchange(line, Call(OTHER_S)):
                 pass
-        except FAILURES:
-            pass
 
     def _cancel(self, message: "dict[str, Any]") -> None:
         """Cancel a request, and tell the gateway which that was."""
@@ -399,10 +398,8 @@ def _in_one_line(data: bytes, message: object) -> bytes:
 
 def _complain(text: str) -> None:
     """Write one line to standard error."""
-    try:
+    with contextlib.suppress(OSError):
         os.write(2, f"remoteclaw mcp: {' '.join(text.split())}\n".encode("utf-8", "replace"))
-    except OSError:
-        pass
 
 
 # -- the start ---------------------------------------------------------------------------------

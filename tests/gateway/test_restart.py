@@ -52,7 +52,7 @@ async def test_an_idle_connection_is_closed_rather_than_turned_away(stack: Stack
         host, port = door.url.removeprefix("http://").split(":")
         token = own_token(stack)
         idle = []
-        for _ in range(150):  # used at once: one without a request is closed after a few seconds
+        for _ in range(150):
             each = await asyncio.open_connection(host, int(port))
             assert await status(token, *each) == 200
             idle.append(each)
