@@ -790,7 +790,7 @@ async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
     [
         ({"at": "2020-01-01T09:00"}, "at '2020-01-01T09:00' is past: it is "),
         ({"at": "soon"}, "at 'soon' is no time: "),
-        ({"cron": "0 9 31 2 *"}, "cron '0 9 31 2 *' has no valid day"),
+        ({"cron": "0 9 31 2 *"}, "cron '0 9 31 2 *' is never due: no such day comes"),
         ({"cron": "* * *"}, "cron '* * *' has 3 fields and needs five: "),
         ({"cron": "0 9 * * *", "tz": "Europe/Berln"}, "There is no time zone 'Europe/Berln'; "),
         ({"every": 60, "tz": "UTC"}, "cron_add: job.schedule has every, so tz means nothing"),
@@ -977,7 +977,7 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
 async def test_what_is_wrong_is_one_line_on_the_command_line(stack: Stack) -> None:
     add = ("cron", "add", "--name", "n", "--message", "m", "--session", KEY)
 
-    cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "has no valid day of the month.")
+    cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "is never due: no such day comes.")
     cli_refused(cli(stack, "cron", "runs", "0" * 16), f"There is no cron job {'0' * 16}.")
     assert "it has 16 hexadecimal digits" in cli(stack, "cron", "remove", "x").stderr
     for command in ("show", "run", "pause", "resume"):

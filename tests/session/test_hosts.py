@@ -148,8 +148,12 @@ async def test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end(
 ) -> None:
     """Started without our settings, it would run any job that is put on our queue."""
     stranger = await stack.start_stranger()
-    (view,) = [view for view in await stack.fleet.workers.list() if not view.is_ours]
-    assert view.pid == stranger.pid
+
+    async def is_listed() -> bool:  # it listens a moment after it says so
+        strangers = [view for view in await stack.fleet.workers.list() if not view.is_ours]
+        return [view.pid for view in strangers] == [stranger.pid]
+
+    await eventually(is_listed)
 
     await stack.fleet.sweeper.look(1000.0)
     await stack.fleet.sweeper.look(1001.0)  # so soon it is not looked again
