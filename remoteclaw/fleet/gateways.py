@@ -14,8 +14,9 @@ __all__ = ["Gateways"]
 
 #: How often a gateway says where it is, in seconds, and how long that holds, in milliseconds.
 SAY_S, HOLDS_MS = 5.0, 30_000
-#: How long an ending gateway tries to give its name back, in seconds: it has two in all.
-END_S = 0.3
+#: How long an ending gateway tries to give its name back, in seconds: it has two in all, of which
+#: calls and clients take up to 1.3. If it can't, the address holds a while longer.
+END_S = 0.6
 
 
 class Gateways:
