@@ -1,12 +1,12 @@
 """Tool activity in live text: the name of each running tool, and a short argument."""
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from remoteclaw.bridge.scrubber import Scrubber
+from remoteclaw.clock import now_ms
 from remoteclaw.events import ToolActivity, ToolUseEvent
 
 __all__ = ["Activity", "label_of"]
@@ -24,10 +24,6 @@ _NAME = re.compile(r"[\w.:/-]+")
 A_TOOL = "a tool"
 #: The shell with which a CLI runs a command.
 _SHELL = re.compile(r"(?:/\S*/)?(?:ba|z)?sh -l?c (?:(['\"])(.*)\1|(\w+))", re.DOTALL)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def label_of(
@@ -59,7 +55,7 @@ class Activity:
         label: Callable[[ToolUseEvent], tuple[str, str]],
         changed: Callable[[tuple[ToolActivity, ...]], None],
         *,
-        now_ms: Callable[[], int] = _now_ms,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         """`label` returns what is shown of a tool; `changed` gets all of it after each change."""
         self._label = label

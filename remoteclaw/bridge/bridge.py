@@ -65,7 +65,7 @@ __all__ = ["ChannelBridge"]
 HOOK_OUTPUT = 64_000
 
 #: What the person is told where the agent can't know why it was denied a tool.
-WAS_DENIED = "(It wanted to use {tools}, which needs a permission that nobody can give here.)"
+WAS_DENIED = "(It wanted to use {tools}, which needs a permission that no person can give here.)"
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ INTERRUPT_EVERY_S = 0.5
 
 #: What an agent is told that may not use a tool.
 NOBODY_TO_ASK = (
-    "This needs a permission, and nobody can be asked for one here. "
+    "This needs a permission, and no person can be asked for it here. "
     "Say so in your answer, and go on without it."
 )
 NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."

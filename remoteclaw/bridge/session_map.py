@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from remoteclaw.clock import now_ms
 from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.messages import SessionKey
 
@@ -39,7 +39,7 @@ class FileSessionMap:
         directory: Path,
         session: SessionKey,
         *,
-        now_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         """`now_ms` is the clock, in milliseconds since 1970."""
         self._file = directory / FILE_NAME

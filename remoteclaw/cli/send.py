@@ -2,7 +2,6 @@
 
 import os
 import sys
-import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from remoteclaw.cli.outcome import (
     wait_option,
     warn_without_workers,
 )
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import PerhapsSent
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _message(
         provider=session.provider,
         account=session.account,
         thread_id=session.thread,
-        timestamp=int(time.time() * 1000),
+        timestamp=now_ms(),
         attachments=tuple(files),
     )
 

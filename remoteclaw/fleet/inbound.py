@@ -1,6 +1,5 @@
 """Inbound messages: the one way in, for every adapter and every door."""
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -8,7 +7,7 @@ from typing import Any, Literal, cast
 import orjson
 from pydantic import ValidationError
 
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import MessageRefused, PerhapsSent, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import at_once
@@ -156,7 +155,7 @@ class Inbound:
             provider=session.provider,
             account=session.account,
             thread_id=session.thread,
-            timestamp=int(time.time() * 1000),
+            timestamp=now_ms(),
         )
         entry_id, queue = await self._scripts.run(
             "end",

@@ -2,12 +2,12 @@
 
 import contextlib
 import itertools
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from remoteclaw.bridge.chunks import Chunker
+from remoteclaw.clock import now_ms
 from remoteclaw.config.model import ChannelConfig
 from remoteclaw.config.reach import may_send
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
@@ -212,5 +212,5 @@ def _note(call: Call, message: Message, place: Place | None) -> dict[str, Any]:
         **where,
         "text": message.text,
         "mediaUrl": message.source,
-        "ts": int(time.time() * 1000),
+        "ts": now_ms(),
     }

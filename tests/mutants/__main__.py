@@ -64,6 +64,9 @@ def main(names: Sequence[str]) -> int:
         for mutant in mutants_of(room)
         if not names or room in names or any(name in mutant.name for name in names)
     ]
+    for name in names:
+        if not any(name == room or name in mutant.name for room, mutant in wanted):
+            raise SystemExit(f"No room and no mutant has the name {name!r}: see tests/mutants.")
     survivors = []
     with tempfile.TemporaryDirectory(prefix="rc-mutants-", dir="/tmp") as name:
         directory = Path(name)

@@ -26,7 +26,7 @@ from remoteclaw.channels.console.editor import (
 )
 from remoteclaw.channels.console.transcript import RunningTools, Transcript
 from remoteclaw.channels.relay import relay
-from remoteclaw.clock import boottime
+from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import MessageRefused, PlatformRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import PERHAPS_SENT, Accepted
@@ -165,7 +165,7 @@ class Console:
                 channel_id=CHANNEL_ID,
                 provider=PROVIDER,
                 account=self._account,
-                timestamp=int(time.time() * 1000),
+                timestamp=now_ms(),
             )
             accepted = await self._accepted(message)
         except (MessageRefused, RedisRefused) as error:

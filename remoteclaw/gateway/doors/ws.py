@@ -7,7 +7,6 @@ its token. Then requests are answered as they finish, and events of subscribed s
 import asyncio
 import contextlib
 import secrets
-import time
 from collections import deque
 from typing import Any
 
@@ -16,6 +15,7 @@ from pydantic import ValidationError
 from starlette.types import Receive, Scope, Send
 
 from remoteclaw import __version__
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.doors.frames import (
     Connect,
@@ -80,7 +80,7 @@ class Connection:
 
     async def run(self) -> None:
         """Talk to the client until one of us ends the connection."""
-        self.tell("connect.challenge", {"nonce": secrets.token_hex(16), "ts": _now_ms()})
+        self.tell("connect.challenge", {"nonce": secrets.token_hex(16), "ts": now_ms()})
         try:
             async with asyncio.TaskGroup() as tasks:
                 duties = [tasks.create_task(self._write()), tasks.create_task(self._read(tasks))]
@@ -302,7 +302,3 @@ class Connection:
         with contextlib.suppress(TimeoutError, OSError):
             async with asyncio.timeout(PARTING_S):
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -1,9 +1,9 @@
 """Handlers of operators' methods: the fleet's status, messages to agents, subscriptions."""
 
-import time
 from collections.abc import Mapping
 
 from remoteclaw import __version__
+from remoteclaw.clock import now_ms
 from remoteclaw.config import tool_policy
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused, ConfigError
@@ -88,7 +88,7 @@ async def agent(call: Call, params: AgentParams) -> AgentAccepted:
         provider=params.channel,
         account=params.account,
         thread_id=params.thread_id,
-        timestamp=int(time.time() * 1000),
+        timestamp=now_ms(),
     )
     _check_sender(call, SessionKey.of(message, agent=name))
     accepted = await call.fleet.inbound.append(message, agent=name, deliver="caller")
