@@ -68,12 +68,6 @@ def test_no_text_takes_more_than_linear_time(reader: str) -> None:
         assert is_linear(attack), piece
 
 
-def test_a_long_row_of_dashes_is_no_trouble_to_a_table() -> None:
-    rest = "x\n" + "| a |\n" * 200_000
-
-    assert is_linear(lambda size: cut(f"| h |\n|{'-' * size}{rest}", 1_000_000))
-
-
 @pytest.mark.parametrize("digits", [400, 5_000])
 def test_no_number_is_too_long(digits: int) -> None:
     number = "9" * digits

@@ -1,20 +1,16 @@
 """Chunks of a text that is still being written, of a size that the platform takes.
 
-A chunk ends at the best place before the limit: a paragraph, a line, a word, or anywhere that is
-not inside a character as people see it.
+A chunk ends at the best place before the limit: a paragraph, a line, a word, else anywhere.
 A Markdown fence that is open at the end of a chunk is closed there and opened again, with its
-language, in the next one; a table that doesn't fit has its header repeated.
+language, in the next one.
 The deltas of the stream make no difference: a cut depends on the text alone.
 """
 
 import re
-from collections.abc import Iterator
-from typing import Literal
 
-__all__ = ["Chunker", "Unit", "open_fence"]
+from remoteclaw.protocols import Unit
 
-#: What a platform counts: code points, UTF-16's units (Telegram), or bytes of UTF-8 (IRC).
-Unit = Literal["characters", "utf16", "bytes"]
+__all__ = ["Chunker", "open_fence"]
 
 #: Room in every chunk for a newline and a closing fence of up to 11 characters.
 RESERVE = 12
@@ -24,18 +20,7 @@ SMALLEST_LIMIT = 80
 LOOKAHEAD = 6
 #: How much is taken from one delta at a time, in characters, so that cutting stays linear.
 BITE = 16 * 1024
-#: The words before an answer that is repeated in other words after a part of it was delivered.
-REPEATED = "(That broke off. Once more, from the beginning:)\n\n"
 
-#: How many spaces are tried as places to cut: behind each there may be a mark that belongs to it.
-MOST_SPACES = 50
-#: How long a character may be that is not cut, in code points: a family of four has 7.
-LONGEST_CHARACTER = 64
-
-_ENCODINGS = {"utf16": ("utf-16-le", 2), "bytes": ("utf-8", 1)}
-#: A row of a table, and the line under its header.
-_ROW = re.compile(r" {0,3}\|")
-_DELIMITER = re.compile(r" {0,3}\|(?=[ \t:|]*-)[ \t:|-]*")
 _FENCE_START = re.compile(r" {0,3}(```|~~~)")
 _FENCE = re.compile(r"^ {0,3}(`{3,11}|~{3,11})(.*)$", re.MULTILINE)
 
@@ -51,14 +36,6 @@ class Chunker:
         self._buffer = ""
         self._fence = ""
         """The line that opened the fence in which the buffer begins; empty outside of fences."""
-        self._table = ""
-        """The two lines of header of the table in which the buffer begins; empty outside."""
-        self._gone: list[str] = []
-        """What was fed and is no longer in the buffer."""
-        self._withdrawn = ""
-        """What was withdrawn when it was in complete chunks already."""
-        self._repeated = 0
-        """How much of that has been said again."""
 
     @property
     def pending(self) -> str:
@@ -67,60 +44,24 @@ class Chunker:
 
     def feed(self, text: str) -> list[str]:
         """Take more text; return the chunks that are complete by now."""
-        if self._withdrawn:
-            text = self._without_repetition(text)
         chunks = []
         for start in range(0, len(text), BITE):
             self._buffer += text[start : start + BITE]
             self._strip_newlines()
-            while self._fitting < len(self._buffer):
-                if chunk := self._cut():
+            while (fitting := self._fitting) < len(self._buffer):
+                if chunk := self._cut(fitting - LOOKAHEAD):
                     chunks.append(chunk)
         return chunks
-
-    def withdraw(self, characters: int) -> None:
-        """Take back the end of what was fed.
-
-        What is in complete chunks by then was read by people. If the text that follows begins with
-        it, as a repetition does, it is not said twice; otherwise it is a new answer and says so.
-        """
-        if not self._withdrawn:
-            rest = len(self._buffer) - characters
-            self._buffer = self._buffer[: max(0, rest)]
-        else:
-            rest = self._repeated - characters
-            self._repeated = max(0, rest)
-        if rest < 0:
-            gone = "".join(self._gone)
-            self._gone = [gone[:rest]]
-            self._withdrawn = gone[rest:] + self._withdrawn
 
     def finish(self) -> str:
         """Return the last chunk; empty if there is nothing more to say."""
         rest, self._buffer = self._buffer, ""
         fence, self._fence = self._fence, ""
-        table, self._table = self._table, ""
-        return self._complete(fence, table, rest.rstrip())
-
-    def _without_repetition(self, text: str) -> str:
-        """Return what of a text is not delivered yet, while it may repeat what was withdrawn."""
-        expected = self._withdrawn[self._repeated : self._repeated + len(text)]
-        withdrawn, repeated = self._withdrawn, self._repeated
-        if text.startswith(expected):
-            self._repeated += len(expected)
-            if self._repeated == len(withdrawn):
-                self._gone.append(withdrawn)
-                self._withdrawn, self._repeated = "", 0
-            return text[len(expected) :]
-        self._withdrawn, self._repeated = "", 0
-        if withdrawn.strip():
-            self._fence = self._table = ""
-        # Blank lines before a text are in no chunk.
-        return (REPEATED if withdrawn.strip() else "") + withdrawn[:repeated] + text
+        return _complete(fence, rest.rstrip())
 
     @property
     def _reopened(self) -> str:
-        return "".join(f"{head}\n" for head in (self._fence, self._table) if head)
+        return f"{self._fence}\n" if self._fence else ""
 
     @property
     def _fitting(self) -> int:
@@ -128,25 +69,18 @@ class Chunker:
         room = self._limit - RESERVE - _size(self._reopened, self._unit)
         return _fitting(self._buffer, room, self._unit)
 
-    def _cut(self) -> str:
-        """Take one chunk off the buffer, which is longer than there is room."""
-        position, skip = self._best_cut(self._buffer[: self._fitting - LOOKAHEAD])
-        piece = self._buffer[:position]
-        self._drop(position + skip)
+    def _cut(self, most: int) -> str:
+        """Take one chunk of at most so many characters off the buffer."""
+        position, skip = self._best_cut(self._buffer[:most])
+        piece, self._buffer = self._buffer[:position], self._buffer[position + skip :]
         opened, self._fence = self._fence, self._shortened(open_fence(piece, self._fence))
-        # Behind a blank line it would be another table.
-        table, self._table = self._table, self._open_table(piece) if skip < 2 else ""
         self._strip_newlines()
-        return self._complete(opened, table, piece)
+        return _complete(opened, piece)
 
     def _strip_newlines(self) -> None:
         """Drop the blank lines that the buffer begins with; in a fence they are a part of it."""
-        if not self._fence and self._buffer.startswith("\n"):
-            self._drop(len(self._buffer) - len(self._buffer.lstrip("\n")))
-
-    def _drop(self, size: int) -> None:
-        self._gone.append(self._buffer[:size])
-        self._buffer = self._buffer[size:]
+        if not self._fence:
+            self._buffer = self._buffer.lstrip("\n")
 
     def _best_cut(self, window: str) -> tuple[int, int]:
         """Return where to cut and how many characters to drop there.
@@ -154,61 +88,24 @@ class Chunker:
         A place in the second half is wanted, so that no chunk is tiny; the kind of place comes
         second, the length third.
         """
-        half = len(window) // 2
-        is_fenced = bool(open_fence(window, self._fence))
-        # A blank line inside a fence is a line like any other.
-        paragraph = max(
-            (window.rfind("\n\n", max(start, half), end) for start, end in self._outside(window)),
-            default=-1,
-        )
-        # A table that begins late is left to the next chunk.
-        rows = window.removesuffix("\n")
-        before_table = _rows_at_end(rows) - 1
-        is_late = half < before_table < len(rows) - 1 and not is_fenced
-        places = (
-            (paragraph, 2),
-            (before_table if is_late else -1, 1),
-            (window.rfind("\n", half), 1),
-        )
-        for position, skip in places:
-            if position > 0:
-                return position, skip
-        if not is_fenced and (position := self._last_space(window, half)):
-            return position, 1
-        if (position := window.rfind("\n")) > 0:
-            return position, 1
-        if (position := self._last_space(window, 0)) > 0:
-            return (position + 1, 0) if is_fenced else (position, 1)  # in code it is a part of it
+        for start in (len(window) // 2, 1):
+            for gap in ("\n\n", "\n", " "):
+                if (position := self._last(gap, window, start)) > 0:
+                    if not open_fence(window[:position], self._fence):
+                        return position, len(gap)
+                    # In code, a blank line and a space are a part of it.
+                    return (position + 1, 0) if gap == " " else (position, 1)
         position = len(window)
         while position > 1 and self._would_begin_a_fence(position):
             position -= 1
-        position = _boundary(self._buffer, position)
         return (position, 0) if position > 1 else (len(window), 0)
 
-    def _outside(self, window: str) -> Iterator[tuple[int, int]]:
-        """Return where the parts of the window are that are in no fence."""
-        start = 0
-        opened = self._fence
-        for line in _FENCE.finditer(window):
-            before, opened = opened, _after_fence_line(line, opened)
-            if opened and not before:
-                yield start, line.start()
-            elif before and not opened:
-                start = line.end()
-        if not opened:
-            yield start, len(window)
-
-    def _last_space(self, window: str, start: int) -> int:
-        """Return the last space behind which a line can be cut; 0 if there is none."""
-        position = len(window)
-        for _ in range(MOST_SPACES):
-            position = window.rfind(" ", start, position)
-            if position <= 0:
-                break
-            is_whole = _boundary(self._buffer, position + 1) > position
-            if is_whole and not self._would_begin_a_fence(position + 1):
-                return position
-        return 0
+    def _last(self, gap: str, window: str, start: int) -> int:
+        """Return the last place of a gap behind which a text can be cut; -1 if there is none."""
+        position = window.rfind(gap, start)
+        while gap == " " and position > 0 and self._would_begin_a_fence(position + 1):
+            position = window.rfind(gap, start, position)
+        return position
 
     def _would_begin_a_fence(self, position: int) -> bool:
         """Whether the middle of a line would look like a fence at the start of a chunk."""
@@ -216,40 +113,22 @@ class Chunker:
 
     def _shortened(self, fence: str) -> str:
         """Return a fence line that leaves room for text: a long one loses its language."""
-        if _size(fence, self._unit) <= self._limit // 4:
-            return fence
-        match = _FENCE.match(fence)
-        return match[1] if match else ""
+        return fence if _size(fence, self._unit) <= self._limit // 4 else _marker(fence)
 
-    def _open_table(self, piece: str) -> str:
-        """Return the header of a table that begins in a piece and continues in the buffer."""
-        if self._fence or not _ROW.match(self._buffer):
-            return ""
-        whole = f"{self._table}\n{piece}" if self._table else piece
-        rows = whole[_rows_at_end(whole) :].split("\n", 2)
-        if len(rows) < 2 or not _DELIMITER.fullmatch(rows[1]):
-            return ""
-        header = "\n".join(rows[:2])
-        return header if _size(header, self._unit) <= self._limit // 4 else ""
 
-    def _complete(self, opened: str, table: str, piece: str) -> str:
-        """Return a chunk with its fences opened and closed, and its table's header."""
-        if not piece.strip():
-            return ""
-        still_open = open_fence(piece, opened)
-        head = "".join(f"{line}\n" for line in (opened, table) if line)
-        if not still_open:
-            return head + piece.rstrip()
-        match = _FENCE.match(still_open)
-        marker = match[1] if match else "```"
-        return f"{head}{piece}\n{marker}"
+def _complete(opened: str, piece: str) -> str:
+    """Return a chunk with its fences opened and closed."""
+    if not piece.strip():
+        return ""
+    head = f"{opened}\n" if opened else ""
+    still_open = open_fence(piece, opened)
+    return f"{head}{piece}\n{_marker(still_open)}" if still_open else head + piece.rstrip()
 
 
 def _size(text: str, unit: Unit) -> int:
     if unit == "characters" or text.isascii():
         return len(text)
-    encoding, width = _ENCODINGS[unit]
-    return len(text.encode(encoding, "replace")) // width
+    return len(text.encode("utf-16-le", "replace")) // 2
 
 
 def _fitting(text: str, room: int, unit: Unit) -> int:
@@ -257,41 +136,14 @@ def _fitting(text: str, room: int, unit: Unit) -> int:
     window = text[:room]
     if unit == "characters" or window.isascii():
         return len(window)
-    encoding, width = _ENCODINGS[unit]
-    data = window.encode(encoding, "replace")[: room * width]
-    return len(data.decode(encoding, "ignore"))
+    data = window.encode("utf-16-le", "replace")[: room * 2]
+    return len(data.decode("utf-16-le", "ignore"))
 
 
-def _boundary(text: str, position: int) -> int:
-    """Return the beginning of the character, as people see it, that a position is in.
-
-    A character that is built of very many others is cut all the same.
-    """
-    if position >= len(text) or _stands_alone(text[position]):
-        return position
-    from wcwidth import grapheme_boundary_before  # takes 35 ms, and seldom has to
-
-    start = max(0, position - LONGEST_CHARACTER)
-    around = text[start : position + 1]
-    boundary = grapheme_boundary_before(around, len(around))
-    return start + boundary if boundary or not start else position
-
-
-def _stands_alone(character: str) -> bool:
-    """Whether a character is certain to begin one that people see: ASCII, and most of CJK."""
-    code = ord(character)
-    return code < 128 or 0x2E80 <= code <= 0xA4CF or 0xAC00 <= code <= 0xD7A3
-
-
-def _rows_at_end(text: str) -> int:
-    """Return where the rows of a table begin that a text ends with; its end if there are none."""
-    start = len(text)
-    while start > 0:
-        line = text.rfind("\n", 0, start - 1 if start < len(text) else start) + 1
-        if not _ROW.match(text, line):
-            break
-        start = line
-    return start
+def _marker(fence: str) -> str:
+    """Return the signs of which a fence is made."""
+    match = _FENCE.match(fence)
+    return match[1] if match else ""
 
 
 def open_fence(text: str, opened: str) -> str:
@@ -301,14 +153,9 @@ def open_fence(text: str, opened: str) -> str:
     with the same character, at least as often, and nothing behind it.
     """
     for line in _FENCE.finditer(text):
-        opened = _after_fence_line(line, opened)
+        marker, info = line[1], line[2]
+        if not opened:
+            opened = line[0] if marker[0] == "~" or "`" not in info else ""
+        elif marker.startswith(_marker(opened)) and not info.strip():
+            opened = ""
     return opened
-
-
-def _after_fence_line(line: re.Match[str], opened: str) -> str:
-    """Return the line of the fence that is open behind a line that looks like one."""
-    marker, info = line[1], line[2]
-    if not opened:
-        return line[0] if marker[0] == "~" or "`" not in info else ""
-    current = _FENCE.match(opened)
-    return "" if current and marker.startswith(current[1]) and not info.strip() else opened

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import orjson
 
 from remoteclaw.bridge.activity import Activity
-from remoteclaw.bridge.chunks import Chunker, Unit
+from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.directives import Directives
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
@@ -27,7 +27,7 @@ from remoteclaw.events import (
     ToolUseEvent,
 )
 from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall
-from remoteclaw.protocols import BridgeCallbacks
+from remoteclaw.protocols import BridgeCallbacks, Unit
 
 __all__ = ["Delivered", "DeliveryAdapter", "Listeners"]
 
@@ -35,6 +35,8 @@ __all__ = ["Delivered", "DeliveryAdapter", "Listeners"]
 MOST_ANSWER = 1_000_000
 #: How many of a turn's tool calls are kept, and how much of arguments and result, in characters.
 MOST_CALLS, MOST_SHOWN = 200, 300
+#: What is said before words that take the place of delivered ones.
+BROKE_OFF = "(That broke off. This takes the place of what was said last:)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,12 @@ class DeliveryAdapter:
         self._new_chunker = functools.partial(Chunker, chunk_limit, chunk_unit)
         self._chunker = self._new_chunker()
         self._directives = Directives()
+        self._text: list[str] = []
+        """The answer, as the agent has written it."""
+        self._chunks: list[str] = []
+        """The chunks of the answer that were delivered."""
+        self._repeated = 0
+        """How many of them the text has come to again since a part of it was taken back."""
         self._was_silent = False
         """Whether an earlier answer was silent."""
         self._messages = messages
@@ -144,10 +152,10 @@ class DeliveryAdapter:
             case TextEvent(text):
                 self._length += len(text)
                 if self._length <= MOST_ANSWER:
-                    await self._text(text)
+                    await self._say(text)
             case TextResetEvent(chars):
                 self._length -= chars
-                self._chunker.withdraw(self._directives.withdraw(chars))
+                await self._take_back(chars)
             case ThinkingEvent(text):
                 if self._callbacks.on_thinking:
                     self._callbacks.on_thinking(text)
@@ -199,10 +207,14 @@ class DeliveryAdapter:
 
     async def _end_answer(self) -> None:
         await self._finish(self._callbacks.on_partial_reply)
-        self._chunker = self._new_chunker()
         self._was_silent |= self._directives.is_silent
-        self._directives = Directives()
         self._answered = tuple(self._asked)
+        self._chunks = []
+        self._begin_text()
+
+    def _begin_text(self) -> None:
+        self._chunker, self._directives = self._new_chunker(), Directives()
+        self._text, self._repeated = [], 0
 
     async def flush(self) -> None:
         """Deliver what was said and is in no message yet."""
@@ -217,8 +229,7 @@ class DeliveryAdapter:
         problems: list[str] = []
         if paths and self._listeners.take_files:
             files, problems = await self._listeners.take_files(paths)
-        if last or files:
-            await self._deliver(last, callback, files)
+        await self._deliver(last, callback, files)
         if problems:
             words = "\n".join(problems)
             problem = ReplyPayload(words, index=self._next_index, is_ours=True)
@@ -236,15 +247,30 @@ class DeliveryAdapter:
         """Everything so far, in order."""
         return tuple(self._payloads)
 
-    async def _text(self, text: str) -> None:
+    async def _say(self, text: str) -> None:
         if text.strip():
             await self._reach("output", "")
             if self._activity:
                 self._activity.say()
+        await self._write(text)
+        is_new = self._repeated == len(self._chunks)
+        if is_new and self._callbacks.on_live_text and (pending := self._chunker.pending):
+            self._callbacks.on_live_text(self._next_index, pending)
+
+    async def _take_back(self, characters: int) -> None:
+        """Take back the end of the answer.
+
+        What is passed on depends on the text alone, so the rest of it, written again, comes to the
+        same chunks; those that were delivered are not delivered again.
+        """
+        text = "".join(self._text)
+        self._begin_text()
+        await self._write(text[: max(0, len(text) - characters)])
+
+    async def _write(self, text: str) -> None:
+        self._text.append(text)
         for piece in self._directives.feed(text):
             await self._feed(piece)
-        if self._callbacks.on_live_text and (pending := self._chunker.pending):
-            self._callbacks.on_live_text(self._next_index, pending)
 
     def show(self, words: str) -> None:
         """Show what is no part of the answer, until there is more of that."""
@@ -275,6 +301,19 @@ class DeliveryAdapter:
         callback: Callable[[ReplyPayload], Awaitable[None]] | None,
         files: Sequence[Attachment] = (),
     ) -> None:
+        """Deliver a chunk, unless it was before a part of the text was taken back."""
+        delivered = self._chunks[self._repeated : self._repeated + 1]
+        if text and delivered == [text]:
+            text = ""
+            self._repeated += 1
+        elif text:
+            if delivered:
+                broke_off = ReplyPayload(BROKE_OFF, index=self._next_index, is_ours=True)
+                await self._deliver_payload(broke_off, callback)
+            self._chunks[self._repeated :] = [text]
+            self._repeated += 1
+        if not text and not files:
+            return
         payload = ReplyPayload(
             text,
             index=self._next_index,

@@ -16,8 +16,8 @@ __all__ = [
     "Unit",
 ]
 
-#: What platforms count in a text: code points, units of UTF-16, or bytes of UTF-8.
-Unit = Literal["characters", "utf16", "bytes"]
+#: What platforms count in a text: code points, or units of UTF-16 (Telegram).
+Unit = Literal["characters", "utf16"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

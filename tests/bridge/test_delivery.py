@@ -1,12 +1,15 @@
 """An agent's events on their way to a chat: bounded, whole, and in order."""
 
+import asyncio
 import tracemalloc
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from remoteclaw.bridge.delivery import MOST_ANSWER, Delivered, DeliveryAdapter
+from remoteclaw.bridge.delivery import BROKE_OFF, MOST_ANSWER, Delivered, DeliveryAdapter
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
@@ -15,6 +18,7 @@ from remoteclaw.events import (
     DoneEvent,
     ErrorEvent,
     TextEvent,
+    TextResetEvent,
     ToolResultEvent,
     ToolUseEvent,
 )
@@ -177,3 +181,45 @@ async def test_nothing_that_an_agent_says_breaks_delivery(text: str, step: int) 
     whole, _ = await sent(TextEvent(text), DONE, limit=200)
     assert payloads == whole
     assert all(0 < len(payload.text) <= 200 for payload in payloads)
+
+
+# -- text that is taken back ----------------------------------------------------------------------
+
+PARAGRAPHS = "".join(f"Paragraph {number} of the answer.\n\n" for number in range(12))
+
+
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 300)), max_size=9))
+def test_what_was_delivered_and_is_said_again_is_not_delivered_again(
+    breaks: list[tuple[int, int]],
+) -> None:
+    """A stream that breaks behind a complete message: claude reports the whole text then."""
+    text = f"[[reply_to_current]] {PARAGRAPHS} NO_REPLY"
+    events, position = list[AgentEvent](), 0
+    for said, taken_back in breaks:
+        events.append(TextEvent(text[position : position + said]))
+        position = min(len(text), position + said)
+        events.append(TextResetEvent(min(position, taken_back)))
+        position -= min(position, taken_back)
+
+    payloads, _ = asyncio.run(sent(*events, TextEvent(text[position:]), DONE, limit=100))
+
+    whole, _ = asyncio.run(sent(TextEvent(text), DONE, limit=100))
+    assert [payload.text for payload in payloads] == [payload.text for payload in whole]
+    assert all(payload.reply_to_id for payload in payloads)
+
+
+async def test_other_words_than_those_that_were_delivered_say_so() -> None:
+    text, other = TextEvent(PARAGRAPHS[:250]), TextEvent("In other words.")
+
+    payloads, _ = await sent(text, TextResetEvent(200), other, DONE, limit=100)
+
+    *delivered, broke_off, last = [payload.text for payload in payloads]
+    assert "".join(delivered).startswith("Paragraph 0 of the answer.")
+    assert broke_off == BROKE_OFF
+    assert last.endswith("In other words.")
+
+
+async def test_other_words_than_those_that_were_only_shown_say_nothing() -> None:
+    payloads, _ = await sent(TextEvent("One way"), TextResetEvent(7), TextEvent("Another"), DONE)
+
+    assert [payload.text for payload in payloads] == ["Another"]

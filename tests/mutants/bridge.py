@@ -82,12 +82,6 @@ MUTANTS = (
         test="test_a_secret_is_hidden_before_the_line_is_cut",
     ),
     Mutant(
-        "a table that holds a worker up",
-        before="(?=[ \\t:|]*-)[ \\t:|-]*",
-        after="[ \\t:|-]*-[ \\t:|-]*",
-        test="test_a_long_row_of_dashes_is_no_trouble_to_a_table",
-    ),
-    Mutant(
         "a sender without an id",
         before='message.from_ if entry.origin == "chat" else None',
         after="None",
@@ -166,15 +160,21 @@ MUTANTS = (
         test="test_what_is_noted_and_written_down_counts_once",
     ),
     Mutant(
+        "a message that is said twice when a stream breaks",
+        before="if text and delivered == [text]:",
+        after="if False:",
+        test="test_what_was_delivered_and_is_said_again_is_not_delivered_again",
+    ),
+    Mutant(
         "a silent token that is shown behind an answer",
-        before="silence = _TRAILING",
-        after="silence = _JSON",
+        before="_TRAILING.fullmatch(pending)",
+        after="False",
         test="test_a_token_behind_an_answer_is_never_shown",
     ),
     Mutant(
         "a silent token that flashes in live text",
-        before="tail = may_trail.start() if may_trail else len(text)",
-        after="tail = len(text)",
+        before="end = trailing.start() if trailing else len(text)",
+        after="end = len(text)",
         test="test_a_token_behind_an_answer_is_never_shown",
     ),
 )

@@ -39,7 +39,7 @@ class ChannelConfig(Section):
     chunk_limit: Annotated[int, BY_AGENTS] = Field(default=4000, ge=80, le=MOST)
     """Longest message of an answer; a longer answer is split."""
     chunk_unit: Annotated[Unit, BY_AGENTS] = "characters"
-    """What `chunk_limit` counts: characters (code points), units of UTF-16, or bytes of UTF-8."""
+    """What `chunk_limit` counts: characters (code points), or units of UTF-16."""
     activity: Annotated[Literal["arguments", "names", "off"] | None, BY_PEOPLE] = None
     """What is shown of a running tool: its name with a short argument, the name alone, or nothing.
     Without it, `arguments` in direct chats, else `names`."""
