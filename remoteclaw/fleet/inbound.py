@@ -239,5 +239,5 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         people = tuple(map(str, data.get("people", ())))
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
-    stopped, below = (int(flat.get(name, 0)) for name in (b"stopped", b"below"))
-    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped, below, people)
+    stopped = int(flat.get(b"stopped", 0))
+    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped, people)

@@ -154,11 +154,6 @@ def labels(agent: str) -> str:
     return f"rc:labels:{agent}"
 
 
-def limit(login: str) -> str:
-    """String: until when a login's plan allows nothing more (ms); expires then."""
-    return f"rc:limit:{login}"
-
-
 def session_map(sid: str) -> str:
     """Hash: runtime and workspace → the CLI's own session id, and the agent's note; 7 days
     from its last use."""

@@ -63,8 +63,6 @@ class Batch:
     """How often the agent was asked in attempts that were postponed."""
     told: str = ""
     """What the person was told of the postponement, as `postpone()` was given it."""
-    limited_until_ms: int | None = None
-    """Until when the agent's login is known to have used up its plan; None if nothing is known."""
 
     @property
     def entry_ids(self) -> frozenset[bytes]:
@@ -107,10 +105,6 @@ class Postponement:
     """The reason, for operators who trace the message."""
     notice: dict[str, Any] | None = None
     """The message that goes on the reply stream now."""
-    later: dict[str, Any] | None = None
-    """The message that goes there once, when a person writes while the turn waits."""
-    blocks_login: bool = False
-    """Whether every session of the agent's login has to wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,20 +136,18 @@ class Turns:
         phase: Phase = "accepted",
         detail: str = "",
         left_out: Sequence[str] = (),
-        login: str = "",
     ) -> Batch | None:
         """Record a turn of these entries, or begin the unfinished turn again.
 
         With an agent that is ready, `phase` is "spawned" at once, which spares a `mark()`; it is
         "dropped" for entries that get no turn.
-        `left_out` are the entries of which the agent only sees the beginning, and `login` names
-        the login whose plan the agent uses.
+        `left_out` are the entries of which the agent only sees the beginning.
         None means that the entries are gone: only an operator can have removed them.
         """
         nonce = uuid.uuid4().hex  # makes a repeated send count as one attempt
         reply = await self._lease.run_fenced(
             "begin",
-            {"inbound": keys.inbound(self._lease.sid), "limit": keys.limit(login)},
+            {"inbound": keys.inbound(self._lease.sid)},
             {
                 "nonce": nonce,
                 "outcomes": keys.outcome_prefix(self._lease.sid),
@@ -169,7 +161,7 @@ class Turns:
             self._lease.forget_waiting()
             return None
         verdict, turn, attempt, before, entries, forgiven, begun_left_out = reply[:7]
-        busy_since, queue, resumed, tries, told, limited_until = reply[7:]
+        busy_since, queue, resumed, tries, told = reply[7:]
         self._lease.state = replace(
             self._lease.state, busy_since_ms=int(busy_since), queue=_queue(queue)
         )
@@ -185,7 +177,6 @@ class Turns:
             is_resumed=resumed == b"1",
             tries=int(tries),
             told=told.decode(),
-            limited_until_ms=int(limited_until) if limited_until else None,
         )
         return self._batch
 
@@ -248,7 +239,7 @@ class Turns:
         )
 
     async def postpone(
-        self, what: Postponement, *, newest: str, login: str
+        self, what: Postponement, *, newest: str
     ) -> Literal["postponed", "stopped", "news"]:
         """Give the lease back until a time; then the running turn's batch is begun again.
 
@@ -262,7 +253,6 @@ class Turns:
                 "active": keys.ACTIVE,
                 "inbound": keys.inbound(self._lease.sid),
                 "replies": self._reply_stream,
-                "limit": keys.limit(login) if what.blocks_login and login else None,
             },
             {
                 "sid": self._lease.sid,
@@ -275,7 +265,6 @@ class Turns:
                 "done_channel": keys.outcome_channel(self._lease.sid),
                 "detail": what.detail,
                 "notice": _json(what.notice),
-                "later": _json(what.later),
             },
         )
         found: Literal["postponed", "stopped", "news"] = verdict.decode()

@@ -67,8 +67,6 @@ class Entry:
     """None for what a person or the clock has written."""
     stopped: int = 0
     """Of a person's command to stop: how many entries of the session it has stopped."""
-    stopped_below: int = 0
-    """The same of the sessions that this one has started: nothing is said in the chat of these."""
     people: tuple[str, ...] = ()
     """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID. Their
     rights are looked up when it is answered."""

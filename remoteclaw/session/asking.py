@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import time
-from dataclasses import replace
 
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
@@ -19,21 +18,13 @@ from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode_all
 from remoteclaw.session.notices import (
     CONTEXT_LOST,
-    GOES_ON_FROM_NOTES,
     SECOND_TRY,
     failed_result,
     with_notice,
 )
 from remoteclaw.session.queue import may_be_postponed
 from remoteclaw.session.record import digest
-from remoteclaw.session.retry import (
-    SHORT_MS,
-    Tries,
-    again_at_ms,
-    failed_after,
-    may_repeat,
-    postponement,
-)
+from remoteclaw.session.retry import REPEATED, SHORT_MS, again_at_ms, postponement
 
 __all__ = ["Asking"]
 
@@ -62,28 +53,21 @@ class Asking:
 
         It is asked again later only if the agent could neither say nor do anything.
         """
-        tries = Tries.of(attempt.batch)
-        result = self._known_limit(attempt)
+        tries = attempt.batch.tries
         while True:
-            if result is None:
-                result = await self._ask_once(attempt)
-                if result.error_category:
-                    tries = tries.failed(result.error_category)
-            now = now_ms()
-            at_ms = again_at_ms(
-                result.error_category,
-                tries=tries.count,
-                retry_at_ms=result.retry_at_ms,
-                now_ms=now,
-            )
+            result, now = await self._ask_once(attempt), now_ms()
+            category = result.error_category
+            tries += category is not ErrorCategory.USAGE_LIMIT  # that one lasts as long as it lasts
+            at_ms = again_at_ms(category, tries=tries, retry_at_ms=result.retry_at_ms, now_ms=now)
             if at_ms is None or not attempt.progress.is_silent:
-                return failed_after(tries, result)
+                return result
             if at_ms - now <= SHORT_MS:
                 is_stopped = await self._pause(attempt, at_ms - now, result)
             else:
                 zone = attempt.turn.entries[-1].message.timezone or self._bridge.zone
+                told = attempt.batch.told
                 what = postponement(
-                    result, tries, attempt.reply, at_ms=at_ms, now_ms=now, zone=zone
+                    result, attempt.reply, tries=tries, told=told, at_ms=at_ms, zone=zone
                 )
                 if await self._postpone(attempt, what):
                     return None
@@ -91,32 +75,26 @@ class Asking:
             if is_stopped:
                 index = attempt.reply.next_index
                 return failed_result(attempt.turn, ErrorCategory.ABORTED, index=index)
-            result = None
 
     async def _ask_once(self, attempt: Attempt) -> AgentDeliveryResult:
         """Ask; where the failure was the agent process' own, ask another one at once."""
         repeated: set[ErrorCategory | None] = set()
-        is_first = self._bridge.keeper.finished_turn is None
         while True:
             conversations = set(self._lease.session_ids)
             result = await self._handle(attempt)
             has_lost = bool(conversations - set(self._lease.session_ids))
             category, progress = result.error_category, attempt.progress
-            is_repeated = (
-                may_repeat(category, attempt.turn, is_first=is_first)
-                and category not in repeated
-                and progress.is_silent
-            )
+            may_repeat = category in REPEATED and category not in repeated
+            is_repeated = may_repeat and progress.is_silent
             if not is_repeated and has_lost:
-                words = await self.what_is_lost()
-                return with_notice(result, words, index=attempt.reply.next_index)
+                return with_notice(result, CONTEXT_LOST, index=attempt.reply.next_index)
             if not is_repeated:
                 return result
             repeated.add(category)
             if category is ErrorCategory.DIED and progress.was_asked:
                 await attempt.reply.say(SECOND_TRY)  # what it did unseen is done a second time
             if has_lost:
-                await attempt.reply.say(await self.what_is_lost())
+                await attempt.reply.say(CONTEXT_LOST)
 
     async def _handle(self, attempt: Attempt) -> AgentDeliveryResult:
         """Take the turn through the bridge once, with live text beside it."""
@@ -148,14 +126,6 @@ class Asking:
                 showing.cancel()
                 reply.show_activity(())
 
-    def _known_limit(self, attempt: Attempt) -> AgentDeliveryResult | None:
-        """Return what the agent would answer, if its login is known to have used up its plan."""
-        if attempt.batch.limited_until_ms is None:
-            return None
-        index = attempt.reply.next_index
-        limit = failed_result(attempt.turn, ErrorCategory.USAGE_LIMIT, index=index)
-        return replace(limit, retry_at_ms=attempt.batch.limited_until_ms)
-
     async def _pause(self, attempt: Attempt, pause_ms: int, result: AgentDeliveryResult) -> bool:
         """Wait a moment with the agent at hand; return whether the turn is stopped meanwhile."""
         detail = f"for {pause_ms / 1000:.1f} s: {result.error_category}"
@@ -171,9 +141,7 @@ class Asking:
         await self._bridge.keeper.park()
         behind = attempt.behind
         while may_be_postponed(behind, command_of=self._command_of):
-            verdict = await self._lease.turns.postpone(
-                what, newest=attempt.known, login=self._bridge.login
-            )
+            verdict = await self._lease.turns.postpone(what, newest=attempt.known)
             if verdict != "news":
                 return verdict == "postponed"
             behind, raw = [], await self._lease.entries_after(attempt.known)
@@ -187,7 +155,3 @@ class Asking:
         """Return what a new agent process has to know of the conversation."""
         since_ms = now_ms() - self._record.keep_ms
         return digest(await self._lease.recorded(), since_ms=since_ms)
-
-    async def what_is_lost(self) -> str:
-        """Return the notice that the agent no longer has its conversation."""
-        return GOES_ON_FROM_NOTES if await self.history() else CONTEXT_LOST

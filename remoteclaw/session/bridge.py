@@ -1,6 +1,5 @@
 """The bridge of a session to its agent, built from the current configuration."""
 
-import hashlib
 import logging
 import os
 from dataclasses import dataclass
@@ -38,8 +37,6 @@ class SessionBridge:
     conversation: str | None = None
     """The conversation's name in the session map; None if there is no agent to have one with, or a
     hook may choose another directory."""
-    login: str = ""
-    """The account that pays for its turns, as far as that is known without reading secrets."""
     zone: str | None = None
     """The agent's IANA time zone."""
 
@@ -103,27 +100,14 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         home=home,
     )
     conversation: str | None = conversation_name(runtime.name, workspace)
-    login = _login(home, spec)
-    if hooks.has("before_runtime_spawn"):  # it may choose another directory, or account
+    if hooks.has("before_runtime_spawn"):  # it may choose another directory
         conversation = None
-        login += f"-{lease.sid}"
-    zone = settings.timezone
-    return SessionBridge(keeper, bridge, conversation=conversation, login=login, zone=zone)
+    return SessionBridge(keeper, bridge, conversation=conversation, zone=settings.timezone)
 
 
 def _tools(lease: Lease, config: Config) -> tuple[str, ...]:
     """Return RemoteClaw's tools that the session's agent may be offered."""
     return tuple(sorted(listed(config, lease.session, TOOLS.values(), depth=lease.state.depth)))
-
-
-def _login(home: Home, spec: AgentSpec) -> str:
-    """Return a digest of what decides which account, and which of its limits, a CLI uses.
-
-    Its credentials are named by the environment, or lie where that says, on this host.
-    """
-    parts = [home.host_id, spec.runtime, *spec.command, f"model={spec.model}"]
-    parts += [f"{name}={value}" for name, value in sorted(spec.env.items())]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _keeper(

@@ -8,13 +8,10 @@ from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayloa
 
 __all__ = [
     "CONTEXT_LOST",
-    "ENDED_BY_ITSELF",
-    "GOES_ON_FROM_NOTES",
+    "NOTHING_RUNS",
     "NOTHING_SAID",
-    "NOTHING_TO_STOP",
     "RESET",
     "SECOND_TRY",
-    "STOPPED",
     "TOO_MANY",
     "failed_result",
     "notice_result",
@@ -25,21 +22,14 @@ __all__ = [
 ]
 
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
-CONTEXT_LOST = "(I no longer have our earlier conversation, so I start without it.)"
-GOES_ON_FROM_NOTES = "(I no longer have our earlier conversation itself, but notes of it.)"
-STOPPED = "Stopped."
-NOTHING_TO_STOP = "There is nothing to stop."
+CONTEXT_LOST = "(I no longer have our earlier conversation, and go on from what was noted of it.)"
+NOTHING_RUNS = "Nothing is running now."
 NOTHING_SAID = "(The agent finished without saying anything.)"
 TOO_MANY = (
     "(I was busy, and I keep {cap} waiting messages at most. I left out {count}: send again what "
     "still matters.)"
 )
 RESET = "This is a new conversation: what we said before is put away."
-#: What a person is told of a conversation that was too old, by why it was.
-ENDED_BY_ITSELF = {
-    "daily": "(This is a new conversation, as every day: what we said before is put away.)",
-    "idle": "(This is a new conversation, after so long: what we said before is put away.)",
-}
 
 
 def failed_result(
@@ -70,9 +60,7 @@ def notice_result(words: str) -> AgentDeliveryResult:
 def stop_result(turn: Turn) -> AgentDeliveryResult:
     """Return the answer to a command to stop; a turn that it stopped in the chat has said so."""
     asked = turn.entries[-1]
-    if asked.stopped and asked.deliver == "channel":
-        return notice_result("")
-    return notice_result(STOPPED if asked.stopped or asked.stopped_below else NOTHING_TO_STOP)
+    return notice_result("" if asked.stopped and asked.deliver == "channel" else NOTHING_RUNS)
 
 
 def superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:

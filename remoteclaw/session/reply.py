@@ -48,14 +48,11 @@ class TurnReply:
         if self._live[0] < self.next_index:
             self._live = (self.next_index, "")
 
-    def aside(self, words: str, *, after: int = 0) -> dict[str, Any] | None:
-        """Return a notice as it goes on the reply stream, so many `after` the next message.
-
-        None if the reply goes elsewhere.
-        """
+    def aside(self, words: str) -> dict[str, Any] | None:
+        """Return a notice as it goes on the reply stream; None if the reply goes elsewhere."""
         if not self._goes_to_channel:
             return None
-        return self._on_stream(ReplyPayload(words, index=self.next_index + after))
+        return self._on_stream(ReplyPayload(words, index=self.next_index))
 
     def rest(
         self, payloads: Sequence[ReplyPayload], entries: Sequence[str]

@@ -11,9 +11,11 @@ from remoteclaw.config.model import Config
 from remoteclaw.fleet.commands import STOP, Command, command_in, words_for
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
-from remoteclaw.session.notices import ENDED_BY_ITSELF
 
-__all__ = ["Resets"]
+__all__ = ["BY_AGE", "Resets"]
+
+#: Why a conversation ends by itself.
+BY_AGE = ("daily", "idle")
 
 
 class Resets:
@@ -71,7 +73,7 @@ class Resets:
             why,
             keep_ms=self._keep_ms,
             keep=self._keep,
-            stops_tasks=why not in ENDED_BY_ITSELF,
+            stops_tasks=why not in BY_AGE,
         )
 
     def in_new_conversation(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:

@@ -15,7 +15,7 @@ from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode
 from remoteclaw.session.notices import (
-    ENDED_BY_ITSELF,
+    CONTEXT_LOST,
     NOTHING_SAID,
     RESET,
     SECOND_TRY,
@@ -37,7 +37,7 @@ from remoteclaw.session.queue import (
 )
 from remoteclaw.session.record import lines_of
 from remoteclaw.session.reply import TurnReply, in_outcome
-from remoteclaw.session.reset import Resets
+from remoteclaw.session.reset import BY_AGE, Resets
 from remoteclaw.session.steering import Steering
 from remoteclaw.tasks.result import result_of
 
@@ -149,7 +149,6 @@ class TurnRunner:
             phase="dropped" if plan.is_dropped else "spawned" if ready else "accepted",
             detail=ready or "",
             left_out=plan.left_out,
-            login=bridge.login,
         )
         if batch is None:
             return None
@@ -181,8 +180,8 @@ class TurnRunner:
         was_asked = attempt.turn.was_interrupted
         if why := await self._resets.why(batch.turn, entries, was_asked=was_asked):
             await self._resets.end_conversation(batch.turn, why)
-            if (words := ENDED_BY_ITSELF.get(why)) and not batch.is_resumed:
-                await attempt.reply.say(words)
+            if why in BY_AGE and not batch.is_resumed:
+                await attempt.reply.say(RESET)
         shown = self._resets.in_new_conversation(entries)
         attempt.turn = replace(attempt.turn, entries=shown)
 
@@ -194,7 +193,7 @@ class TurnRunner:
             await attempt.reply.say(SECOND_TRY)
         name = self._bridge.conversation
         if name and self._lease.has_lost_conversation(name):
-            await attempt.reply.say(await self._asking.what_is_lost())
+            await attempt.reply.say(CONTEXT_LOST)
 
     async def _finish(self, attempt: Attempt, ending: _Ending) -> Finished:
         """End the turn: its outcome, its last messages and its entries are one step."""

@@ -52,7 +52,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import BridgeCallbacks, Receipt, Reply
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.notices import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_TRY
+from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_SAID, SECOND_TRY
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
 from tests.support.command import run_command
@@ -1012,7 +1012,7 @@ async def test_a_conversation_that_a_picture_has_spoilt_is_not_gone_on_with(
     again = await reply_to(stack, "and now?")
 
     assert told.startswith("main's model can't read a picture in this conversation.")
-    assert told.endswith(f"\n\n{GOES_ON_FROM_NOTES}")
+    assert told.endswith(f"\n\n{CONTEXT_LOST}")
     assert again == "fresh"
 
 

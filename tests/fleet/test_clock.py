@@ -99,7 +99,7 @@ async def test_it_leaves_alone_what_is_postponed(fleet: Fleet) -> None:
     seconds, _ = await fleet.scripts.client.time()
     until_ms = seconds * 1000 + 2 * HOUR_MS
     what = Postponement(until_ms, why="usage_limit", tries=1, told="", detail="")
-    await lease.turns.postpone(what, newest=accepted.entry_id, login="")
+    await lease.turns.postpone(what, newest=accepted.entry_id)
     await let_pass(fleet, -HOUR_MS)
 
     assert await fleet.sweeper.sweep() == 0

@@ -110,7 +110,7 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
         old.release(),
-        old.turns.postpone(pause(60_000), newest=accepted.entry_id, login="x"),
+        old.turns.postpone(pause(60_000), newest=accepted.entry_id),
     ):
         with pytest.raises(LeaseLost):
             await write
@@ -128,7 +128,7 @@ async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Flee
     await lease.turns.begin([accepted.entry_id])
     await lease.grant("digest", ["message_send"])
     seconds, _ = await fleet.scripts.client.time()
-    await lease.turns.postpone(pause(seconds * 1000 + 20_000), newest=accepted.entry_id, login="")
+    await lease.turns.postpone(pause(seconds * 1000 + 20_000), newest=accepted.entry_id)
     await let_pass(fleet, 30_000)
 
     lease = await acquire(fleet, accepted)
@@ -152,7 +152,7 @@ async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet:
     await lease.turns.begin([accepted.entry_id])
     seconds, _ = await fleet.scripts.client.time()
     until = seconds * 1000 + 3_600_000
-    await lease.turns.postpone(pause(until), newest=accepted.entry_id, login="")
+    await lease.turns.postpone(pause(until), newest=accepted.entry_id)
 
     state = keys.state(lease.sid)
     await lease._renew()
@@ -168,7 +168,7 @@ async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
     lease = await acquire(fleet, accepted)
     await lease.turns.begin([accepted.entry_id])
     seconds, _ = await fleet.scripts.client.time()
-    await lease.turns.postpone(pause(seconds * 1000 + 60_000), newest=accepted.entry_id, login="")
+    await lease.turns.postpone(pause(seconds * 1000 + 60_000), newest=accepted.entry_id)
     await fleet.scripts.client.delete("rq:queue:background")
 
     await append(fleet)

@@ -128,7 +128,7 @@ async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
     what = Postponement(10**13, why="retryable", tries=1, told="", detail="", notice=told)
 
     assert (
-        await lease.turns.postpone(what, newest=lease.waiting[0][0].decode(), login="x")
+        await lease.turns.postpone(what, newest=lease.waiting[0][0].decode())
         == "postponed"
     )
 

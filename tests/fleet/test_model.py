@@ -67,7 +67,6 @@ class Session:
     """Until when it is postponed; 0 if it isn't."""
     forgiven: int = 0
     """How many attempts at the recorded batch were postponed."""
-    later: str = ""
     """What the next person who writes to the postponed session is told."""
 
     def is_postponed(self, now: int) -> bool:
@@ -124,9 +123,6 @@ class FleetMachine(RuleBasedStateMachine):
             session.stopped = session.waiting[-1]
         if text == "/new" or (session.waiting and text == "/stop"):
             session.wake()
-        if session.not_before and session.later:
-            self.said.append(session.later)
-            session.later = ""
         session.waiting.append(accepted.entry_id)
         if session.state == "idle":
             session.state = "scheduled"
@@ -156,9 +152,6 @@ class FleetMachine(RuleBasedStateMachine):
         if session.waiting:
             session.stopped = session.waiting[-1]
             session.wake()
-        if session.not_before and session.later:
-            self.said.append(session.later)
-            session.later = ""
         session.waiting.append(entry_id)
         if session.state == "idle":
             session.state = "scheduled"
@@ -311,7 +304,7 @@ class FleetMachine(RuleBasedStateMachine):
             session.waiting.remove(entry_id)
         self.said.append(text)
         session.batch, session.attempt, session.begun_by = None, 0, 0
-        session.forgiven, session.later = 0, ""
+        session.forgiven = 0
         session.steered = []
         assert finished.left == len(session.waiting)
         if repeated:  # its reply was lost
@@ -344,12 +337,11 @@ class FleetMachine(RuleBasedStateMachine):
             told="retryable",
             detail="",
             notice={"text": text},
-            later={"text": f"{text} still"},
         )
         newest = session.waiting[-1 if knows_all else 0]
 
         def postponing() -> Coroutine[Any, Any, Any]:
-            return owner.lease.turns.postpone(what, newest=newest, login="")
+            return owner.lease.turns.postpone(what, newest=newest)
 
         stale, verdict = self.is_fenced(session, owner, postponing())
         if stale:
@@ -363,7 +355,6 @@ class FleetMachine(RuleBasedStateMachine):
             return
         self.said.append(text)
         session.state, session.not_before = "scheduled", self.now + seconds * 1000
-        session.later = f"{text} still"
         session.begun_by, session.forgiven = 0, session.forgiven + 1
         if repeated:
             assert self.do(postponing()) == "postponed"

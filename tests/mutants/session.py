@@ -5,45 +5,21 @@ from tests.mutants import Mutant
 MUTANTS = (
     Mutant(
         "a message that ends at a limit",
-        before="frozenset((ErrorCategory.USAGE_LIMIT,",
-        after="frozenset((",
+        before="at_ms is None or not attempt.progress.is_silent",
+        after="True",
         test="test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then",
     ),
     Mutant(
         "a limit that is told with each try",
-        before="if is_told(tries.told, category, at_ms):",
-        after="if False:",
+        before="is_new = told_of != category or",
+        after="is_new = True or",
         test="test_a_limit_that_goes_on_is_told_once_and_a_new_one_again",
     ),
     Mutant(
-        "a limit that each session finds out by itself",
-        before="if attempt.batch.limited_until_ms is None:",
-        after="if True:",
-        test="test_other_sessions_of_the_login_wait_without_an_agent",
-    ),
-    Mutant(
-        "one login for all",
-        before="parts += [",
-        after="_ = [",
-        test="test_another_login_does_not_wait",
-    ),
-    Mutant(
-        "one login for all whose login a hook chooses",
-        before='login += f"-{lease.sid}"',
-        after="pass",
-        test="test_sessions_whose_login_a_hook_may_choose_do_not_wait_for_each_other",
-    ),
-    Mutant(
         "a limit that uses up the tries of what comes behind it",
-        before="count=1 if is_first else self.count + 1",
-        after="count=self.count + 1",
-        test="test_a_busy_model_behind_a_limit_is_asked_again",
-    ),
-    Mutant(
-        "a stop of tasks that is not answered",
-        before="if asked.stopped or asked.stopped_below else",
-        after="if asked.stopped else",
-        test="test_a_stop_of_nothing_but_tasks_is_answered",
+        before="tries += category is not ErrorCategory.USAGE_LIMIT",
+        after="tries += 1",
+        test="test_a_limit_without_an_end_is_waited_for_and_a_busy_model_behind_it",
     ),
     Mutant(
         "an answer that is begun a second time",

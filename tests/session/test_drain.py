@@ -13,7 +13,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.protocols import Reply
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.notices import GOES_ON_FROM_NOTES, NOTHING_SAID, SECOND_TRY
+from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_SAID, SECOND_TRY
 from remoteclaw.session.queue import MOST_TURNS
 from tests.support.bridges import acp_script, script
 from tests.support.processes import is_alive
@@ -215,7 +215,7 @@ async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack)
 
     outcome = await stack.outcome(second)
     assert outcome.status == "done"
-    assert [part["text"] for part in outcome.reply] == [GOES_ON_FROM_NOTES, "You said before:\n\n-"]
+    assert [part["text"] for part in outcome.reply] == [CONTEXT_LOST, "You said before:\n\n-"]
 
 
 async def forget_everything(stack: Stack, accepted: Accepted) -> None:
@@ -302,7 +302,7 @@ while True:
 
     await drain(stack, first)
 
-    assert said(await stack.outcome(second)) == f"{GOES_ON_FROM_NOTES}\n\nhello"
+    assert said(await stack.outcome(second)) == f"{CONTEXT_LOST}\n\nhello"
 
 
 async def test_a_line_that_is_no_message_is_skipped(stack: Stack, directory: Path) -> None:

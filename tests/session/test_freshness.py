@@ -20,8 +20,6 @@ from remoteclaw.fleet import keys
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.notices import (
     CONTEXT_LOST,
-    ENDED_BY_ITSELF,
-    GOES_ON_FROM_NOTES,
     RESET,
     SECOND_TRY,
 )
@@ -39,7 +37,6 @@ from tests.support.conversations import (
 )
 from tests.support.stack import REPLIES, Stack, said
 
-DAILY, IDLE = ENDED_BY_ITSELF["daily"], ENDED_BY_ITSELF["idle"]
 HOUR_MS = 3_600_000
 #: All conversations that were not at work at midnight have ended.
 AT_MIDNIGHT = {"sessions": {"reset": {"daily": "00:00", "timezone": "UTC"}}}
@@ -234,11 +231,9 @@ def test_a_mistake_in_the_configuration(home: Home, text: str, why: str) -> None
 # -- conversations ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("sections", "hours", "told"), [(IDLE_2_H, 2.1, IDLE), (AT_MIDNIGHT, 24.1, DAILY)]
-)
+@pytest.mark.parametrize(("sections", "hours"), [(IDLE_2_H, 2.1), (AT_MIDNIGHT, 24.1)])
 async def test_a_conversation_that_is_too_old_ends_and_it_is_said(
-    agent: Stack, sections: dict[str, Any], hours: float, told: str
+    agent: Stack, sections: dict[str, Any], hours: float
 ) -> None:
     configure(agent, **sections)
     first = await answered(agent, "one")
@@ -246,7 +241,7 @@ async def test_a_conversation_that_is_too_old_ends_and_it_is_said(
     await passed(agent, first, hours)
 
     assert await talk(agent, "three", "four") == [
-        f"{told}\n\nheard three, knew -",
+        f"{RESET}\n\nheard three, knew -",
         "heard four, knew three",
     ]
     assert await ended(agent, first) == ["one"]
@@ -300,7 +295,7 @@ async def test_what_nobody_said_neither_keeps_a_conversation_nor_ends_it(
 
     assert ticked is not None
     assert said(ticked) == "heard tick, knew one"
-    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+    assert await talk(agent, "two") == [f"{RESET}\n\nheard two, knew -"]
 
 
 async def test_what_nobody_heard_does_not_keep_a_conversation(agent: Stack) -> None:
@@ -311,7 +306,7 @@ async def test_what_nobody_heard_does_not_keep_a_conversation(agent: Stack) -> N
     await agent.fleet.sessions.stop(stopped.session.sid)
     await drain(agent, stopped)
 
-    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+    assert await talk(agent, "two") == [f"{RESET}\n\nheard two, knew -"]
 
 
 async def test_a_message_that_waited_for_a_worker_is_as_old_as_it_was_sent(agent: Stack) -> None:
@@ -346,7 +341,7 @@ async def test_a_copy_is_not_too_old_to_begin(agent: Stack) -> None:
 
     (reply,) = await talk(agent, "two", thread_id="t")
 
-    assert reply.startswith(GOES_ON_FROM_NOTES)
+    assert reply.startswith(CONTEXT_LOST)
 
 
 async def test_what_is_recorded_of_a_session_that_was_idle_for_weeks_ends_too(
@@ -357,7 +352,7 @@ async def test_what_is_recorded_of_a_session_that_was_idle_for_weeks_ends_too(
     client, sid = agent.fleet.scripts.client, first.session.sid
     await client.delete(keys.state(sid), keys.session_map(sid))
 
-    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+    assert await talk(agent, "two") == [f"{RESET}\n\nheard two, knew -"]
     assert "conversation_before" not in prompts(agent)
 
 
@@ -369,7 +364,7 @@ async def test_a_conversation_whose_id_is_gone_is_not_missed_when_it_ends(agent:
 
     (reply,) = await talk(agent, "two")
 
-    assert reply == f"{IDLE}\n\nheard two, knew -"
+    assert reply == f"{RESET}\n\nheard two, knew -"
     assert CONTEXT_LOST not in reply
 
 
@@ -401,7 +396,7 @@ async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> No
     await drain(agent, two)
 
     again = [SECOND_TRY] if phase else []
-    assert await answers(agent, two) == ["\n\n".join([IDLE, *again, "heard two, knew -"])]
+    assert await answers(agent, two) == ["\n\n".join([RESET, *again, "heard two, knew -"])]
     assert await ended(agent, first) == ["one"]
     view = await agent.fleet.sessions.view(lease.sid)
     assert view is not None
@@ -424,7 +419,7 @@ async def test_by_channel_and_by_kind(agent: Stack) -> None:
     for session in (group, thread, elsewhere):
         await passed(agent, session, 3)
 
-    assert await talk(agent, "two") == [f"{IDLE}\n\nheard two, knew -"]
+    assert await talk(agent, "two") == [f"{RESET}\n\nheard two, knew -"]
     assert await talk(agent, "two", thread_id="t") == ["heard two, knew one"]
     assert await talk(agent, "two", provider="elsewhere") == ["heard two, knew one"]
 
@@ -442,7 +437,7 @@ async def test_it_is_said_in_the_chat_once(agent: Stack) -> None:
     await replies.aclose()
     assert texts == [
         "heard one, knew -",
-        IDLE,
+        RESET,
         "heard two, knew -",
         "heard three, knew two",
     ]
@@ -456,7 +451,7 @@ async def test_the_real_claude_begins_anew(stack: Stack, claude: AgentCli) -> No
 
     (reply,) = await talk(stack, "RECALL")
 
-    assert reply.startswith(IDLE)
+    assert reply.startswith(RESET)
     assert "green" not in reply
     assert "green" not in claude.model.bodies().splitlines()[-1]
 

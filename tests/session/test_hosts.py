@@ -10,7 +10,7 @@ import pytest
 from remoteclaw.config.home import Home
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.session.notices import GOES_ON_FROM_NOTES
+from remoteclaw.session.notices import CONTEXT_LOST
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
@@ -77,7 +77,7 @@ async def test_a_session_whose_host_is_gone_moves_and_says_what_it_lost(
     await gone(stack)
     second = await stack.append("memory")
 
-    assert said(await stack.outcome(second)).startswith(GOES_ON_FROM_NOTES)
+    assert said(await stack.outcome(second)).startswith(CONTEXT_LOST)
     assert await served_by(other, second) == other.home.host_id
 
 

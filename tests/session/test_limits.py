@@ -19,13 +19,7 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import SessionKey
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.notices import (
-    GOES_ON_FROM_NOTES,
-    NOTHING_TO_STOP,
-    RESET,
-    SECOND_TRY,
-    STOPPED,
-)
+from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_RUNS, RESET, SECOND_TRY
 from tests.conftest import required, shifted
 from tests.support.agents import ModelServerProcess
 from tests.support.bridges import script
@@ -149,10 +143,10 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
     await chat.drain(accepted)
 
     (told,) = await chat.said()
-    assert told.startswith("I can't work before ")
-    assert told.endswith(
-        f"({ZONE}): the plan's limit is used up. "
-        "Your message is kept and runs then; /stop drops it."
+    assert re.fullmatch(
+        r"The plan's limit is used up\. Your message is kept, and I try again from "
+        r"\w{3} \d\d \w{3}, \d\d:\d\d CES?T on; /stop drops it\.",
+        told,
     )
     assert await chat.status(accepted) == "accepted"
     view = await chat.stack.fleet.sessions.view(accepted.session.sid)
@@ -198,20 +192,9 @@ async def test_a_limit_that_goes_on_is_told_once_and_a_new_one_again(chat: Chat)
     assert chat.asked() == ["hello"] * 3
 
 
-async def test_a_limit_without_an_end_is_looked_at_again(chat: Chat) -> None:
-    chat.fail(limit(), limit())
-    accepted = await chat.append("hello")
-
-    for _ in range(3):
-        await chat.drain(accepted)
-        await chat.let_pass(HOUR_MS)
-
-    told, answer = await chat.said()
-    assert "its end is not known" in told
-    assert answer == "hello is answered"
-
-
-async def test_a_busy_model_behind_a_limit_is_asked_again(chat: Chat) -> None:
+async def test_a_limit_without_an_end_is_waited_for_and_a_busy_model_behind_it(
+    chat: Chat,
+) -> None:
     chat.fail(*(limit() for _ in range(6)), busy(60))
     accepted = await chat.append("hello")
 
@@ -219,11 +202,13 @@ async def test_a_busy_model_behind_a_limit_is_asked_again(chat: Chat) -> None:
         await chat.drain(accepted)
         await chat.let_pass(HOUR_MS)
 
-    assert (await chat.stack.outcome(accepted)).status == "done"
-    assert (await chat.said())[-1] == "hello is answered"
+    told, busy_too, answer = await chat.said()
+    assert told.startswith("The plan's limit is used up.")
+    assert busy_too.startswith("The model is busy.")
+    assert answer == "hello is answered"
 
 
-async def test_what_comes_meanwhile_waits_behind_and_its_sender_is_told_once(chat: Chat) -> None:
+async def test_what_comes_meanwhile_waits_behind(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
     first = await chat.append("first")
     await chat.drain(first)
@@ -234,53 +219,10 @@ async def test_what_comes_meanwhile_waits_behind_and_its_sender_is_told_once(cha
     assert (await chat.append("third", id="3")).is_duplicate
 
     assert await chat.hints() == 0
-    told = await chat.said()
-    assert len(told) == 2
-    assert told[1].startswith("I still wait until ")
+    (told,) = await chat.said()
     await chat.let_pass(HOUR_MS)
     await chat.drain(first)
-    assert await chat.said() == [*told, *(f"{n} is answered" for n in ("first", "second", "third"))]
-
-
-async def test_other_sessions_of_the_login_wait_without_an_agent(chat: Chat) -> None:
-    chat.fail(limit(in_an_hour()))
-    await chat.drain(await chat.append("hello"))
-
-    other = await chat.append("hi", from_="bob")
-    await chat.drain(other)
-
-    assert chat.asked() == ["hello"]
-    assert chat.starts() == 1
-    assert (await chat.said("bob"))[0].startswith("I can't work before ")
-    await chat.let_pass(HOUR_MS)
-    await chat.drain(other)
-    assert (await chat.said("bob"))[1:] == ["hi is answered"]
-
-
-async def test_another_login_does_not_wait(chat: Chat, directory: Path) -> None:
-    chat.fail(limit(in_an_hour()))
-    await chat.drain(await chat.append("hello"))
-    command = list(script(directory, AGENT))
-    agent = {"runtime": "demo", "command": command, "env": {"API_KEY": "another"}}
-    chat.stack.configure(agent)
-
-    other = await chat.append("hi", from_="bob")
-    await chat.drain(other)
-
-    assert await chat.said("bob") == ["hi is answered"]
-
-
-async def test_sessions_whose_login_a_hook_may_choose_do_not_wait_for_each_other(
-    chat: Chat,
-) -> None:
-    hooks = Hooks()
-    hooks.register("before_runtime_spawn", lambda _event: None)
-    chat.fail(limit(in_an_hour()))
-    await chat.drain(await chat.append("hello"), hooks)
-
-    await chat.drain(await chat.append("hi", from_="bob"), hooks)
-
-    assert await chat.said("bob") == ["hi is answered"]
+    assert await chat.said() == [told, *(f"{n} is answered" for n in ("first", "second", "third"))]
 
 
 async def test_operators_see_until_when_a_session_waits(chat: Chat) -> None:
@@ -376,22 +318,6 @@ async def test_a_person_stops_a_running_turn(chat: Chat) -> None:
     assert chat.asked() == ["wait", "third"]
 
 
-async def test_a_stop_of_nothing_but_tasks_is_answered(chat: Chat) -> None:
-    """They have no results then, so that nothing else is said."""
-    first = await chat.append("first")
-    await chat.drain(first)
-    task = await chat.append("task", from_="bob")
-    client = chat.stack.fleet.scripts.client
-    await client.zadd(keys.children(first.session.sid), {task.session.sid: 1})
-
-    stop = await chat.append("/stop")
-    await chat.drain(stop)
-    await chat.drain(task)
-
-    assert await chat.status(task) == "stopped"
-    assert await chat.said() == ["first is answered", STOPPED]
-
-
 async def test_a_stop_that_is_repeated_stops_nothing_that_came_later(chat: Chat) -> None:
     stop = await chat.append("/stop", id="1")
     later = await chat.append("later")
@@ -399,7 +325,7 @@ async def test_a_stop_that_is_repeated_stops_nothing_that_came_later(chat: Chat)
     assert (await chat.append("/stop", id="1")).is_duplicate
 
     await chat.drain(later)
-    assert await chat.said() == [NOTHING_TO_STOP, "later is answered"]
+    assert await chat.said() == [NOTHING_RUNS, "later is answered"]
     assert (await chat.stack.outcome(stop)).status == "done"
 
 
@@ -467,8 +393,8 @@ async def test_an_operators_reset_drops_what_waits_for_a_limit(chat: Chat) -> No
     assert outcome.status == "done"
 
 
-async def test_what_only_looks_like_a_command_changes_nothing(chat: Chat) -> None:
-    chat.fail(limit(in_an_hour()))
+async def test_what_only_looks_like_a_command_stops_nothing(chat: Chat) -> None:
+    chat.fail(limit(in_an_hour()), limit(in_an_hour()))
     first = await chat.append("first")
     await chat.drain(first)
     told = await chat.said()
@@ -476,7 +402,7 @@ async def test_what_only_looks_like_a_command_changes_nothing(chat: Chat) -> Non
     await chat.append("/help")
     await chat.drain(first)
 
-    assert chat.asked() == ["first"]
+    assert chat.asked() == ["first", "first"]
     assert await chat.said() == told
     view = await chat.stack.fleet.sessions.view(first.session.sid)
     assert view is not None
@@ -506,10 +432,7 @@ async def test_a_long_pause_holds_no_worker(chat: Chat) -> None:
     await chat.drain(accepted)
 
     (told,) = await chat.said()
-    assert told == (
-        "The model is busy. Your message is kept, and I try again over the next minutes; "
-        "/stop drops it."
-    )
+    assert told.startswith("The model is busy. Your message is kept, and I try again from ")
     other = await chat.append("hi", from_="bob")
     await chat.drain(other)
     assert await chat.said("bob") == ["hi is answered"], "a busy model is not a spent plan"
@@ -528,7 +451,7 @@ async def test_an_end_of_the_tries_is_told(chat: Chat) -> None:
 
     outcome = await chat.stack.outcome(accepted)
     assert outcome.status == "failed"
-    assert said(outcome).startswith("I asked 6 times. The model behind main is busy.")
+    assert said(outcome).startswith("The model behind main is busy.")
     assert len(await chat.said()) == 2
     assert len(chat.asked()) == 6
 
@@ -579,7 +502,7 @@ async def test_what_was_said_before_a_pause_is_not_said_again_behind_it(chat: Ch
     await chat.let_pass(60_000)
     await chat.drain(second)
 
-    assert (await chat.said()).count(GOES_ON_FROM_NOTES) == 1
+    assert (await chat.said()).count(CONTEXT_LOST) == 1
     assert (await chat.said())[-1] == "second is answered"
 
 
@@ -621,7 +544,7 @@ async def test_a_message_behind_too_long_a_conversation_is_asked_again(chat: Cha
 
     await chat.drain(second)
 
-    assert await chat.said() == ["first is answered", GOES_ON_FROM_NOTES, "second is answered"]
+    assert await chat.said() == ["first is answered", CONTEXT_LOST, "second is answered"]
     assert (await chat.stack.outcome(second)).status == "done"
 
 
@@ -633,7 +556,7 @@ async def test_a_message_that_is_too_long_in_itself_is_told(chat: Chat) -> None:
     await chat.drain(second)
 
     _, lost, failed = await chat.said()
-    assert lost == GOES_ON_FROM_NOTES
+    assert lost == CONTEXT_LOST
     assert failed.startswith("This conversation, or your message, is too long")
     assert chat.asked() == ["first", "second", "second"]
 
@@ -665,9 +588,8 @@ async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
     sweeping.cancel()
 
     assert [said(outcome) for outcome in outcomes] == ["answered", "second"]
-    _, told, later, *answers = await chat.said()
-    assert told.startswith("I can't work before ")
-    assert later.startswith("I still wait until ")
+    _, told, *answers = await chat.said()
+    assert told.startswith("The plan's limit is used up.")
     assert answers == ["answered", "second"]
     warm = await stack.reached(second, "spawned")
     assert warm.startswith("warm")
@@ -716,5 +638,5 @@ async def test_a_limit_whose_end_a_real_cli_does_not_tell_keeps_the_message_unti
 
     assert [outcome.status for outcome in outcomes] == ["stopped", "done"]
     _, told, stopped = await chat.said()
-    assert told.startswith("I can't work now: the plan's limit is used up")
+    assert told.startswith("The plan's limit is used up.")
     assert stopped == "Stopped."

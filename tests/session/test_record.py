@@ -25,7 +25,7 @@ from remoteclaw.messages import (
     Turn,
 )
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.notices import CONTEXT_LOST, GOES_ON_FROM_NOTES
+from remoteclaw.session.notices import CONTEXT_LOST
 from remoteclaw.session.record import MOST_DIGEST, digest, lines_of
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
@@ -96,7 +96,7 @@ async def test_a_new_process_goes_on_from_the_record(agent: Stack) -> None:
     second = await answered(agent, "what is it?")
 
     outcome = await agent.outcome(second)
-    assert outcome.reply[0]["text"] == GOES_ON_FROM_NOTES
+    assert outcome.reply[0]["text"] == CONTEXT_LOST
     header = json.loads(
         str(outcome.reply[1]["text"]).split("\n")[0].split("remoteclaw ", 1)[1][:-1]
     )
@@ -159,7 +159,7 @@ async def test_a_session_begins_with_the_notes_of_another(agent: Stack) -> None:
     reply = said(await agent.outcome(second))
 
     assert second.session == copy
-    assert reply.startswith(GOES_ON_FROM_NOTES)
+    assert reply.startswith(CONTEXT_LOST)
     assert "my colour is green" in reply
     assert [line["text"] for line in await recorded(agent, second) if line["role"] == "user"] == [
         "my colour is green",
@@ -194,7 +194,7 @@ async def test_a_copy_that_the_cli_can_not_make_is_missed_whatever_hooks_choose(
 
     await Drain(stack.fleet, config, stack.home, hooks).run(second.session.sid)
 
-    assert said(await stack.outcome(second)).startswith(GOES_ON_FROM_NOTES)
+    assert said(await stack.outcome(second)).startswith(CONTEXT_LOST)
 
 
 async def test_a_session_that_is_there_is_no_copy(agent: Stack) -> None:
@@ -219,7 +219,7 @@ async def test_the_real_claude_begins_with_a_copy(stack: Stack, claude: AgentCli
 
     assert key == str(second.session)
     assert "my colour is green" in reply
-    assert GOES_ON_FROM_NOTES not in reply
+    assert CONTEXT_LOST not in reply
     assert view is not None
     assert before is not None
     assert set(view.session_ids.values()).isdisjoint(before.session_ids.values())
@@ -237,7 +237,7 @@ async def test_the_real_claude_goes_on_when_its_transcript_is_gone(
 
     second = await answered(stack, "RECALL")
 
-    assert said(await stack.outcome(second)).startswith(GOES_ON_FROM_NOTES)
+    assert said(await stack.outcome(second)).startswith(CONTEXT_LOST)
     asked = claude.model.bodies().splitlines()[-1].replace("\\", "")
     assert '{"you":"I shall remember green."}' in asked
 

@@ -1,17 +1,15 @@
--- Entries on sessions' streams; with replies.
+-- Entries on sessions' streams.
 
 -- Store an entry, note the time, and schedule an idle session. With a bell, a running turn is told:
--- what no person has sent has none, and interrupts nothing. The next person who writes to a postponed
--- session is told that this waits too.
+-- what no person has sent has none, and interrupts nothing.
 -- keys: inbound, state, active, sessions
--- it: entry, sid, grace_ms, outcomes, session_key, lane, bell?, and of an entry that stops others
---   stopped, stopped_below: how many here, and in the sessions that this one has started
+-- it: entry, sid, grace_ms, outcomes, session_key, lane, bell?, stopped? (how many entries of the session this one stops)
 -- → entry id, queue if a hint is due, else nothing
 local function accept(keys, it)
   local now, lane = now_ms(), it.lane
   local id
   if it.stopped then
-    id = redis.call('XADD', keys.inbound, '*', 'entry', it.entry, 'stopped', it.stopped, 'below', it.stopped_below)
+    id = redis.call('XADD', keys.inbound, '*', 'entry', it.entry, 'stopped', it.stopped)
   else
     id = redis.call('XADD', keys.inbound, '*', 'entry', it.entry)
   end
@@ -25,14 +23,8 @@ local function accept(keys, it)
     redis.call('HSET', keys.state, 'last_said_entry', id)
     if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', it.bell, 'entry ' .. id) end
   end
-  local status, lane_now, postponed_until, later =
-    unpack(redis.call('HMGET', keys.state, 'status', 'lane', 'postponed_until_ms', 'later_reply'))
+  local status, lane_now = unpack(redis.call('HMGET', keys.state, 'status', 'lane'))
   if status then
-    if postponed_until and later and it.bell then
-      redis.call('HDEL', keys.state, 'later_reply')
-      local replies, payload = string.match(later, '^([^\n]*)\n(.*)$')
-      put_reply(replies, payload)
-    end
     if lane_now == lane or lane ~= 'agents' then return id, '' end
     -- A person writes to a session that waits behind the others.
     redis.call('HSET', keys.state, 'lane', lane)

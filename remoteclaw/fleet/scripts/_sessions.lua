@@ -38,12 +38,7 @@ local function stop_one(sid, state, inbound, is_unwanted)
   if not newest[1] then return 0 end
   redis.call('HSET', state, 'stop_entry', newest[1][1])
   if is_unwanted then redis.call('HSET', state, 'unwanted_entry', newest[1][1]) end
-  if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then
-    wake(sid, state)
-    -- A person who doesn't wait for a limit's end may know that it has ended: the next turn finds out.
-    local login = redis.call('HGET', state, 'limit_key')
-    if login then redis.call('DEL', login) end
-  end
+  if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then wake(sid, state) end
   redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', 'stop ' .. newest[1][1])
   return redis.call('XLEN', inbound)
 end

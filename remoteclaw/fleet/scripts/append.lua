@@ -1,5 +1,5 @@
 -- Accept a message: dedupe, store, note the time, and schedule an idle session, all or nothing.
--- uses: replies, entries, sessions
+-- uses: entries, sessions
 -- keys: inbound, state, seen, active, sessions, blobs*
 -- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell?, at_once?
 -- → accepted|duplicate|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
@@ -21,7 +21,8 @@ for _, blob in ipairs(keys.blobs) do
 end
 local is_postponed = redis.call('HEXISTS', keys.state, 'postponed_until_ms') == 1
 if args.at_once == 'stop' then
-  args.stopped, args.stopped_below = stop_one(args.sid, keys.state, keys.inbound), stop_below(args.sid)
+  args.stopped = stop_one(args.sid, keys.state, keys.inbound)
+  stop_below(args.sid)
 elseif args.at_once == 'wake' then
   wake(args.sid, keys.state)
 end

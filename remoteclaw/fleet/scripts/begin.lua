@@ -1,12 +1,12 @@
 -- Record what the next attempt is about to do, before it does anything.
 -- A batch that was recorded and never finished is begun again, exactly as it was. After two failures
 -- each of its entries is begun by itself, so that one which kills its worker takes no other along.
--- keys: state, inbound, limit
+-- keys: state, inbound
 -- args: epoch, nonce, outcomes, entry_ids, phase, detail, left_out
 -- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
 --   that were cut off on purpose, ids that the agent is only told of, when the session became busy,
 --   its own queue settings, 1 if the attempt before was postponed, tries so far, what the person was told
---   of that, until when its login has no more ms
+--   of that
 -- Of some ids, oldest first: those that a stop covers if it covers the first one, else all. So a stop
 -- that comes between two messages ends the one and not the other.
 local function up_to_stop(ids, stop)
@@ -102,8 +102,6 @@ if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) t
 elseif is_dropped then
   verdict = 'dropped'
 end
-local limited = redis.call('GET', keys.limit)
-if not limited or tonumber(limited) <= now_ms() then limited = '' end
 local state = redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'told')
 return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], state[2] or '',
-  state[3] or '0', state[4] or '0', state[5] or '', limited}
+  state[3] or '0', state[4] or '0', state[5] or ''}

@@ -1,5 +1,5 @@
 -- Put an entry on a session's stream.
--- uses: replies, entries, calls
+-- uses: entries, calls
 -- keys: caller?, call, side_effects?, sent?, inbound, state, active, sessions
 -- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, outcomes, session_key, lane
 -- → as in the prelude: entry id, queue if a hint is due, else nothing

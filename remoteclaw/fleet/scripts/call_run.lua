@@ -1,5 +1,5 @@
 -- Begin a run of a cron job.
--- uses: replies, entries, calls
+-- uses: entries, calls
 -- keys: caller?, call, side_effects?, sent?, jobs, open, looks, inbound, state, active, sessions
 -- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms,
 --   outcomes, session_key, lane

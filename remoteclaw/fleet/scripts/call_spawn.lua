@@ -1,6 +1,6 @@
 -- Start a session for a task. A process that begins the turn again, and asks for the same, gets the one
 -- that the process before has started.
--- uses: replies, entries, sessions, calls
+-- uses: entries, sessions, calls
 -- keys: caller?, call, side_effects?, sent?, inbound, state, active, sessions, children, labels, spawned
 -- args: epoch?, turn?, call_ms, note?, note_ms, sid, entry, grace_ms, outcomes, session_key, lane, parent,
 --   most, depth, label?, known_ms, digest, asker

@@ -1,6 +1,6 @@
 -- Have a session's conversation end: stop all that it has accepted so far, and put behind that the entry
 -- which ends the conversation. The owner of the session obeys; sent again, this does nothing.
--- uses: replies, entries, sessions
+-- uses: entries, sessions
 -- keys: inbound, state, active, sessions, seen
 -- args: sid, entry, grace_ms, outcomes, session_key, bell, dedupe_ms
 -- → entry id, queue if a hint is due, else nothing

@@ -1,6 +1,6 @@
 -- Take a due time of a cron job: give its message to its session, note that, and set the next one.
 -- Of any number of schedulers that want the same due time, one gets it: afterwards it is another.
--- uses: replies, entries, cron
+-- uses: entries, cron
 -- keys: jobs, due, runs, all_runs, open?, looks?, inbound?, state?, active?, sessions?, seen?
 -- args: job_id, before, due_ms, after, next_ms?, most_runs, most_all_runs, runs_ms, missed?, run_name?, run?,
 --   entry?, sid?, grace_ms?, dedupe_ms?, outcomes?, session_key?, lane?, bell?

@@ -1,8 +1,8 @@
 -- Give the lease back until a time: nothing was said or done in this attempt, and its batch is begun again
 -- then. The host, and with it the agent that waits there, stay the session's.
 -- uses: replies
--- keys: state, active, inbound, replies, limit?
--- args: epoch, sid, newest, until_ms, reason, tries, told, outcomes, done_channel, detail, notice?, later?
+-- keys: state, active, inbound, replies
+-- args: epoch, sid, newest, until_ms, reason, tries, told, outcomes, done_channel, detail, notice?
 -- → postponed|stopped|news: another entry came, about which the caller has to think first
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
@@ -13,21 +13,16 @@ local ids = split(batch)
 if id_at_most(ids[#ids], stop) then return 'stopped' end
 local newest = redis.call('XREVRANGE', keys.inbound, '+', '-', 'COUNT', 1)[1]
 if newest and not id_at_most(newest[1], args.newest) then return 'news' end
-local now, until_ms = now_ms(), tonumber(args.until_ms)
+local now = now_ms()
 redis.call('HSET', keys.state, 'status', 'scheduled', 'postponed_until_ms', args.until_ms,
   'postponed_reason', args.reason, 'tries', args.tries, 'told', args.told, 'phase', 'postponed')
-redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker', 'limit_key')
+redis.call('HDEL', keys.state, 'lease_nonce', 'lease_until_ms', 'worker')
 redis.call('HINCRBY', keys.state, 'forgiven_attempts', 1)
 redis.call('ZADD', keys.active, args.until_ms, args.sid)
-if keys.limit and until_ms > now then
-  redis.call('HSET', keys.state, 'limit_key', keys.limit)
-  redis.call('SET', keys.limit, args.until_ms, 'PX', until_ms - now)
-end
 for _, id in ipairs(split(batch .. ',' .. (steered or ''))) do
   local outcome = args.outcomes .. id
   redis.call('HSET', outcome, 'status', 'accepted', 'postponed.' .. attempt, now .. ' ' .. args.detail)
   redis.call('PUBLISH', args.done_channel, id)
 end
 if args.notice then put_reply(keys.replies, args.notice) end
-if args.later then redis.call('HSET', keys.state, 'later_reply', keys.replies .. '\n' .. args.later) end
 return 'postponed'

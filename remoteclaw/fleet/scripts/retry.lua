@@ -1,5 +1,5 @@
 -- Put a dead letter back on its session's stream: once, also if this is asked again.
--- uses: replies, entries
+-- uses: entries
 -- keys: dead_letters, inbound, state, active, sessions, retried
 -- args: letter, sid, grace_ms, outcomes, session_key, bell?, keep_ms
 -- → entry id, queue if a hint is due, else nothing; or nothing, when it is gone; or full
