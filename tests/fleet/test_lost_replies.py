@@ -127,10 +127,7 @@ async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
     told = {"text": "later"}
     what = Postponement(10**13, why="retryable", tries=1, told="", detail="", notice=told)
 
-    assert (
-        await lease.turns.postpone(what, newest=lease.waiting[0][0].decode())
-        == "postponed"
-    )
+    assert await lease.turns.postpone(what, newest=lease.waiting[0][0].decode()) == "postponed"
 
     assert lost.reached.is_set()
     client = fleet.scripts.client
