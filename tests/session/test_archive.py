@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ from remoteclaw.gateway.methods.operators import HANDLERS as OPERATORS
 from remoteclaw.session.notices import RESET
 from tests.support.cli import refused, run
 from tests.support.conversations import answers, append, busy, drain, ended, recorded, talk
-from tests.support.stack import REPLIES, Stack, said
+from tests.support.stack import REPLIES, Stack
 from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
@@ -220,13 +219,6 @@ async def test_a_session_that_has_been_idle_for_long_is_named_by_its_key(
     assert "conversation_before" not in prompts[before:]
 
 
-async def test_there_is_no_such_session(agent: Stack) -> None:
-    absent = await agent.append("one")
-    other = replace(absent.session, user="nobody")
-
-    assert "is no session" in (await why_not(agent, str(other)))[1]
-
-
 async def test_an_agent_can_not_end_a_conversation(agent: Stack) -> None:
     turn = await begin_turn(agent, HANDLERS)
 
@@ -275,16 +267,3 @@ async def test_the_command_line_says_that_nobody_is_there_to_do_it(agent: Stack)
     assert "no rq worker is running yet, so the conversation ends later" in result.stderr
     assert "it will, before anything else is answered" in result.stderr
     assert await talk(agent, "/new") == [RESET]
-
-
-async def test_what_runs_is_stopped_and_ended_by_a_stock_worker(stack: Stack) -> None:
-    await stack.start_worker()
-    first = await stack.append("slow")
-    await stack.reached(first, "output")
-
-    result = run(stack, "sessions", "reset", str(first.session))
-
-    assert result.returncode == 0
-    outcome = await stack.outcome(first)
-    assert outcome.status == "stopped"
-    assert said(outcome).endswith("Stopped.")

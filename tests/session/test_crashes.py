@@ -228,41 +228,17 @@ async def test_a_clock_that_is_set_forward(stack: Stack, directory: Path) -> Non
     assert await stack.fleet.sweeper.sweep() == 0
 
 
-async def test_the_agent(agent: Stack) -> None:
+@pytest.mark.parametrize("is_holder", [False, True], ids=["agent", "holder"])
+async def test_the_agent(agent: Stack, is_holder: bool) -> None:
     await agent.start_worker()
     accepted, processes = await hanging(agent)
     pid = int((await agent.reached(accepted, "spawned")).rpartition(" ")[2])
 
-    os.kill(pid, signal.SIGKILL)
+    os.kill(parent(pid) if is_holder else pid, signal.SIGKILL)
 
     outcome = await agent.outcome(accepted)
     assert outcome.status == "failed"
     await gone(processes)
-
-
-async def test_the_holder(agent: Stack) -> None:
-    await agent.start_worker()
-    accepted, processes = await hanging(agent)
-    pid = int((await agent.reached(accepted, "spawned")).rpartition(" ")[2])
-
-    os.kill(parent(pid), signal.SIGKILL)
-
-    outcome = await agent.outcome(accepted)
-    assert outcome.status == "failed"
-    await gone(processes)
-
-
-async def test_a_worker_that_is_asked_to_end_finishes_its_turn(agent: Stack) -> None:
-    worker = await agent.start_worker()
-    (agent.home.path / "workspaces" / "main").mkdir(parents=True)
-    (agent.home.path / "workspaces" / "main" / "asked").touch()
-    accepted = await agent.append("hello")
-    await agent.reached(accepted, "begun")
-
-    worker.terminate()
-
-    assert (await agent.outcome(accepted)).status == "done"
-    await eventually(lambda: worker.poll() == 0)
 
 
 #: An agent that hangs with a tool of its own if it is the first one, and that notes which of those

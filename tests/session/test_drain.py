@@ -123,15 +123,6 @@ async def test_others_are_let_through_after_some_turns(stack: Stack) -> None:
     assert other.session.sid != accepted[0].session.sid
 
 
-async def test_nobody_waiting_means_no_interruption(stack: Stack) -> None:
-    accepted = [await stack.append(f"message {n}") for n in range(MOST_TURNS + 2)]
-    await stack.fleet.scripts.client.delete("rq:queue:agents")
-
-    await drain(stack, accepted[0])
-
-    assert len(await published(stack)) == MOST_TURNS + 2
-
-
 # -- failures -------------------------------------------------------------------------------------
 
 
@@ -285,37 +276,6 @@ async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: St
     assert await stack.fleet.sweeper.sweep() == 0  # not at once: it would be the same worker
 
 
-async def test_a_conversation_that_is_lost_on_its_second_message_is_missed_too(
-    stack: Stack, directory: Path
-) -> None:
-    """Also under the lease that answered the first one."""
-    forgetful = """
-asked = 0
-while True:
-    turn()
-    asked += 1
-    if asked == 2: say(type='done', error='No conversation found')
-    else: say(type='text', text='hello'); say(type='done')
-"""
-    stack.configure({"runtime": "demo", "command": list(script(directory, forgetful))})
-    first, second = await stack.append("one"), await stack.append("two")
-
-    await drain(stack, first)
-
-    assert said(await stack.outcome(second)) == f"{CONTEXT_LOST}\n\nhello"
-
-
-async def test_a_line_that_is_no_message_is_skipped(stack: Stack, directory: Path) -> None:
-    body = "while True:\n    turn(); print('Warning: 1'); print('[]'); print('{}'); "
-    body += "say(type='tool_use'); say(type='text', text='hello'); say(type='done')"
-    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
-
-    accepted = await stack.append("hello")
-    await drain(stack, accepted)
-
-    assert said(await stack.outcome(accepted)) == "hello"
-
-
 # -- stopping -------------------------------------------------------------------------------------
 
 
@@ -397,23 +357,6 @@ async def test_a_turn_that_had_reached_the_agent_is_resumed_with_a_note(
     assert "Your earlier attempt at this message was cut off" in str(outcome.reply[1]["text"])
 
 
-async def test_a_message_that_kills_its_worker_each_time_is_given_up(stack: Stack) -> None:
-    accepted = await interrupted(stack, "hello", "tool")
-    for _ in range(2):
-        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
-        assert lease is not None
-        await lease.turns.begin([accepted.entry_id])
-        await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
-    after = await stack.append("hello")
-
-    await drain(stack, accepted)
-
-    outcome = await stack.outcome(accepted)
-    assert outcome.status == "dead"
-    assert "was cut off while it worked on your message, more than once" in said(outcome)
-    assert (await stack.outcome(after)).status == "done"
-
-
 async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: Stack) -> None:
     accepted = await interrupted(stack, "hello", "tool")
     lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
@@ -481,29 +424,6 @@ async def test_a_turn_that_needs_no_agent_leaves_none_forgotten(stack: Stack) ->
     assert not is_alive(pid)
 
 
-async def test_a_drain_without_redis_gives_up_and_another_one_goes_on(stack: Stack) -> None:
-    stack.configure(lease_s=1)
-    stack.reopen()
-    accepted = await stack.append("slow")
-    task = asyncio.create_task(drain(stack, accepted))
-    pid = agent_pid(await stack.reached(accepted, "spawned"))
-    await stack.reached(accepted, "output")
-
-    stack.redis.kill()
-    await task
-
-    await eventually(lambda: not is_alive(pid))
-    await asyncio.to_thread(stack.redis.start)
-    await stack.fleet.sessions.stop(accepted.session.sid)
-
-    async def is_over() -> bool:
-        await drain(stack, accepted)
-        outcome = await stack.fleet.outcomes.read(accepted.session.sid, accepted.entry_id)
-        return outcome is not None and outcome.status == "stopped"
-
-    await eventually(is_over)
-
-
 async def test_an_agent_that_chooses_to_say_nothing_is_heard_as_such(
     stack: Stack, directory: Path
 ) -> None:
@@ -517,19 +437,6 @@ async def test_an_agent_that_chooses_to_say_nothing_is_heard_as_such(
     assert (outcome.status, outcome.reply) == ("done", ())
     (reply,) = await published(stack)
     assert (reply.text, reply.entries) == ("", (accepted.entry_id,))
-
-
-async def test_messages_are_as_long_as_their_channel_takes(stack: Stack, directory: Path) -> None:
-    body = "while True:\n turn()\n say(type='text', text='\U0001f600' * 300)\n say(type='done')\n"
-    agent = {"runtime": "demo", "command": list(script(directory, body))}
-    stack.configure(agent, channels={"test": {"chunk_limit": 200, "chunk_unit": "utf16"}})
-
-    outcome_of = await stack.append("hello")
-    await drain(stack, outcome_of)
-
-    texts = [reply.text for reply in await published(stack)]
-    assert "".join(texts) == "\U0001f600" * 300
-    assert all(160 < len(text.encode("utf-16-le")) / 2 <= 200 for text in texts[:-1])
 
 
 async def test_an_agent_that_ends_while_it_starts_is_started_once_more(

@@ -267,41 +267,32 @@ async def test_whoever_waits_for_the_reply_is_told_why_it_does_not_come(chat: Ch
 # -- stopping -------------------------------------------------------------------------------------
 
 
-async def test_a_stop_wakes_a_session_that_waits(chat: Chat) -> None:
+@pytest.mark.parametrize("how", ["an operator's stop", "an operator's reset", "/stop", "/new"])
+async def test_a_stop_wakes_a_session_that_waits(chat: Chat, how: str) -> None:
     chat.fail(limit(in_an_hour()), limit(in_an_hour()))
     first = await chat.append("first")
     await chat.drain(first)
-    second = await chat.append("second")
-    await chat.hints()
-
-    assert await chat.stack.fleet.sessions.stop(first.session.sid) == 2
-
-    assert await chat.hints() == 1
-    await chat.drain(first)
-    assert [await chat.status(each) for each in (first, second)] == ["stopped", "stopped"]
-    assert chat.asked() == ["first"]
-    # Whoever stops may know that the limit is over: the next message finds out.
-    await chat.drain(await chat.append("third"))
-    assert chat.asked() == ["first", "third"]
-
-
-@pytest.mark.parametrize("word", ["/stop", " /STOP\n", "/stop@its_bot"])
-async def test_a_person_stops_what_waits_for_a_limit(chat: Chat, word: str) -> None:
-    chat.fail(limit(in_an_hour()))
-    first = await chat.append("first")
-    await chat.drain(first)
-    second = await chat.append("second")
+    second = await chat.append("second") if "stop" in how else first
     told = await chat.said()
     await chat.hints()
 
-    stop = await chat.append(word)
+    match how:
+        case "an operator's stop":
+            assert await chat.stack.fleet.sessions.stop(first.session.sid) == 2
+        case "an operator's reset":
+            inbound = chat.stack.fleet.inbound
+            await inbound.end_conversation(first.session, "reset", call="1")
+        case word:
+            assert (await chat.append(word)).entry_id
 
     assert await chat.hints() == 1
     await chat.drain(first)
     assert [await chat.status(each) for each in (first, second)] == ["stopped", "stopped"]
-    assert (await chat.stack.outcome(stop)).status == "done"
-    assert await chat.said() == [*told, "Stopped.", "Stopped."]
-    assert chat.asked() == ["first"]
+    answers = ["Stopped."] if second is first else ["Stopped.", "Stopped."]
+    assert await chat.said() == [*told, *answers, *([RESET] if how == "/new" else [])]
+    assert set(chat.asked()) == {"first"}
+    await chat.drain(await chat.append("third"))
+    assert chat.asked()[-1] == "third"
 
 
 async def test_a_person_stops_a_running_turn(chat: Chat) -> None:
@@ -329,32 +320,6 @@ async def test_a_stop_that_is_repeated_stops_nothing_that_came_later(chat: Chat)
     assert (await chat.stack.outcome(stop)).status == "done"
 
 
-async def test_a_stop_with_more_words_is_for_the_agent(chat: Chat) -> None:
-    first = await chat.append("first")
-
-    await chat.append("/stop please")
-    await chat.drain(first)
-
-    assert chat.asked() == ["first", "please"]
-
-
-async def test_a_new_conversation_drops_what_waits_for_a_limit(chat: Chat) -> None:
-    until = in_an_hour()
-    chat.fail(limit(until), limit(until))
-    first = await chat.append("first")
-    await chat.drain(first)
-    told = await chat.said()
-    await chat.hints()
-
-    new = await chat.append("/new")
-
-    assert await chat.hints() == 1
-    await chat.drain(first)
-    assert await chat.status(first) == "stopped"
-    assert (await chat.stack.outcome(new)).status == "done"
-    assert await chat.said() == [*told, "Stopped.", RESET]
-
-
 async def test_a_new_conversation_that_comes_while_the_turn_is_postponed(
     chat: Chat,
 ) -> None:
@@ -374,23 +339,6 @@ async def test_a_new_conversation_that_comes_while_the_turn_is_postponed(
     chat.stack.fleet = there
     assert await chat.status(first) == "stopped"
     assert await chat.status(new) == "done"
-
-
-async def test_an_operators_reset_drops_what_waits_for_a_limit(chat: Chat) -> None:
-    chat.fail(limit(in_an_hour()))
-    first = await chat.append("first")
-    await chat.drain(first)
-    await chat.hints()
-
-    inbound = chat.stack.fleet.inbound
-    ended = await inbound.end_conversation(first.session, "reset", call="1")
-
-    assert await chat.hints() == 1
-    await chat.drain(first)
-    assert await chat.status(first) == "stopped"
-    outcome = await chat.stack.fleet.outcomes.read(first.session.sid, ended)
-    assert outcome is not None
-    assert outcome.status == "done"
 
 
 async def test_what_only_looks_like_a_command_stops_nothing(chat: Chat) -> None:
@@ -593,50 +541,3 @@ async def test_a_real_cli_at_the_limit_of_its_plan_answers_when_it_ends(
     assert answers == ["answered", "second"]
     warm = await stack.reached(second, "spawned")
     assert warm.startswith("warm")
-
-
-#: How often the model is overloaded: more often than each CLI repeats a request by itself.
-OVERLOADED = {"claude": 6, "codex": 2, "gemini": 7, "opencode": 8}
-
-
-@pytest.mark.parametrize("name", OVERLOADED)
-async def test_a_real_cli_at_a_busy_model_answers_in_the_end(
-    stack: Stack, model_server: ModelServerProcess, name: str
-) -> None:
-    cli = required(name, model_server)
-    stack.configure(cli.config())
-    await stack.start_worker()
-    chat = Chat(stack)
-    await stack.outcome(await chat.append("SAY:before"))
-
-    fails = f"HTTP:503*{OVERLOADED[name]} {uuid.uuid4().hex}"
-    accepted = await chat.append(f"{fails} SAY:answered")
-    # Each CLI waits between its own requests, up to a minute in all, before it gives up.
-    await stack.reached(accepted, "postponed", within_s=3 * HANG_S)
-    sweeping = asyncio.create_task(stack.fleet.sweeper.run())
-    outcome = await stack.outcome(accepted, within_s=3 * HANG_S)
-    sweeping.cancel()
-
-    assert (outcome.status, said(outcome)) == ("done", "answered")
-    assert (await chat.said())[-1] == "answered"
-
-
-@pytest.mark.parametrize("name", ["gemini", "opencode"])
-async def test_a_limit_whose_end_a_real_cli_does_not_tell_keeps_the_message_until_a_stop(
-    stack: Stack, model_server: ModelServerProcess, name: str
-) -> None:
-    cli = required(name, model_server)
-    stack.configure(cli.config())
-    await stack.start_worker()
-    chat = Chat(stack)
-    await stack.outcome(await chat.append("SAY:before"))
-
-    accepted = await chat.append(f"HTTP:429:limit {uuid.uuid4().hex} SAY:answered")
-    await stack.reached(accepted, "postponed")
-    stop = await chat.append("/stop")
-    outcomes = [await stack.outcome(each) for each in (accepted, stop)]
-
-    assert [outcome.status for outcome in outcomes] == ["stopped", "done"]
-    _, told, stopped = await chat.said()
-    assert told.startswith("The plan's limit is used up.")
-    assert stopped == "Stopped."

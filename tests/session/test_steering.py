@@ -19,7 +19,7 @@ from remoteclaw.session.steering import MOST_STEERED, Steering
 from tests.support.bridges import script
 from tests.support.conversations import append, drain, go, renewed
 from tests.support.processes import is_alive
-from tests.support.stack import Stack, message, said
+from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S, eventually
 
 #: An agent that says which texts it was asked. Asked to wait, it hears what comes meanwhile; asked
@@ -163,18 +163,6 @@ async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agen
     assert outcome.status == "accepted"
 
 
-async def test_a_message_to_a_caller_is_not_said_to_the_chat(agent: Stack) -> None:
-    """The other way round: what a chat says during a caller's turn is answered in the chat."""
-    caller = await agent.fleet.inbound.append(message("wait"), agent="main", deliver="caller")
-    task = drain(agent, caller)
-    await agent.reached(caller, "output")
-    second = await agent.append("two")
-    go(agent)
-    await task
-
-    assert await results(agent, caller, second) == [("done", "heard wait"), ("done", "heard two")]
-
-
 async def test_nothing_overtakes_what_waits(agent: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.002)
     first = await agent.append("wait")
@@ -251,18 +239,6 @@ async def test_after_a_crash_the_turn_is_repeated_with_all_that_had_joined_it(
     assert await results(agent, one, two, three, four) == [together] * 3 + [("done", "heard four")]
 
 
-async def test_after_two_crashes_each_is_tried_alone(agent: Stack) -> None:
-    one, two = await append(agent, "one", "two")
-    await crashed(agent, one, two)
-    await (await owner(agent, one)).turns.begin([one.entry_id])
-    await expire(agent, one)
-
-    await drain(agent, one)
-
-    (_, first), (_, second) = await results(agent, one, two)
-    assert (first.splitlines()[-1], second.splitlines()[-1]) == ("heard one", "heard two")
-
-
 async def test_nothing_joins_a_turn_that_is_being_stopped(agent: Stack) -> None:
     """Otherwise it would be stopped with it, although it came after."""
     one = await agent.append("one")
@@ -335,18 +311,6 @@ async def test_a_message_is_tried_alone_as_often_as_any_other(agent: Stack) -> N
     assert second.failures == 1
 
 
-async def test_a_turn_that_an_older_worker_finished_leaves_nothing_in_the_way(
-    agent: Stack,
-) -> None:
-    """It knows nothing of messages that join, and forgets the turn without them."""
-    one = await agent.append("one")
-    await agent.fleet.scripts.client.hset(keys.state(one.session.sid), "steered", "1-1")
-
-    await drain(agent, one)
-
-    assert await results(agent, one) == [("done", "heard one")]
-
-
 async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
     first = await agent.append("one")
     many = await append(agent, *(f"m{number}" for number in range(MOST_STEERED + 5)))
@@ -394,16 +358,3 @@ async def test_a_hook_hears_of_a_message_once_though_it_was_given_back(agent: St
     await task
 
     assert seen == ["deaf", "two"]
-
-
-async def test_the_demo_mentions_all_that_it_has_taken_up(stack: Stack) -> None:
-    stack.configure(queue={"mode": "steer"})
-    first = await stack.append("hello")
-    task = drain(stack, first)
-    await stack.reached(first, "output")
-    await stack.append("two " + "word " * 400)
-    await heard(stack, "You wrote meanwhile")
-    third = await stack.append("THIRD")
-    await task
-
-    assert "You wrote meanwhile: THIRD" in said(await stack.outcome(third))
