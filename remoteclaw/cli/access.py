@@ -1,23 +1,18 @@
-"""Shared parts of commands: the configuration, a Redis that runs, a conversation's key."""
+"""Shared parts of commands: the configuration, and a fleet on a Redis that runs."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from remoteclaw.errors import NotRunning
-from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.config.home import Home
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
-    from remoteclaw.messages import SessionKey
 
-__all__ = ["addressed", "clock", "load", "on_fleet", "require_running", "session_key"]
+__all__ = ["load", "on_fleet", "require_running"]
 
 
 def load() -> "tuple[Home, Config]":
@@ -65,44 +60,3 @@ async def _fleet(home: "Home", config: "Config") -> "AsyncIterator[Fleet]":
         yield fleet
     finally:
         await fleet.aclose()
-
-
-def addressed(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say whose conversation is meant."""
-    for option in reversed(
-        (
-            click.option("--channel", default="cli", show_default=True, help="Kind of channel."),
-            click.option(
-                "--from", "from_", default=None, help="Sender's id. [default: your login name]"
-            ),
-            click.option("--to", default=None, help="Chat's id. [default: the sender's]"),
-            click.option("--thread", default=None, help="Thread of the chat."),
-            click.option("--account", default="default", show_default=True, help="Bot or login."),
-            click.option("--agent", default=None, help="Agent. [default: main, or the only one]"),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-def session_key(address: dict[str, Any]) -> "SessionKey":
-    """Return the key of the conversation that `addressed` options name."""
-    from remoteclaw.messages import SessionKey
-
-    _, config = load()
-    user = login_name() if address["from_"] is None else address["from_"]
-    return SessionKey(
-        agent=config.agent(address["agent"])[0],
-        provider=address["channel"],
-        account=address["account"],
-        channel_id=user if address["to"] is None else address["to"],
-        user=user,
-        thread=address["thread"],
-    )
-
-
-def clock(at_ms: int, *, milliseconds: bool = False) -> str:
-    """Return a time of Redis' clock as people here read it."""
-    moment = datetime.fromtimestamp(at_ms / 1000).astimezone()
-    fraction = f".{at_ms % 1000:03}" if milliseconds else ""
-    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"

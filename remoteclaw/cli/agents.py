@@ -3,7 +3,7 @@
 import click
 
 from remoteclaw.cli.access import load
-from remoteclaw.cli.edge import complain, echo
+from remoteclaw.cli.output import complain, echo, table
 
 __all__ = ["agents"]
 
@@ -26,14 +26,14 @@ def agents() -> None:
         else:
             echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
         return
-    width = max(9, *(len(cli.name) for cli in found))
-    row = f"{{:<{width}}}  {{:<10}}  {{:<5}}  {{:<4}}  {{:<6}}  {{:<53}}  {{}}"
-    echo(row.format("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"))
+    rows = []
     for cli in found:
         can = cli.capabilities
         flags = (can.steers, can.reports_cost, can.explains_denial)
         told = ("yes" if flag else "no" for flag in flags)
-        echo(row.format(cli.name, cli.version, *told, can.resumes, cli.program))
+        rows.append((cli.name, cli.version, *told, can.resumes, cli.program))
+    table(("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"), rows)
+    for cli in found:
         if cli.warning:
             complain(f"{cli.name}: {cli.warning}.")
     for name, agent in settings.agents.items():

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import clock, on_fleet
-from remoteclaw.cli.edge import complain, echo, echo_text
+from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
+from remoteclaw.cli.output import clock, complain, echo, echo_text, table
 from remoteclaw.cli.sessions import sessions
 from remoteclaw.errors import UnknownSession
-from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 
 @sessions.command("reset")
 @click.argument("session")
-@click.option("--no-wait", is_flag=True, help="Return at once; it is done as soon as it can be.")
-def reset_session(session: str, no_wait: bool) -> None:
+def reset_session(session: str) -> None:
     """End a session's conversation: the next message begins a new one.
 
     What the session is doing and has waiting is stopped, and what was said is put away: `sessions
@@ -32,8 +30,6 @@ def reset_session(session: str, no_wait: bool) -> None:
     async def run(fleet: "Fleet") -> int:
         key = await fleet.sessions.key_of(session)
         entry_id = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)
-        if no_wait:
-            return EXIT_REPLY
         await warn_without_workers(fleet, "so the conversation ends later", "")
         outcome = await fleet.outcomes.wait(key.sid, entry_id, timeout_s=RESET_S)
         if outcome is None:
@@ -63,13 +59,12 @@ def list_ended(session: str) -> None:
 
     async def run(fleet: "Fleet") -> None:
         ended = await fleet.sessions.ended(await fleet.sessions.find(session))
-        if not ended:
-            echo("No ended conversation is kept of this session.")
-            return
-        echo(f"NUMBER  {'ENDED':<19}  MESSAGES  WHY")
-        for number, one in enumerate(ended, start=1):
-            count = count_messages(one.record)
-            echo(f"{number:>6}  {clock(one.at_ms)}  {count:>8}  {one_line(one.why)}")
+        rows = (
+            (number, clock(one.at_ms), count_messages(one.record), one.why)
+            for number, one in enumerate(ended, start=1)
+        )
+        empty = "No ended conversation is kept of this session."
+        table(("NUMBER", "ENDED", "MESSAGES", "WHY"), rows, empty=empty)
 
     on_fleet(run)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import clock, load, on_fleet
-from remoteclaw.cli.edge import complain, echo, echo_text
+from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.output import clock, complain, echo, echo_json, echo_text, table
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import login_name, one_line
 
@@ -44,7 +44,7 @@ def schema() -> None:
     """Print the JSON schema of the configuration."""
     from remoteclaw.config.model import Config
 
-    echo_text(json.dumps(Config.model_json_schema(), indent=2))
+    echo_json(Config.model_json_schema())
 
 
 @config.command()
@@ -59,8 +59,10 @@ def get(key: str | None) -> None:
     shown: Any = redacted(load()[1])
     if key is not None:
         shown = part(shown, key)
-    text = shown if isinstance(shown, str) else json.dumps(shown, indent=2, ensure_ascii=False)
-    echo_text(text)
+    if isinstance(shown, str):
+        echo_text(shown)
+    else:
+        echo_json(shown)
 
 
 @config.command("set")
@@ -95,13 +97,12 @@ def approvals() -> None:
     """List the changes of agents that wait for approval."""
 
     async def run(fleet: "Fleet") -> None:
-        echo(f"{'CHANGE':<12}  {'UNTIL':<19}  {'SESSION':<8}  {'FOR':<20}  WHAT")
+        rows = []
         for one in await fleet.approvals.list():
-            people = one_line(", ".join(one.senders), most=20)
             sid = SessionKey.parse(one.session).sid[:8]
-            what = _shown(one.patch)
-            here = "" if one.host == host else f"  (on {one_line(one.host)})"
-            echo(f"{one.id:<12}  {clock(one.expires_ms)}  {sid:<8}  {people:<20}  {what}{here}")
+            what = _shown(one.patch) + ("" if one.host == host else f"  (on {one.host})")
+            rows.append((one.id, clock(one.expires_ms), sid, ", ".join(one.senders), what))
+        table(("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"), rows)
 
     from remoteclaw.messages import SessionKey
 

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import clock, on_fleet
-from remoteclaw.cli.edge import echo, echo_text
+from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.outcome import print_reply, reference_of, wait_option
-from remoteclaw.host.terminal import one_line
+from remoteclaw.cli.output import clock, echo, echo_text, facts, table
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -26,11 +25,11 @@ def list_letters() -> None:
     """List them, oldest first."""
 
     async def run(fleet: "Fleet") -> None:
-        echo(f"{'LETTER':<18}  {'GIVEN UP':<19}  TRIES  {'WHY':<12}  SESSION")
-        for letter in await fleet.dead_letters.list():
-            given_up = clock(int(letter.id.partition("-")[0]))
-            why = one_line(letter.category, most=12)
-            echo(f"{letter.id:<18}  {given_up}  {letter.attempts:>5}  {why:<12}  {letter.session}")
+        rows = []
+        for each in await fleet.dead_letters.list():
+            given_up = clock(int(each.id.partition("-")[0]))
+            rows.append((each.id, given_up, each.attempts, each.category, each.session))
+        table(("LETTER", "GIVEN UP", "TRIES", "WHY", "SESSION"), rows)
 
     on_fleet(run)
 
@@ -43,12 +42,16 @@ def show_letter(letter: str) -> None:
     async def run(fleet: "Fleet") -> None:
         found = await fleet.dead_letters.read(letter)
         reference = f"{found.session.sid[:8]}-{found.entry_id}"
-        echo(f"session   {found.session}")
-        echo(f"message   {reference}")
-        echo(f"why       {one_line(f'{found.category} {found.detail}')}")
-        echo(f"tried     {found.attempts} times")
-        for file in found.attachments:
-            echo(f"file      {file.name} ({file.mime_type}, {file.size} bytes)")
+        files = (f"{file.name} ({file.mime_type}, {file.size} bytes)" for file in found.attachments)
+        facts(
+            {
+                "session": found.session,
+                "message": reference,
+                "why": f"{found.category} {found.detail}",
+                "tried": f"{found.attempts} times",
+                "files": ", ".join(files),
+            }
+        )
         echo("")
         echo_text("(It can't be read.)" if found.text is None else found.text)
 

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from remoteclaw.cli.edge import echo
+from remoteclaw.cli.output import echo
 from remoteclaw.host.terminal import one_line
 
 __all__ = ["doctor"]

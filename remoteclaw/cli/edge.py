@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 import click
 
+from remoteclaw.cli.output import complain
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.host.terminal import in_a_line, one_line, printable
+from remoteclaw.host.terminal import one_line
 
-__all__ = ["Edge", "complain", "echo", "echo_text", "leave_event"]
+__all__ = ["Edge", "leave_event"]
 
 #: How much of an unexpected error is shown, in characters: its line has 300 with the rest.
 MOST_SHOWN = 160
@@ -56,21 +57,6 @@ class Edge(click.Group):
             _fail(f"An unexpected error, {what}: {kept}")
         finally:
             _flush()
-
-
-def complain(text: str) -> None:
-    """Say on standard error, in one line, what is wrong."""
-    echo(f"remoteclaw: {one_line(text)}", err=True)
-
-
-def echo(line: str, *, err: bool = False) -> None:
-    """Print one line, with an escape for all that a terminal obeys or doesn't show."""
-    click.echo(in_a_line(line), err=err)
-
-
-def echo_text(text: str) -> None:
-    """Print a text of several lines, or JSON, in the same way."""
-    click.echo(printable(text))
 
 
 def leave_event() -> asyncio.Event:

@@ -1,30 +1,25 @@
-"""Commands for files: `sessions files`, and the files of a reply to `send`."""
+"""Files: the command `sessions files`, and those that go with `send`."""
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.edge import complain, echo_text
+from remoteclaw.cli.output import complain, echo
 from remoteclaw.cli.sessions import find_message, sessions
-from remoteclaw.errors import MessageRefused, RemoteClawError, UnknownSession
+from remoteclaw.errors import MessageRefused, UnknownSession
 from remoteclaw.host.terminal import printable
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.messages import Attachment
 
-__all__ = ["ReplyFile", "complain_of", "note_on", "save_files", "save_option", "upload"]
+__all__ = ["upload"]
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
-
-save_option = click.option(
-    "--save", type=_DIRECTORY, default=None, metavar="DIR", help="Save the reply's files there."
-)
 
 
 async def upload(fleet: "Fleet", sid: str, places: tuple[str, ...]) -> "list[Attachment]":
@@ -52,62 +47,6 @@ async def upload(fleet: "Fleet", sid: str, places: tuple[str, ...]) -> "list[Att
     return [await fleet.blobs.put(sid, name, content) for name, content in found]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyFile:
-    """A file of a reply, and what became of it here."""
-
-    file: "Attachment"
-    saved: str | None = None
-    """Where it is saved."""
-    problem: str | None = None
-    """Why it is not, although it was to be."""
-
-
-async def save_files(
-    fleet: "Fleet", sid: str, reply: tuple[dict[str, Any], ...], directory: Path | None
-) -> list[ReplyFile]:
-    """Save the files of a reply in a directory, if there is one; return what became of each."""
-    from remoteclaw.host.files import save_file
-    from remoteclaw.messages import Attachment
-
-    files = []
-    for described in (file for part in reply for file in part.get("attachments", ())):
-        file = Attachment.model_validate(described)
-        saved = problem = None
-        if directory is not None:
-            try:
-                content = await fleet.blobs.get(sid, file)
-                if content is None:
-                    problem = "it is not kept any more"
-                else:
-                    path = save_file(directory, file.name, content)
-                    saved = os.fsencode(path).decode("utf-8", "replace")
-                    await fleet.blobs.drop(sid, [file])  # who has it needs no room for it
-            except OSError as error:
-                problem = error.strerror
-            except RemoteClawError as error:
-                problem = str(error).rstrip(".")
-        files.append(ReplyFile(file, saved, problem))
-    return files
-
-
-def note_on(file: ReplyFile, reference: str) -> str:
-    """Return what the person reads of a file."""
-    from remoteclaw.host.files import about_file
-
-    if file.saved or file.problem:
-        return about_file(file.file, saved=file.saved, problem=file.problem)
-    return about_file(file.file, hint=f"`remoteclaw sessions files {reference} DIR` saves it.")
-
-
-def complain_of(files: list[ReplyFile]) -> bool:
-    """Say which files could not be saved; return whether there are any."""
-    unsaved = [file for file in files if file.problem]
-    for file in unsaved:
-        complain(f"{file.file.name} was not saved: {file.problem}.")
-    return bool(unsaved)
-
-
 @sessions.command("files")
 @click.argument("what")
 @click.argument("directory", type=_DIRECTORY, default=Path())
@@ -118,6 +57,22 @@ def files_of_reply(what: str, directory: Path) -> None:
     went to a channel are not kept.
     """
 
+    from remoteclaw.host.files import about_file, save_file
+    from remoteclaw.messages import Attachment
+
+    async def save(fleet: "Fleet", sid: str, file: "Attachment") -> str | None:
+        """Save a file; return why it can't be, or None."""
+        try:
+            content = await fleet.blobs.get(sid, file)
+            if content is None:
+                return "it is not kept any more"
+            path = save_file(directory, file.name, content)
+        except OSError as error:
+            return error.strerror
+        await fleet.blobs.drop(sid, [file])  # who has it needs no room for it
+        echo(about_file(file, saved=os.fsencode(path).decode("utf-8", "replace")))
+        return None
+
     async def run(fleet: "Fleet") -> bool:
         sid, entry_id = await find_message(fleet, what)
         outcome = await fleet.outcomes.read(sid, entry_id)
@@ -125,9 +80,14 @@ def files_of_reply(what: str, directory: Path) -> None:
             raise UnknownSession(f"Nothing is known of message {what!r} any more.")
         if not outcome.is_final:
             raise UnknownSession(f"Message {what!r} is not answered yet: try again later.")
-        files = await save_files(fleet, sid, outcome.reply, directory)
-        notes = [note_on(file, f"{sid[:8]}-{entry_id}") for file in files if file.saved]
-        echo_text("\n".join(notes) if files else "No files came with the reply.")
-        return complain_of(files)
+        files = [file for part in outcome.reply for file in part.get("attachments", ())]
+        if not files:
+            echo("No files came with the reply.")
+        problems = 0
+        for file in map(Attachment.model_validate, files):
+            if problem := await save(fleet, sid, file):
+                complain(f"{file.name} was not saved: {problem}.")
+                problems += 1
+        return problems > 0
 
     sys.exit(on_fleet(run))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, require_running
-from remoteclaw.cli.edge import echo, leave_event
+from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.output import echo
 
 if TYPE_CHECKING:
     import socket

@@ -3,14 +3,11 @@
 import asyncio
 import contextlib
 import math
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.edge import complain, echo, echo_text
-from remoteclaw.cli.files import ReplyFile, complain_of, note_on, save_files
+from remoteclaw.cli.output import complain, echo, echo_json, echo_text
 from remoteclaw.errors import RemoteClawError
 
 if TYPE_CHECKING:
@@ -22,7 +19,7 @@ __all__ = [
     "EXIT_ERROR",
     "EXIT_NO_OUTCOME",
     "EXIT_REPLY",
-    "outcome_json",
+    "print_outcome",
     "print_reply",
     "reference_of",
     "wait_option",
@@ -31,8 +28,6 @@ __all__ = [
 
 #: How long `send` waits for the reply unless told otherwise, in seconds.
 WAIT_S = 600.0
-#: Interval of the check that Redis takes writes while a reply is waited for, in seconds.
-WRITABLE_S = 3.0
 
 EXIT_REPLY, EXIT_ERROR, EXIT_NO_OUTCOME = 0, 1, 3
 
@@ -56,37 +51,29 @@ wait_option = click.option(
 
 
 async def print_reply(
-    fleet: "Fleet",
-    accepted: "Accepted",
-    wait_s: float,
-    *,
-    as_json: bool = False,
-    save: Path | None = None,
+    fleet: "Fleet", accepted: "Accepted", wait_s: float, *, as_json: bool = False
 ) -> int:
-    """Wait for a message's outcome and print its reply; return the exit status.
+    """Wait for a message's outcome and print its reply; return the exit status."""
+    from remoteclaw.host.files import about_file
+    from remoteclaw.messages import Attachment
 
-    The files that came with it are saved in the directory `save`.
-    """
     outcome = await _wait(fleet, accepted, wait_s)
     if outcome is None:
         return EXIT_NO_OUTCOME
-    if not as_json:
-        texts = [str(part["text"]) for part in outcome.reply if part["text"]]
-        echo_text("\n\n".join(texts))
-    files = await save_files(fleet, accepted.session.sid, outcome.reply, save)
+    reference = reference_of(accepted)
     if as_json:
-        echo_text(outcome_json(accepted, outcome, files))
+        print_outcome(accepted, outcome)
     else:
-        for file in files:
-            if not file.problem:
-                echo("")
-                echo(note_on(file, reference_of(accepted)))
+        echo_text("\n\n".join(str(part["text"]) for part in outcome.reply if part["text"]))
+        for file in _files(outcome):
+            hint = f"`remoteclaw sessions files {reference} DIR` saves it."
+            echo("")
+            echo(about_file(Attachment.model_validate(file), hint=hint))
         if outcome.status == "failed":
-            complain(f"It failed: `remoteclaw sessions trace {reference_of(accepted)}` says why.")
+            complain(f"It failed: `remoteclaw sessions trace {reference}` says why.")
         elif outcome.status == "dead":
             complain("It was given up, and is kept: see `remoteclaw deadletters list`.")
-    is_unsaved = complain_of(files)
-    return EXIT_REPLY if outcome.status == "done" and not is_unsaved else EXIT_ERROR
+    return EXIT_REPLY if outcome.status == "done" else EXIT_ERROR
 
 
 async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome | None":
@@ -98,30 +85,15 @@ async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome
         outcome = await fleet.outcomes.read(sid, accepted.entry_id)
         if outcome is None or not outcome.is_final:
             await warn_without_workers(fleet)
-            watch = asyncio.create_task(_warn_of_refused_writes(fleet))
-            try:
-                outcome = await fleet.outcomes.wait(
-                    sid, accepted.entry_id, timeout_s=wait_s, told=_Pauses(hint)
-                )
-            finally:
-                watch.cancel()
+            outcome = await fleet.outcomes.wait(
+                sid, accepted.entry_id, timeout_s=wait_s, told=_Pauses(hint)
+            )
     except asyncio.CancelledError:  # Ctrl-C
         complain(f"Not waiting any longer; the message is not lost. {hint}")
         raise
     if outcome is None:
         complain(f"No outcome within {wait_s:g} s; the message is not lost. {hint}")
     return outcome
-
-
-async def _warn_of_refused_writes(fleet: "Fleet") -> None:
-    """Say once why nothing goes on, if Redis takes no writes while a reply is waited for."""
-    from remoteclaw.fleet.fitness import write_problem
-
-    while True:
-        if problem := await write_problem(fleet.scripts.client):
-            complain(problem)
-            return
-        await asyncio.sleep(WRITABLE_S)
 
 
 class _Pauses:
@@ -154,33 +126,25 @@ def reference_of(accepted: "Accepted") -> str:
     return f"{accepted.session.sid[:8]}-{accepted.entry_id}"
 
 
-def outcome_json(
-    accepted: "Accepted", outcome: "Outcome | None", files: Sequence[ReplyFile] = ()
-) -> str:
-    """Return a message's outcome as JSON; `files` are those of its reply."""
-    import orjson
-
-    told = [
+def print_outcome(accepted: "Accepted", outcome: "Outcome | None") -> None:
+    """Print a message's outcome as JSON; without one, it is only accepted."""
+    parts = outcome.reply if outcome else ()
+    files = _files(outcome) if outcome else ()
+    echo_json(
         {
-            "name": file.file.name,
-            "mime_type": file.file.mime_type,
-            "size": file.file.size,
-            "saved": file.saved,
-            "problem": file.problem,
+            "reference": reference_of(accepted),
+            "status": outcome.status if outcome else "accepted",
+            "reply": [{name: part[name] for name in ("text", "is_error")} for part in parts],
+            "files": [
+                {name: file[name] for name in ("name", "mime_type", "size")} for file in files
+            ],
+            "error": outcome.error if outcome else None,
+            "usage": outcome.usage.plain() if outcome and outcome.usage else None,
+            "duplicate": accepted.is_duplicate,
         }
-        for file in files
-    ]
-    reply = [
-        {"text": part["text"], "is_error": part["is_error"]}
-        for part in (outcome.reply if outcome else ())
-    ]
-    data = {
-        "reference": reference_of(accepted),
-        "status": outcome.status if outcome else "accepted",
-        "reply": reply,
-        "files": told,
-        "error": outcome.error if outcome else None,
-        "usage": outcome.usage.plain() if outcome and outcome.usage else None,
-        "duplicate": accepted.is_duplicate,
-    }
-    return orjson.dumps(data).decode()
+    )
+
+
+def _files(outcome: "Outcome") -> list[dict[str, Any]]:
+    """Return the files of a reply as its outcome describes them."""
+    return [file for part in outcome.reply for file in part.get("attachments", ())]

@@ -1,15 +1,14 @@
 """Commands for the tool policy: `policy`."""
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from remoteclaw.cli.access import load
-from remoteclaw.cli.edge import echo, echo_text
+from remoteclaw.cli.output import echo_json, json_option, table
 from remoteclaw.errors import ConfigError
-from remoteclaw.host.terminal import login_name, one_line
+from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.config.model import Config
@@ -41,7 +40,7 @@ def policy() -> None:
     metavar="NUMBER",
     help="0 for people's own conversations, 1 for sessions that these have spawned.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def explain(
     agent: str | None,
     channel: str,
@@ -76,14 +75,13 @@ def explain(
     if as_json:
         about = {name: value for name, value in asdict(subject).items() if value not in (None, ())}
         told = {"subject": about, "is_owner": is_owner(config, subject)}
-        echo_text(json.dumps(told | {"tools": [asdict(one) for one in rulings]}, indent=2))
+        echo_json(told | {"tools": [asdict(one) for one in rulings]})
         return
-    width = max(len(one.tool) for one in rulings)
-    echo(f"{'TOOL':<{width}}  ALLOWED  RULE")
+    rows = []
     for one in rulings:
-        said = "yes" if one.allowed else "no"
         asks = f"; a person approves each call: {one.approval}" if one.approval else ""
-        echo(f"{one.tool:<{width}}  {said:<7}  {one_line(one.rule + asks)}")
+        rows.append((one.tool, "yes" if one.allowed else "no", one.rule + asks))
+    table(("TOOL", "ALLOWED", "RULE"), rows)
 
 
 def _require_channel(config: "Config", name: str) -> None:

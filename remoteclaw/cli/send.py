@@ -4,24 +4,24 @@ import os
 import sys
 import uuid
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import addressed, on_fleet, session_key
-from remoteclaw.cli.edge import complain, echo_text
-from remoteclaw.cli.files import save_option, upload
+from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.files import upload
 from remoteclaw.cli.outcome import (
     EXIT_REPLY,
-    outcome_json,
+    print_outcome,
     print_reply,
     reference_of,
     wait_option,
     warn_without_workers,
 )
+from remoteclaw.cli.output import complain, echo, json_option
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import PerhapsSent
+from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -34,18 +34,22 @@ __all__ = ["send"]
 
 @click.command()
 @click.argument("text")
-@addressed
+@click.option("--channel", default="cli", show_default=True, help="Kind of channel.")
+@click.option("--from", "from_", default=None, help="Sender's id. [default: your login name]")
+@click.option("--to", default=None, help="Chat's id. [default: the sender's]")
+@click.option("--thread", default=None, help="Thread of the chat.")
+@click.option("--account", default="default", show_default=True, help="Bot or login.")
+@click.option("--agent", default=None, help="Agent. [default: main, or the only one]")
 @click.option("--message-id", default=None, help="Id to recognise a repetition by. [default: new]")
 @wait_option
 @click.option("--background", is_flag=True, help="Wait behind what people send.")
-@click.option("--json", "as_json", is_flag=True, help="Print the outcome as JSON.")
+@json_option
 @click.option(
     "--attach",
     multiple=True,
     metavar="FILE|URL",
     help="Send a file along; may be given several times. The text may be empty then.",
 )
-@save_option
 def send(
     text: str,
     message_id: str | None,
@@ -53,7 +57,6 @@ def send(
     background: bool,
     as_json: bool,
     attach: tuple[str, ...],
-    save: Path | None,
     **address: Any,
 ) -> None:
     """Send TEXT as a channel would, and print the reply. TEXT is - for standard input.
@@ -61,8 +64,6 @@ def send(
     The reply goes to you alone. A URL is fetched by this command, from public addresses only.
     Exit status: 0 a reply, 1 an error, 2 wrong usage, 3 no outcome in time.
     """
-    if save and wait_s == 0:
-        raise click.UsageError("--save needs a reply to wait for: leave --wait 0 out.")
     if "" in attach:
         raise click.UsageError("--attach needs the name of a file, or a URL.")
     # An argument's bytes are UTF-8, whatever the locale says.
@@ -71,7 +72,7 @@ def send(
     lane: Lane = "background" if background else "agents"
 
     async def run(fleet: "Fleet") -> int:
-        session = session_key(address)
+        session = _session_key(**address)
         files = await upload(fleet, session.sid, attach)
         message = _message(session, text, message_id, files)
         return await _send(
@@ -82,10 +83,31 @@ def send(
             wait_s,
             has_new_id=message_id is None,
             as_json=as_json,
-            save=save,
         )
 
     sys.exit(on_fleet(run))
+
+
+def _session_key(
+    *,
+    channel: str,
+    from_: str | None,
+    to: str | None,
+    thread: str | None,
+    account: str,
+    agent: str | None,
+) -> "SessionKey":
+    from remoteclaw.messages import SessionKey
+
+    user = login_name() if from_ is None else from_
+    return SessionKey(
+        agent=load()[1].agent(agent)[0],
+        provider=channel,
+        account=account,
+        channel_id=user if to is None else to,
+        user=user,
+        thread=thread,
+    )
 
 
 def _message(
@@ -115,7 +137,6 @@ async def _send(
     *,
     has_new_id: bool,
     as_json: bool,
-    save: Path | None,
 ) -> int:
     accepted = await _accepted(fleet, message, agent, lane, wait_s)
     if has_new_id:  # else it was sent twice by this command, and counts once
@@ -124,9 +145,12 @@ async def _send(
         complain("A message with this id was accepted before: this text was not used.")
     if wait_s == 0:
         await warn_without_workers(fleet)
-        echo_text(outcome_json(accepted, None) if as_json else reference_of(accepted))
+        if as_json:
+            print_outcome(accepted, None)
+        else:
+            echo(reference_of(accepted))
         return EXIT_REPLY
-    return await print_reply(fleet, accepted, wait_s, as_json=as_json, save=save)
+    return await print_reply(fleet, accepted, wait_s, as_json=as_json)
 
 
 async def _accepted(

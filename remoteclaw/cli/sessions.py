@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remoteclaw.cli.access import clock, load, on_fleet
-from remoteclaw.cli.edge import echo
+from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.output import clock, echo, facts, table
 from remoteclaw.cli.usage import in_words
 from remoteclaw.errors import RemoteClawError, UnknownSession
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from remoteclaw.config.model import QueueOverride
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
@@ -42,12 +44,12 @@ def list_sessions(limit: int) -> None:
     """List the sessions with the newest messages."""
 
     async def run(fleet: "Fleet") -> None:
-        echo(f"{'SESSION':<8}  {'STATE':<9}  WAITING  {'LAST MESSAGE':<19}  KEY")
+        rows = []
         for view in await fleet.sessions.list(limit=limit):
+            about = f"{view.key}{f' ({view.label})' if view.label else ''}{pause_of(view)}"
             last = clock(view.last_message_ms)
-            label = f"  ({one_line(view.label)})" if view.label else ""
-            row = f"{view.sid[:8]}  {view.status:<9}  {view.waiting:>7}  {last}  {view.key}"
-            echo(row + label + pause_of(view))
+            rows.append((view.sid[:8], view.status, view.waiting, last, about))
+        table(("SESSION", "STATE", "WAITING", "LAST MESSAGE", "KEY"), rows)
 
     on_fleet(run)
 
@@ -62,11 +64,11 @@ def show_session(session: str) -> None:
         messages = "message" if view.waiting == 1 else "messages"
         started = await fleet.sessions.children(view.sid)
         used = await fleet.usage.session(view.key.agent, view.sid)
-        rows = {
-            "key": str(view.key),
+        about = {
+            "key": view.key,
             "id": view.sid,
             "label": view.label,
-            "started by": str(view.parent) if view.parent else None,
+            "started by": view.parent,
             "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
             "state": f"{view.status}{pause_of(view)}",
             "waiting": f"{view.waiting} {messages} without an outcome",
@@ -77,16 +79,18 @@ def show_session(session: str) -> None:
             "queue": _own(view.queue),
             "turn": f"{view.sid[:8]}-{view.turn} ({view.phase})" if view.turn else None,
             "usage": in_words(used) if used.turns else None,
+            "conversation": ", ".join(_conversations(view)),
         }
-        for name, value in rows.items():
-            if value:
-                echo(f"{name:<12}  {one_line(value)}")
-        for name, value in view.session_ids.items():
-            runtime, _, workspace = name.partition("|")
-            told = f"{value} of {runtime} in {workspace}"
-            echo(f"{'conversation':<12}  {one_line(told)}")
+        facts(about)
 
     on_fleet(run)
+
+
+def _conversations(view: "SessionView") -> "Iterator[str]":
+    """Yield the conversations that the agent CLIs have of a session."""
+    for name, conversation in view.session_ids.items():
+        runtime, _, workspace = name.partition("|")
+        yield f"{conversation} of {runtime} in {workspace}"
 
 
 async def _view(fleet: "Fleet", session: str) -> "SessionView":
@@ -200,10 +204,10 @@ def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
             before = own.model_dump(exclude_none=True) if own else {}
             own = QueueOverride(**{**before, **wanted}) if before or wanted else None
             await fleet.sessions.configure(view.sid, own)
-        for name, value in config.queue.of(view.key.provider, own).model_dump().items():
-            if name in QueueOverride.model_fields:
-                is_own = own is not None and getattr(own, name) is not None
-                echo(f"{name:<12} {value}{OWN if is_own else ''}")
+        shown = config.queue.of(view.key.provider, own)
+        for name in QueueOverride.model_fields:
+            is_own = own is not None and getattr(own, name) is not None
+            echo(f"{name:<12} {getattr(shown, name)}{OWN if is_own else ''}")
 
     on_fleet(run)
 

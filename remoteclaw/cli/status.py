@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.edge import echo
+from remoteclaw.cli.output import echo
 from remoteclaw.cli.sessions import pause_of
 from remoteclaw.errors import ConfigError, RemoteClawError
 from remoteclaw.host.terminal import one_line

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.edge import echo, leave_event
+from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.output import echo
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet

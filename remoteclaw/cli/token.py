@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from remoteclaw.cli.access import clock, load, on_fleet
-from remoteclaw.cli.edge import echo
+from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.output import clock, echo, table
 from remoteclaw.errors import UnknownToken
 from remoteclaw.host.terminal import one_line
 
@@ -58,12 +58,12 @@ def list_tokens() -> None:
     """List the tokens that were made, without what is secret of them."""
 
     async def run(fleet: "Fleet") -> None:
-        echo(f"{'TOKEN':<12}  {'SCOPE':<5}  {'MADE':<19}  {'VALID UNTIL':<19}  NAME")
+        rows = []
         for view in await fleet.tokens.list():
             until = "revocation" if view.expires_ms is None else clock(view.expires_ms)
             until = "expired" if view.is_expired else until
-            made = clock(view.created_ms)
-            echo(f"{view.id:<12}  {view.scope:<5}  {made:<19}  {until:<19}  {one_line(view.name)}")
+            rows.append((view.id, view.scope, clock(view.created_ms), until, view.name))
+        table(("TOKEN", "SCOPE", "MADE", "VALID UNTIL", "NAME"), rows)
 
     on_fleet(run)
 

@@ -10,7 +10,8 @@ import click
 
 from remoteclaw import __version__
 from remoteclaw.cli.access import load
-from remoteclaw.cli.edge import echo, leave_event
+from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError, RemoteClawError
 
 if TYPE_CHECKING:

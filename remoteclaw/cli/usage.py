@@ -1,12 +1,11 @@
 """`usage`: the tokens, the time and the cost of turns."""
 
-import json
 from typing import TYPE_CHECKING
 
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.edge import echo, echo_text
+from remoteclaw.cli.output import echo_json, json_option, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +36,7 @@ COLUMNS = ("TURNS", "INPUT", "CACHE READ", "CACHE WRITE", "OUTPUT", "TIME", "COS
     metavar="NUMBER",
     help="How many days, today included.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, a list of objects.")
+@json_option
 def usage(by: str, days: int, as_json: bool) -> None:
     """Add up the tokens, the time and the cost of turns.
 
@@ -51,12 +50,22 @@ def usage(by: str, days: int, as_json: bool) -> None:
         sums = _added_up(found, by=by)
         labels = {name: await _label(fleet, name) if by == "session" else name for name in sums}
         if as_json:
-            rows = [{by: labels[name], **used.plain()} for name, used in sums.items()]
-            echo_text(json.dumps(rows, indent=2))
-        elif sums:
-            _print(by, [(labels[name], used) for name, used in sums.items()])
-        else:
-            echo("No agent has taken a turn in these days.")
+            echo_json([{by: labels[name], **used.plain()} for name, used in sums.items()])
+            return
+        rows = [
+            (
+                labels[name],
+                used.turns,
+                used.input_tokens,
+                used.cache_read_tokens,
+                used.cache_write_tokens,
+                used.output_tokens,
+                _time(used.duration_ms),
+                _cost(used) or "-",
+            )
+            for name, used in sums.items()
+        ]
+        table((by.upper(), *COLUMNS), rows, empty="No agent has taken a turn in these days.")
 
     on_fleet(run)
 
@@ -79,23 +88,6 @@ async def _label(fleet: "Fleet", sid: str) -> str:
     """Return a session's key; its id, if nothing else is known of it."""
     view = await fleet.sessions.view(sid)
     return str(view.key) if view else sid
-
-
-def _print(by: str, rows: "Sequence[tuple[str, Usage]]") -> None:
-    width = max(len(by), *(len(name) for name, _ in rows))
-    heads = "  ".join(f"{head:>11}" for head in COLUMNS)
-    echo(f"{by.upper():<{width}}  {heads}")
-    for name, used in rows:
-        cells = (
-            f"{used.turns:,}",
-            f"{used.input_tokens:,}",
-            f"{used.cache_read_tokens:,}",
-            f"{used.cache_write_tokens:,}",
-            f"{used.output_tokens:,}",
-            _time(used.duration_ms),
-            _cost(used) or "-",
-        )
-        echo(f"{name:<{width}}  " + "  ".join(f"{cell:>11}" for cell in cells))
 
 
 def in_words(used: "Usage") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.edge import echo
+from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ _FULL_DISK = re.compile(r"MISCONF .*(?:No space left on device|Disk quota exceed
 _NO_DISK = re.compile(r"MISCONF (?:.*file: ([A-Z][A-Za-z /]+))?")
 _NO_MEMORY = re.compile("when used memory > 'maxmemory'")
 MAKE_ROOM = (
-    "`remoteclaw replies` shows what no adapter has delivered and can drop it; or raise its "
+    "`remoteclaw replies list` shows what no adapter has delivered and can drop it; or raise its "
     "maxmemory ([redis] maxmemory for RemoteClaw's own)."
 )
 

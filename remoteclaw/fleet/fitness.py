@@ -13,7 +13,7 @@ from remoteclaw.fleet.connection import COMMAND_S, LOGIN, reason, unwritable
 if TYPE_CHECKING:
     import redis.asyncio
 
-__all__ = ["OLDEST", "check_fitness", "unfit_reason", "write_problem"]
+__all__ = ["OLDEST", "check_fitness", "unfit_reason"]
 
 #: The oldest server whose streams and scripts do what we need.
 OLDEST = (6, 2)
@@ -60,17 +60,6 @@ def unfit_reason(info: dict[str, Any]) -> str | None:
         return f"its maxmemory-policy {policy} loses messages: set `maxmemory-policy noeviction`"
     if not info.get("aof_enabled"):
         return "its append-only file is off, so a crash loses messages: set `appendonly yes`"
-    return None
-
-
-async def write_problem(client: "redis.asyncio.Redis") -> str | None:
-    """Return why a server refuses every write; None if it doesn't, or can't be asked."""
-    with contextlib.suppress(exceptions.ConnectionError, exceptions.TimeoutError, OSError):
-        try:
-            async with asyncio.timeout(COMMAND_S):
-                await client.eval(*_PROBE_OF_ROOM)
-        except exceptions.ResponseError as error:
-            return unwritable(str(error))
     return None
 
 

@@ -55,10 +55,3 @@ async def test_turns_are_counted_for_operators_and_prometheus(stack: Stack) -> N
 async def test_without_turns_there_is_nothing_to_add_up(stack: Stack) -> None:
     assert run(stack, "usage").stdout == "No agent has taken a turn in these days.\n"
     assert run(stack, "usage", "--json").stdout == "[]\n"
-
-
-async def test_days_that_are_not_kept_are_refused(stack: Stack) -> None:
-    result = run(stack, "usage", "--days", "93")
-
-    assert result.returncode == 2
-    assert "93 is not in the range 1<=x<=92" in result.stderr

@@ -13,7 +13,7 @@ import redis
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RedisUnfit
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import _refusal, open_redis
-from remoteclaw.fleet.fitness import check_fitness, unfit_reason, write_problem
+from remoteclaw.fleet.fitness import check_fitness, unfit_reason
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
@@ -172,21 +172,28 @@ async def test_a_disk_that_takes_nothing_is_named_within_seconds_and_passes(
         with server.no_space():
             with contextlib.suppress(redis.ResponseError):
                 await client.set("first", "is in memory")
-            await eventually(lambda: write_problem(client))
+            await eventually(lambda: is_refused(client))
             async with asyncio.timeout(HANG_S):
                 with pytest.raises(RedisRefused, match=r"to its disk \(File too large\)"):
                     await fleet.inbound.append(message("hello"), agent="main")
             with pytest.raises(RedisRefused, match=r"to its disk \(File too large\)"):
                 await check_fitness(client, server.url)
 
-        await eventually(lambda: is_writable(fleet))
+        await eventually(lambda: is_writable(client))
         await check_fitness(client, server.url)
         await fleet.inbound.append(message("hello"), agent="main")
         await fleet.aclose()
 
 
-async def is_writable(fleet: Fleet) -> bool:
-    return await write_problem(fleet.scripts.client) is None
+async def is_writable(client: redis.asyncio.Redis) -> bool:
+    with contextlib.suppress(redis.ResponseError):
+        await client.set("probe", "1")
+        return True
+    return False
+
+
+async def is_refused(client: redis.asyncio.Redis) -> bool:
+    return not await is_writable(client)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +239,7 @@ async def test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some
         await client.config_set("maxmemory", 1)
 
         await check_fitness(client, server.url)  # whoever looks, or makes room
-        with pytest.raises(RedisRefused, match=r"no memory left .*`remoteclaw replies` shows"):
+        with pytest.raises(RedisRefused, match=r"no memory left .*`remoteclaw replies list` shows"):
             await check_fitness(client, server.url, needs_room=True)
         memory = await fleet.scripts.memory()
         assert memory.is_full

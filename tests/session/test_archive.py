@@ -247,16 +247,6 @@ async def test_the_command_line_ends_a_conversation(stack: Stack) -> None:
     assert "- hello" not in await stack.ask("memory")
 
 
-async def test_the_command_line_need_not_wait(agent: Stack) -> None:
-    first = await agent.append("one")
-    await drain(agent, first)
-
-    result = run(agent, "sessions", "reset", first.session.sid[:8], "--no-wait")
-
-    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    assert await talk(agent, "two") == ["heard two, knew -"]
-
-
 async def test_the_command_line_says_that_nobody_is_there_to_do_it(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)

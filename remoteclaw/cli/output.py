@@ -1,0 +1,79 @@
+"""Output of commands: lines, texts, tables, facts and JSON, of which a terminal obeys nothing."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import click
+
+from remoteclaw.host.terminal import in_a_line, one_line, printable
+
+__all__ = ["clock", "complain", "echo", "echo_json", "echo_text", "facts", "json_option", "table"]
+
+#: The widest cell of a table, in characters; the last column has any width.
+MOST_CELL = 60
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def complain(text: str) -> None:
+    """Say on standard error, in one line, what is wrong."""
+    echo(f"remoteclaw: {one_line(text)}", err=True)
+
+
+def echo(line: str, *, err: bool = False) -> None:
+    """Print one line, with an escape for all that a terminal obeys or doesn't show."""
+    click.echo(in_a_line(line), err=err)
+
+
+def echo_text(text: str) -> None:
+    """Print a text of several lines in the same way."""
+    click.echo(printable(text))
+
+
+def echo_json(data: Any) -> None:
+    """Print data as JSON."""
+    echo_text(json.dumps(data, indent=2, ensure_ascii=False))
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
+    """Print rows below their heads, numbers to the right; `empty`, if it is given, for no rows.
+
+    None is an empty cell.
+    """
+    found = list(rows)
+    if empty and not found:
+        echo(empty)
+        return
+    lines = [
+        list(heads),
+        *([_cell(cell) for cell in row[:-1]] + [one_line(str(row[-1]))] for row in found),
+    ]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    numbers = [any(isinstance(row[at], int) for row in found) for at in range(len(heads))]
+    for line in lines:
+        shape = zip(line, widths, numbers, strict=True)
+        cells = (cell.rjust(width) if right else cell.ljust(width) for cell, width, right in shape)
+        echo("  ".join(cells).rstrip())
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value is None else one_line(str(value), most=MOST_CELL)
+
+
+def facts(about: Mapping[str, object]) -> None:
+    """Print what is known of one thing, a line each; what is None or empty is left out."""
+    known = {name: one_line(str(value)) for name, value in about.items() if value not in (None, "")}
+    width = max(map(len, known), default=0)
+    for name, value in known.items():
+        echo(f"{name:<{width}}  {value}")
+
+
+def clock(at_ms: int, *, milliseconds: bool = False) -> str:
+    """Return a time of Redis' clock as people here read it."""
+    moment = datetime.fromtimestamp(at_ms / 1000).astimezone()
+    fraction = f".{at_ms % 1000:03}" if milliseconds else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction}"
