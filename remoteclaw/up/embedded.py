@@ -22,7 +22,7 @@ from remoteclaw.fleet.connection import open_redis
 from remoteclaw.fleet.fitness import OLDEST
 from remoteclaw.host.locks import lock_soon
 from remoteclaw.host.process import read_output, spawn, stop
-from remoteclaw.up.aof import begins_with_snapshot, find_damage
+from remoteclaw.up.aof import repair
 
 __all__ = [
     "EmbeddedRedis",
@@ -129,7 +129,7 @@ def server_command(
         "maxmemory-policy": "noeviction",
         # `up.aof` repairs what a power failure leaves, and keeps a copy: it needs a file of
         # commands, which before 7.0 would begin with a snapshot.
-        "aof-load-truncated": "yes" if begins_with_snapshot(data) else "no",
+        "aof-load-truncated": "no",
         "aof-use-rdb-preamble": "yes" if program.version >= (7, 0) else "no",
         # Short streams in nodes of 4 KB would cost 4.3 KB per session, so: 0.7 KB.
         "stream-node-max-bytes": "512",
@@ -163,43 +163,18 @@ class EmbeddedRedis:
 
         Raises `RedisUnavailable`, with the place of its log.
         """
-        if await self._starts() or (await asyncio.to_thread(self._repair) and await self._starts()):
+        if await self._starts():
             return
+        assert self._process is not None, "it was started"
+        if self._process.returncode is not None:
+            self.repaired = await asyncio.to_thread(repair, self._home.redis_data)
+            if self.repaired:
+                log.warning("%s", self.repaired)
+                if await self._starts():
+                    return
         raise RedisUnavailable(
             f"{self.program.name} did not start: the reason is at the end of {self.log}."
         )
-
-    def _repair(self) -> bool:
-        """Remove an incomplete end of the file; return whether there was one.
-
-        Raises `RedisUnavailable` for a file that can't be repaired.
-        """
-        assert self._process is not None, "it was started"
-        has_ended = self._process.returncode is not None
-        damage = find_damage(self._home.redis_data) if has_ended else None
-        if damage is None:
-            return False
-        if damage.bad_at is not None:
-            raise RedisUnavailable(
-                f"Redis' file {damage.file} is damaged at byte {damage.bad_at:,} of "
-                f"{damage.file.stat().st_size:,}: put a backup of {self._home.redis_data} in its "
-                "place, or run `redis-check-aof --fix` (Debian: redis-tools) on a copy, which "
-                "loses what follows."
-            )
-        try:
-            copy = damage.repair()
-        except OSError as error:
-            raise RedisUnavailable(
-                f"Redis' file {damage.file} is damaged at its end, and no copy can be kept "
-                f"({error.strerror}): make room and start again."
-            ) from None
-        self.repaired = (
-            f"Redis starts with less than there was: {damage.file} was damaged at its end, as "
-            f"after a power failure. {damage.lost:,} bytes of an incomplete command and "
-            f"{damage.zeros:,} zeros were removed; the damaged file is kept as {copy.name}."
-        )
-        log.warning("%s", self.repaired)
-        return True
 
     async def _starts(self) -> bool:
         """Start the server; return whether it answers."""

@@ -1,4 +1,8 @@
-"""`remoteclaw up`: everything starts with one command, is looked after, and ends together."""
+"""`remoteclaw up`: everything starts with one command, is looked after, and ends together.
+
+Each start costs seconds of processor time, so a test takes what it has started through several
+claims.
+"""
 
 import contextlib
 import fcntl
@@ -11,10 +15,14 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.host.logs import MOST_BYTES
+from remoteclaw.runtimes import detect_runtime
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked, running_pid
 from tests.support.processes import children, is_alive, marked_processes
@@ -50,101 +58,27 @@ def all_gone(processes: list[int], home: Home) -> None:
 # -- the chat -------------------------------------------------------------------------------------
 
 
-def test_a_person_types_is_answered_and_leaves_with_a_second_ctrl_c(home: Home) -> None:
+def test_a_person_types_stops_an_answer_and_leaves_with_a_second_ctrl_c(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("you>")
+        terminal.type("rubbish")
+        terminal.see("you> rubbish")
+        terminal.type("\x03\x03")
+        terminal.see("Press Ctrl-C again to leave.")
         terminal.type("hello\r")
 
         shown = terminal.see("what happens when an agent dies.")
 
         assert "agent    main is demo, as configured" in shown
         assert "you> hello" in shown
-        assert "main> This is RemoteClaw's demo agent." in shown
-        assert shown.count("This is RemoteClaw's demo agent") == 1
+        assert "rubbish" not in shown
+        assert shown.count("main> This is RemoteClaw's demo agent.") == 1
         assert BOLD.search(terminal.raw)
-        processes = everything(terminal.pid)
-        assert len(processes) >= 4
-
-        terminal.type("\x03")
-        terminal.see("Press Ctrl-C again to leave.")
-        terminal.type("\x03")
-
-        assert terminal.leave() == 0
-        assert terminal.shown().endswith("\nLeaving.")  # nothing is unfinished
-        all_gone(processes, home)
-
-
-def test_an_answer_is_shown_while_it_comes_and_ctrl_c_stops_it(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home, NO_COLOR="1")) as terminal:
-        terminal.see("you>")
-        terminal.type("slow\r")
-        terminal.see("main> 1 2 3 4")
-
-        terminal.type("\x03")
-
-        terminal.see("Stopped.")
-        terminal.type("hello\r")
-        terminal.see("This is RemoteClaw's demo agent.")
-        assert not BOLD.search(terminal.raw)
-        terminal.type("\x1b[200~" + "x" * 530_000 + "\x1b[201~\r")
-        terminal.see("Not sent: The message was refused: text has 530,000 bytes")
-
-
-def test_leaving_in_mid_turn_loses_nothing(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
-        terminal.type("slow\r")
-        terminal.see("main> 1 2 3")
-        terminal.type("\x04")
-        assert terminal.leave() == 0
-        shown = terminal.shown()
-        assert "main> 1 2 3" in shown
-        assert "Leaving; what isn't finished goes on at the next start." in shown
-
-    with Terminal.running(
-        REMOTECLAW, "up", env=env(home, REMOTECLAW__FLEET__LEASE_S="2")
-    ) as terminal:
-        terminal.see("I was interrupted while I worked on this.")
-        terminal.see("main> 1 2 3")
-        terminal.type("\x03")
-        terminal.see("Stopped.")
-
-
-def test_ctrl_c_twice_in_mid_turn_stops_it_before_leaving(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
-        terminal.type("slow\r")
-        terminal.see("main> 1 2 3")
-
-        terminal.type("\x03\x03")
-
-        assert terminal.leave() == 0
-    with running(home):
-        sid = remoteclaw(home, "sessions", "list").stdout.splitlines()[1].split()[0]
-        eventually_sync(lambda: "  stopped  " in remoteclaw(home, "sessions", "trace", sid).stdout)
-
-
-def test_ctrl_c_clears_what_is_typed_and_a_signal_ends_it_as_ctrl_d_does(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
-        terminal.type("rubbish")
-        terminal.see("you> rubbish")
-
-        terminal.type("\x03")
-        terminal.type("\x03")
-
-        terminal.see("Press Ctrl-C again to leave.")
-        terminal.type("hello\r")
-        terminal.see("you> hello")
-        terminal.see("what happens when an agent dies.")
-        assert "rubbish" not in terminal.shown()
 
         # Half an answer does not stay when a line is sent.
         terminal.type("slow\r")
         terminal.see("main> 1 2 3")
-
         terminal.type("second\r")
-
         terminal.see("you> second")
         count = len(re.findall(r"\d+", terminal.shown().partition("main> 1")[2]))
         shown = terminal.see(f"main> 1 2 3 4 5 6 7 8{' 9' * (count < 9)}")
@@ -152,15 +86,59 @@ def test_ctrl_c_clears_what_is_typed_and_a_signal_ends_it_as_ctrl_d_does(home: H
         assert shown.index("you> second") < shown.index("main> 1 2 3")
         terminal.type("\x03")
         terminal.see("Stopped.")
+        terminal.type("\x1b[200~" + "x" * 530_000 + "\x1b[201~\r")
+        terminal.see("Not sent: The message was refused: text has 530,000 bytes")
         processes = everything(terminal.pid)
+        assert len(processes) >= 4
 
-        terminal.kill(signal.SIGTERM)
+        terminal.type("\x03\x03")
 
         assert terminal.leave() == 0
+        assert terminal.shown().endswith("\nLeaving.")  # nothing is unfinished
         all_gone(processes, home)
 
 
-def test_that_redis_is_away_is_said_once_and_the_prompt_stays(home: Home) -> None:
+async def test_leaving_in_mid_turn_loses_nothing_and_ctrl_c_before_it_stops_the_turn(
+    home: Home,
+) -> None:
+    """In a dumb terminal, which has a prompt and gets no escapes; then in one without colours."""
+    with Terminal.running(REMOTECLAW, "up", env=env(home, TERM="dumb")) as terminal:
+        terminal.see("you>")
+        terminal.type("hello\r")
+        terminal.see("what happens when an agent dies.\n\nyou>")
+        terminal.type("slow\r")
+        terminal.see("you> slow")
+        terminal.type("\x04")
+        assert terminal.leave() == 0
+        assert "Leaving; what isn't finished goes on at the next start." in terminal.shown()
+        assert b"\x1b" not in terminal.raw
+
+    more = env(home, REMOTECLAW__FLEET__LEASE_S="2", NO_COLOR="1")
+    with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
+        terminal.see("I was interrupted while I worked on this.")
+        terminal.see("main> 1 2 3")
+        assert not BOLD.search(terminal.raw)
+        terminal.type("\x03\x03")
+        assert terminal.leave() == 0
+
+    assert (await newest_outcome(home)).status == "stopped"
+
+
+async def newest_outcome(home: Home) -> Outcome:
+    """Return the outcome of the message that was taken in last, from the data that `up` left."""
+    server = EmbeddedRedis(home)
+    await server.start()
+    fleet = Fleet.open(home.redis_url(Config()), lease_s=30)
+    (view,) = await fleet.sessions.list(limit=1)
+    assert view.last_entry
+    outcome = await fleet.outcomes.read(view.sid, view.last_entry)
+    await fleet.aclose()
+    await server.stop()
+    assert outcome is not None
+    return outcome
+
+
+def test_that_redis_is_away_is_said_once_and_a_signal_ends_it_all(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
         terminal.see("you>")
         redis = redis_of(terminal.pid)
@@ -183,11 +161,27 @@ def test_that_redis_is_away_is_said_once_and_the_prompt_stays(home: Home) -> Non
         terminal.type("\x15memory\r")  # instead of what stands there
 
         terminal.see("You said before:")
+        processes = everything(terminal.pid)
+
+        terminal.kill(signal.SIGTERM)
+
+        assert terminal.leave() == 0
+        all_gone(processes, home)
 
 
 def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
+    """It has named the agents that cannot work before the chat."""
+    (home.path / "remoteclaw.toml").write_text(
+        "[agents.main]\nruntime = 'demo'\n"
+        "[agents.other]\nruntime = 'claude'\ncommand = ['no-such-claude']\n"
+        "[agents.fourth]\nruntime = 'gemini'\ncommand = ['/bin/true']\n"
+    )
+    (home.path / ".env").touch()
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
+        shown = terminal.see("you>").replace("\n", "")
+        assert "  problem  other can't work: claude: 'no-such-claude' is not installed" in shown
+        assert f"  problem  fourth has no tools: {home.path}/.env would count" in shown
+        assert "main can't work" not in shown
         terminal.type("slow\r")
         terminal.see("main> 1 2 3")
         processes = everything(terminal.pid)
@@ -200,49 +194,52 @@ def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
         all_gone(processes, home)
 
 
-def test_a_dumb_terminal_has_a_prompt_and_gets_no_escapes(home: Home) -> None:
-    with Terminal.running(REMOTECLAW, "up", env=env(home, TERM="dumb")) as terminal:
-        terminal.see("you>")
-        terminal.type("hello\r")
-        terminal.see("what happens when an agent dies.\n\nyou>")
-
-        terminal.type("slow\r")
-        terminal.see("you> slow")
-        terminal.type("\x03")
-        terminal.see("Stopped.\n\nyou>")
-        terminal.type("\x04")
-
-        assert terminal.leave() == 0
-        assert b"\x1b" not in terminal.raw
-
-
 # -- what it looks after --------------------------------------------------------------------------
 
 
-def test_without_a_terminal_it_only_runs_and_once_in_a_home(home: Home) -> None:
-    with running(home) as up:
-        processes = everything(up.pid)
+def test_without_a_terminal_it_only_runs_and_once_in_a_home(directory: Path) -> None:
+    """Any path will do, and a locale without letters; a holder that is frozen is ended, too.
 
-        sent = remoteclaw(home, "send", "hello")
+    The path is a relative one, with what has a meaning in the URL of a socket.
+    """
+    path, bare = "a #b%20c?d", {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    with contextlib.chdir(directory):
+        home = Home(Path(path))
+        with running(home, **bare) as up:
+            sent = remoteclaw(home, "send", "grüße", **bare)
+            assert sent.returncode == 0
+            assert "RemoteClaw's demo agent" in sent.stdout
+            assert "- grüße" in remoteclaw(home, "send", "memory").stdout
 
-        assert sent.returncode == 0
-        assert "RemoteClaw's demo agent" in sent.stdout
+            second = remoteclaw(home, "up")
 
-        second = remoteclaw(home, "up")
+            assert second.returncode == 1
+            assert second.stderr == (
+                f"remoteclaw: RemoteClaw already runs in {directory / path} (process {up.pid}): "
+                "use that one, or end it first.\n"
+            )
+            assert remoteclaw(home, "status").returncode == 0
+            processes, there = everything(up.pid), Home(directory / path)
+            (holder,) = [pid for pid in processes if "program.main()" in command_line(pid)]
+            os.kill(holder, signal.SIGSTOP)
 
-        assert second.returncode == 1
-        assert second.stderr == (
-            f"remoteclaw: RemoteClaw already runs in {home.path} (process {up.pid}): "
-            "use that one, or end it first.\n"
-        )
-        assert remoteclaw(home, "send", "hello").returncode == 0
-        up.terminate()
-        assert up.wait(HANG_S) == 0
-        all_gone(processes, home)
+            up.terminate()
+
+            assert up.wait(HANG_S) == 0
+            all_gone(processes, there)
+
+    assert sorted(file.name for file in directory.iterdir()) == [path]
+    if not there.sockets.is_relative_to(directory):
+        shutil.rmtree(there.sockets)
 
 
 def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(home: Home) -> None:
+    """Meanwhile a log that has become too large is moved aside."""
+    log, older = home.logs / "redis.log", home.logs / "redis.log.1"
+    log.touch(mode=0o600)
+    log.write_bytes(b"of an earlier year\n" * 600_000)
     with running(home, REMOTECLAW__FLEET__WORKERS="2") as up:
+        eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
         workers = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
         assert len(workers) == 2
 
@@ -250,14 +247,18 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
             os.kill(pid, signal.SIGKILL)
 
         assert remoteclaw(home, "send", "hello").returncode == 0
-        redis = redis_of(up.pid)
 
-        os.kill(redis, signal.SIGKILL)
+        os.kill(redis_of(up.pid), signal.SIGKILL)
 
         reply = eventually_sync(
             lambda: (result := remoteclaw(home, "send", "memory")).returncode == 0 and result
         )
         assert "- hello" in reply.stdout
+        assert log.read_bytes().count(b"Server initialized") == 1
+        assert b"\0" not in log.read_bytes()  # it goes on at the beginning
+        assert older.read_bytes().startswith(b"of an earlier year\n" * 600_000)
+        assert b"Server initialized" in older.read_bytes()
+        assert stat.S_IMODE(older.stat().st_mode) == 0o600
 
 
 async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full(
@@ -291,54 +292,8 @@ async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is
     await fleet.aclose()
 
 
-def test_a_power_failure_is_repaired_and_said(home: Home) -> None:
-    """After a kill it goes on; an end of Redis' file that is damaged is cut off."""
-    with running(home) as up:
-        assert remoteclaw(home, "send", "hello").returncode == 0
-        processes = everything(up.pid)
-        up.kill()
-        all_gone(processes, home)
-    (file,) = [*home.redis_data.glob("appendonly.aof"), *home.redis_data.glob("*/*.incr.aof")]
-    with file.open("ab") as opened:
-        opened.write(b"*3\r\n" + b"\0" * 4096)
-
-    shown: list[str] = []
-    with running(home, shown):
-        told = "".join(shown)
-        assert f"  problem  Redis starts with less than there was: {file} was damaged" in told
-        assert "4 bytes of an incomplete command and 4,096 zeros were removed" in told
-        assert "- hello" in remoteclaw(home, "send", "memory").stdout
-
-
-def test_a_log_that_has_become_too_large_is_moved_aside(home: Home) -> None:
-    log, older = home.logs / "redis.log", home.logs / "redis.log.1"
-    log.touch(mode=0o600)
-    log.write_bytes(b"of an earlier year\n" * 600_000)
-    with running(home) as up:
-        eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
-        os.kill(redis_of(up.pid), signal.SIGKILL)
-        eventually_sync(lambda: b"Server initialized" in log.read_bytes())
-
-        assert b"\0" not in log.read_bytes()  # it goes on at the beginning
-        assert older.read_bytes().startswith(b"of an earlier year\n" * 600_000)
-        assert b"Server initialized" in older.read_bytes()
-        assert stat.S_IMODE(older.stat().st_mode) == 0o600
-
-
-def test_it_leaves_no_agent_whose_holder_is_frozen(home: Home) -> None:
-    with running(home) as up:
-        assert remoteclaw(home, "send", "hello").returncode == 0
-        processes = marked_processes(home)
-        (holder,) = [pid for pid in processes if "program.main()" in command_line(pid)]
-
-        os.kill(holder, signal.SIGSTOP)
-        up.terminate()
-
-        assert up.wait(HANG_S) == 0
-        all_gone(processes, home)
-
-
-def test_a_kill_takes_everything_along(home: Home) -> None:
+def test_a_kill_takes_everything_along_and_a_power_failure_is_repaired_and_said(home: Home) -> None:
+    """After both it goes on; an end of Redis' file that is damaged is cut off."""
     with running(home) as up:
         assert remoteclaw(home, "send", "hello").returncode == 0  # an agent is warm
         busy = subprocess.Popen(
@@ -352,6 +307,19 @@ def test_a_kill_takes_everything_along(home: Home) -> None:
         all_gone(processes, home)
         busy.kill()
         busy.wait()
+    (file,) = [*home.redis_data.glob("appendonly.aof"), *home.redis_data.glob("*/*.incr.aof")]
+    with file.open("ab") as opened:
+        opened.write(b"*3\r\n" + b"\0" * 4096)
+
+    shown: list[str] = []
+    with running(home, shown):
+        told = "".join(shown)
+        assert f"  problem  Redis starts with less than there was: {file} was damaged" in told
+        assert "4,100 bytes behind the last complete command were removed" in told
+        assert "- hello" in remoteclaw(home, "send", "memory").stdout
+
+
+# -- what keeps it from starting ------------------------------------------------------------------
 
 
 def test_a_hook_that_is_not_there_is_named_before_anything_starts(home: Home) -> None:
@@ -376,73 +344,17 @@ def test_a_worker_that_cannot_start_is_explained(home: Home, directory: Path) ->
     assert "Traceback" not in result.stderr
 
 
-def test_the_first_agent_cli_that_is_found_is_taken(home: Home, directory: Path) -> None:
-    (directory / "claude").write_text("#!/bin/sh\n")
-    (directory / "claude").chmod(0o755)
-    more = env(home, PATH=f"{directory}:{Path(REMOTECLAW).parent}:/usr/bin:/bin")
-    del more["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-
-    with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
-        shown = terminal.see("you>")
-
-        assert f"main is claude: the first agent CLI found: {directory}/claude" in shown
-        terminal.type("\x04")
-        terminal.leave()
-
-
-def test_without_any_the_demo_is_taken_and_the_reason_is_said(home: Home) -> None:
-    more = env(home, PATH=f"{Path(REMOTECLAW).parent}:/usr/bin:/bin")
-    del more["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-
-    with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
-        shown = terminal.see("you>")
-
-        assert "main is demo: no agent CLI was found on PATH (looked for claude, " in shown
-        terminal.type("\x04")
-        terminal.leave()
-
-
-def test_an_agent_that_cannot_work_is_named_before_the_chat(home: Home) -> None:
-    (home.path / "remoteclaw.toml").write_text(
-        "[agents.main]\nruntime = 'demo'\n"
-        "[agents.other]\nruntime = 'claude'\ncommand = ['no-such-claude']\n"
-        f"[agents.third]\nruntime = 'demo'\nworkspace = '{home.path}/nowhere'\n"
-        "[agents.fourth]\nruntime = 'gemini'\ncommand = ['/bin/true']\n"
+def test_the_first_agent_cli_that_is_found_is_taken_else_the_demo(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(directory))
+    assert detect_runtime() == (
+        "demo",
+        "no agent CLI was found on PATH (looked for claude, codex, gemini, opencode)",
     )
-    (home.path / ".env").touch()
-    with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        shown = terminal.see("you>").replace("\n", "")
-
-        problem = (
-            "  problem  other can't work: claude: 'no-such-claude' is not installed: install it,"
-        )
-        assert problem in shown
-        where = f"its workspace {home.path}/nowhere is not there: make it."
-        assert f"  problem  third can't work: {where}" in shown
-        assert "main can't work" not in shown
-        assert f"  problem  fourth has no tools: {home.path}/.env would count" in shown
-        terminal.type("\x04")
-        terminal.leave()
-
-
-# -- where it runs --------------------------------------------------------------------------------
-
-
-def test_any_path_will_do_and_a_locale_without_letters(directory: Path) -> None:
-    """The path is a relative one, with what has a meaning in the URL of a socket."""
-    path, bare = "a #b%20c?d", {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    with contextlib.chdir(directory):
-        home = Home(Path(path))
-        with running(home, **bare):
-            sent = remoteclaw(home, "send", "grüße", **bare)
-            assert "RemoteClaw's demo agent" in sent.stdout
-            assert "- grüße" in remoteclaw(home, "send", "memory").stdout
-            assert remoteclaw(home, "status").returncode == 0
-
-    assert sorted(file.name for file in directory.iterdir()) == [path]
-    elsewhere = Home(directory / path).sockets
-    if not elsewhere.is_relative_to(directory):
-        shutil.rmtree(elsewhere)
+    (directory / "codex").write_text("#!/bin/sh\n")
+    (directory / "codex").chmod(0o755)
+    assert detect_runtime() == ("codex", f"the first agent CLI found: {directory}/codex")
 
 
 def test_looking_does_not_keep_it_from_starting(home: Home) -> None:
