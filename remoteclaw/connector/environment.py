@@ -19,27 +19,26 @@ class Unusable(Exception):
     """Raised when the environment is not what a connector needs, with what to do about it."""
 
 
-def endpoint(environ: Mapping[str, str]) -> tuple[str, int, str]:
-    """Return host, port and path of the gateway's MCP endpoint.
+def endpoint(environ: Mapping[str, str]) -> tuple[str, int]:
+    """Return host and port of the gateway.
 
     Without REMOTECLAW_GATEWAY_URL the port is 0 and the host is the directory in which the gateways
     of this state directory have their sockets: another user can listen at any address.
     """
     url = environ.get("REMOTECLAW_GATEWAY_URL")
     if not url:
-        return f"{_home(environ)}/gateways", 0, "/mcp"
+        return f"{_home(environ)}/gateways", 0
     try:
         parts = urlsplit(url)
-        port = parts.port
-        is_fit = url.isascii() and url.isprintable() and not set(url) & set(" @?#\\")
+        host, port = parts.hostname, parts.port
     except ValueError:
-        is_fit = False
-    if not is_fit or parts.scheme not in ("http", "ws") or not parts.hostname or port == 0:
+        host = None
+    if not host or port == 0 or parts.scheme not in ("http", "ws"):
         raise Unusable(
             "REMOTECLAW_GATEWAY_URL can't be used: it must be like http://127.0.0.1:18789 or "
             "ws://127.0.0.1:18789 (there is a gateway on every host; TLS is not supported)."
         )
-    return parts.hostname, port or 80, parts.path.rstrip("/").removesuffix("/mcp") + "/mcp"
+    return host, port or 80
 
 
 def token(environ: Mapping[str, str]) -> tuple[str, str]:
@@ -58,9 +57,10 @@ def token(environ: Mapping[str, str]) -> tuple[str, str]:
                 "writes; this server is for your own CLIs and has yours."
             )
         path = f"{_home(environ)}/connector-token"
-        found, source = _first_line(path), f"the file {path}"
-    if not found.isascii() or not found.isprintable() or " " in found:
-        raise Unusable(f"The token from {source} can't be used: it has invalid characters.")
+        found, source = _content_of(path), f"the file {path}"
+    if not (found and found.isascii() and found.isprintable()) or " " in found:
+        why = "it is empty or has invalid characters"
+        raise Unusable(f"The token from {source} can't be used: {why}.")
     return found, source
 
 
@@ -68,14 +68,11 @@ def _home(environ: Mapping[str, str]) -> str:
     return os.path.expanduser(environ.get("REMOTECLAW_HOME") or "~/.remoteclaw")
 
 
-def _first_line(path: str) -> str:
-    """Return the first line of a private file. Raises `Unusable`."""
+def _content_of(path: str) -> str:
+    """Return what is in a private file. Raises `Unusable`."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            mode, data = os.fstat(descriptor).st_mode, os.read(descriptor, 4096)
-        finally:
-            os.close(descriptor)
+        with open(path, encoding="latin-1") as file:
+            mode, found = os.fstat(file.fileno()).st_mode, file.read().strip()
     except FileNotFoundError:
         raise Unusable(
             f"REMOTECLAW_GATEWAY_TOKEN is not set, and there is no file {path}, which "
@@ -85,10 +82,7 @@ def _first_line(path: str) -> str:
         raise Unusable(f"The token in {path} can't be read: {error.strerror}.") from None
     if mode & 0o077:
         raise Unusable(f"The token in {path} is open to others: run `chmod 600 {path}`.")
-    found = data.partition(b"\n")[0].strip()
-    if not found:
-        raise Unusable(f"The file {path} has no token in its first line.")
-    return found.decode("latin-1")
+    return found
 
 
 def _is_of_agent(environ: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""HTTP exchanges with the gateway: one MCP message out, the messages of its answer in.
+"""HTTP exchanges with the gateway: one MCP message out, its answer in.
 
 Each exchange has a connection of its own: a kept one could be closed by a gateway that restarts.
 """
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-__all__ = ["Broken", "Call", "Endpoint", "Refused", "TooSlow", "Unreachable"]
+__all__ = ["Broken", "Call", "Endpoint", "Failure", "Refused", "TooSlow", "Unreachable"]
 
 #: How long connecting may take, in seconds: over loopback it takes none, or never succeeds.
 CONNECT_S = 3.0
@@ -19,15 +19,17 @@ CONNECT_S = 3.0
 LEAST_S = 0.1
 #: The largest answer, in bytes; pictures travel as base64.
 MOST_BYTES = 16 * 1024 * 1024
-#: How much of a refusal is read, in bytes.
-REFUSAL_BYTES = 64 * 1024
 
 
-class Unreachable(Exception):
+class Failure(Exception):
+    """The root of the errors below."""
+
+
+class Unreachable(Failure):
     """Raised when no connection could be made: nothing was sent."""
 
 
-class Broken(Exception):
+class Broken(Failure):
     """Raised when an answer is incomplete or malformed; `is_cut` if its connection ended."""
 
     def __init__(self, why: str, *, is_cut: bool = False) -> None:
@@ -35,11 +37,11 @@ class Broken(Exception):
         self.is_cut = is_cut
 
 
-class TooSlow(Exception):
+class TooSlow(Failure):
     """Raised when the gateway sends nothing for too long."""
 
 
-class Refused(Exception):
+class Refused(Failure):
     """Raised when the gateway answers with an HTTP status that is an error."""
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -80,32 +82,27 @@ class Call:
 class Endpoint:
     """The MCP endpoint of the gateway."""
 
-    def __init__(self, host: str, port: int, path: str, token: str) -> None:
+    def __init__(self, host: str, port: int, token: str) -> None:
         """With port 0, `host` is the directory in which gateways have their sockets."""
-        self._host, self._port, self._path = host, port, path
+        self._host, self._port = host, port
         shown = f"[{host}]" if ":" in host else host
         self.name = f"{shown}:{port}" if port else host
-        self.protocol_version = ""
-        """What was agreed on in the handshake; HTTP repeats it with every message."""
-        self._headers = {
+        self.headers = {
             "Authorization": f"Bearer {token}",
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
             "Connection": "close",
         }
 
-    def exchange(self, body: bytes, call: Call) -> Iterator[bytes]:
-        """Send a message and yield those that come back, none for a notification.
-
-        Raises `Unreachable`, `Broken`, `TooSlow` or `Refused`.
-        """
+    def exchange(self, body: bytes, call: Call) -> bytes:
+        """Send a message and return its answer. Raises `Failure`."""
         connection = self._connect()
         try:
             call.uses(connection.sock)
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 # One that refuses closes before it has read all; its refusal can be read.
-                connection.request("POST", self._path, body, self._all_headers())
-            yield from _messages(connection.getresponse())
+                connection.request("POST", "/mcp", body, self.headers)
+            return _content(connection.getresponse())
         except TimeoutError:
             raise TooSlow(f"{call.timeout_s:.0f} s") from None
         except (OSError, http.client.IncompleteRead):
@@ -114,10 +111,6 @@ class Endpoint:
             raise Broken("it does not speak HTTP") from None
         finally:
             connection.close()
-
-    def _all_headers(self) -> dict[str, str]:
-        version = self.protocol_version
-        return {**self._headers, **({"MCP-Protocol-Version": version} if version else {})}
 
     def _connect(self) -> http.client.HTTPConnection:
         """Return a new connection. Raises `Unreachable`."""
@@ -129,8 +122,8 @@ class Endpoint:
                     return connection
                 except OSError as error:
                     failure = error.strerror or str(error)
-        except OSError as error:
-            failure = error.strerror or str(error)
+        except (OSError, ValueError, http.client.HTTPException) as error:  # no name, no directory
+            failure = str(getattr(error, "strerror", error))
         raise Unreachable(failure.lower())
 
     def _candidates(self) -> Iterator[http.client.HTTPConnection]:
@@ -164,37 +157,12 @@ class _SocketConnection(http.client.HTTPConnection):
         self.sock.connect(self._socket_path)
 
 
-def _messages(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Yield the messages of a response."""
-    if response.status >= 300:
-        raise Refused(response.status, response.read(REFUSAL_BYTES))
-    if response.headers.get_content_type() == "text/event-stream":
-        yield from _events(response)
-        return
-    if (response.length or 0) > MOST_BYTES:
-        raise Broken("its answer is too large")
+def _content(response: http.client.HTTPResponse) -> bytes:
     data = response.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise Broken("its answer is too large")
-    if response.length or (response.status == 200 and not data):
+    if response.status >= 300:
+        raise Refused(response.status, data)
+    if response.length:
         raise Broken("it ended before the answer", is_cut=True)
-    if data:
-        yield data
-
-
-def _events(response: http.client.HTTPResponse) -> Iterator[bytes]:
-    """Yield the data of server-sent events until the stream ends, which it shouldn't."""
-    data: list[bytes] = []
-    size = 0
-    while line := response.readline(MOST_BYTES):
-        size += len(line)
-        if size > MOST_BYTES:
-            raise Broken("its answer is too large")
-        line = line.rstrip(b"\r\n")
-        if line.startswith(b"data:"):
-            data.append(line[5:].removeprefix(b" "))
-        elif not line:
-            if text := b"\n".join(data):
-                yield text
-            data, size = [], 0
-    raise Broken("it ended before the answer", is_cut=True)
+    return data

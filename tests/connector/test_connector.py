@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,15 +20,12 @@ from remoteclaw.bridge.side_effects import read_mcp_side_effects
 from remoteclaw.connector import connector_launch
 from remoteclaw.connector.connector import MOST_MESSAGE_BYTES
 from remoteclaw.connector.environment import Unusable, endpoint
-from remoteclaw.connector.exchange import Call, Endpoint, TooSlow
-from remoteclaw.connector.wire import load
 from remoteclaw.gateway import limits
 from tests.support.connector import Exchange, Pipes, ScriptedGateway, answer, free_port, request
 from tests.support.mcp_gateway import TOKEN, TOOLS, McpGateway, call_id
 from tests.support.waiting import eventually
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
 
 SENT = {
     "type": "message_sent",
@@ -43,16 +39,9 @@ SENT = {
 }
 
 
-@pytest.fixture(params=[False, True], ids=["json", "stream"])
-def gateway(request: pytest.FixtureRequest) -> Iterator[McpGateway]:
-    """The real MCP server, which answers with JSON or with a stream of events."""
-    with McpGateway(is_stream=request.param).running() as running:
-        yield running
-
-
 @pytest.fixture
-def json_gateway() -> Iterator[McpGateway]:
-    """The real MCP server where it doesn't matter how it answers."""
+def gateway() -> Iterator[McpGateway]:
+    """The real MCP server."""
     with McpGateway().running() as running:
         yield running
 
@@ -98,29 +87,14 @@ async def test_a_real_client_lists_and_calls_tools(gateway: McpGateway, mode: st
     }
 
 
-async def test_progress_is_passed_on_before_the_answer() -> None:
-    heard: list[float] = []
-
-    async def progressed(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(progress)
-
-    with McpGateway(is_stream=True).running() as gateway:
-        command, *args = connector_launch()
-        env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
-        server = StdioServerParameters(command=command, args=args, env=env)
-        async with Client(server, mode="legacy") as client:
-            await client.call_tool("progress", {}, progress_callback=progressed)
-
-    assert heard == [0, 1, 2]
-
-
 async def test_the_handshake_is_the_gateways(gateway: McpGateway) -> None:
     async with Pipes.of(gateway.url) as agent:
         result = await agent.begin()
 
+        await agent.ask("tools/list")
+
     assert result["protocolVersion"] == "2025-06-18"
-    assert result["capabilities"]["tools"]["listChanged"] is True
-    assert gateway.methods == ["initialize"]
+    assert gateway.methods == ["initialize", "tools/list"]
 
 
 async def test_calls_are_answered_as_they_come_eight_at_once(
@@ -145,15 +119,6 @@ async def test_calls_are_answered_as_they_come_eight_at_once(
     }
 
 
-async def test_other_messages_keep_their_order(agent: Pipes, gateway: McpGateway) -> None:
-    changed = {"jsonrpc": "2.0", "method": "notifications/roots/list_changed"}
-    await agent.say(request("tools/list", 1), changed, request("tools/list", 2), changed)
-
-    assert [(await agent.hear())["id"] for _ in range(2)] == [1, 2]
-    await eventually(lambda: len(gateway.received) == 5)
-    assert gateway.methods[1:] == ["tools/list", changed["method"]] * 2
-
-
 async def test_every_call_has_an_id_of_its_own(agent: Pipes, gateway: McpGateway) -> None:
     await agent.call("echo", 1, message="a")
     await agent.call("echo", 2, message="b")
@@ -165,21 +130,15 @@ async def test_every_call_has_an_id_of_its_own(agent: Pipes, gateway: McpGateway
     assert third["params"]["_meta"] == meta
 
 
-async def test_a_cancelled_call_is_given_up_and_the_gateway_told_which(
-    agent: Pipes, gateway: McpGateway
-) -> None:
+async def test_a_cancelled_call_is_given_up(agent: Pipes, gateway: McpGateway) -> None:
     await agent.say(request("tools/call", 5, name="wait", arguments={"message": "x"}))
     await eventually(lambda: gateway.waiting)
 
     params = {"requestId": 5, "reason": "no time"}
     await agent.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
 
-    await eventually(lambda: gateway.methods[-1] == "notifications/cancelled")
-    called, cancelled = gateway.received[-2:]
-    assert call_id(cancelled) == call_id(called) is not None
-    assert cancelled["params"]["reason"] == "no time"
     gateway.released.set()
-    assert (await agent.ask("ping", 6))["id"] == 6  # and no answer to 5 before
+    assert (await agent.ask("tools/list", 6))["id"] == 6  # and no answer to 5 before
     assert text_of(await agent.call("echo", 7, message="on")) == "on"
 
 
@@ -187,27 +146,21 @@ async def test_a_call_that_waits_for_its_turn_is_never_made_when_cancelled(
     agent: Pipes, gateway: McpGateway
 ) -> None:
     await agent.say(
-        *(request("tools/call", number, name="wait", arguments={}) for number in range(8)),
+        *(
+            request("tools/call", number, name="wait", arguments={"message": str(number)})
+            for number in range(8)
+        ),
         request("tools/call", "late", name="echo", arguments={}),
         {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "late"}},
     )
-    await eventually(lambda: "notifications/cancelled" in gateway.methods)
+    await eventually(lambda: len(gateway.waiting) == 8)
+    assert (await agent.ask("ping"))["result"] == {}
     gateway.released.set()
     for _ in range(8):
         await agent.hear()
 
     assert (await agent.ask("ping", "last"))["id"] == "last"
     assert "echo" not in {message["params"].get("name") for message in gateway.received}
-
-
-async def test_what_is_only_for_people_is_not_sent(gateway: McpGateway) -> None:
-    names = ("CHANNEL", "ACCOUNT_ID", "TO", "THREAD_ID")
-    env = {f"REMOTECLAW_{name}": f"secret-{name}" for name in names}
-    async with Pipes.of(gateway.url, env) as agent:
-        await agent.begin()
-        await agent.call("echo", message="x")
-
-    assert "secret-" not in str(gateway.received) + str(gateway.headers)
 
 
 async def test_a_call_carries_the_session_that_its_cli_is_about(gateway: McpGateway) -> None:
@@ -241,121 +194,53 @@ async def test_side_effects_are_on_disk_before_the_answer_and_kept_from_the_agen
     assert effects.cron_adds == 1
 
 
-async def test_without_a_file_side_effects_are_kept_from_the_agent_all_the_same(
-    agent: Pipes, gateway: McpGateway
+async def test_side_effects_that_cannot_be_written_are_said(
+    gateway: McpGateway, directory: Path
 ) -> None:
     gateway.side_effects = [SENT]
 
-    assert "_meta" not in (await agent.call("send", message="done"))["result"]
+    env = {"REMOTECLAW_SIDE_EFFECTS_FILE": str(directory)}
+    async with Pipes.of(gateway.url, env) as agent:
+        assert text_of(await agent.call("send", message="done")) == "done"
 
-
-@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "missing"])
-async def test_side_effects_that_cannot_be_written_are_said_once(
-    json_gateway: McpGateway, directory: Path, kind: str
-) -> None:
-    file, other = directory / "effects", directory / "other"
-    other.touch()
-    match kind:
-        case "link":
-            file.symlink_to(other)
-        case "fifo":
-            os.mkfifo(file)
-        case "directory":
-            file.mkdir()
-    path = file if kind != "missing" else file / "there"
-    json_gateway.side_effects = [SENT]
-
-    async with Pipes.of(json_gateway.url, {"REMOTECLAW_SIDE_EFFECTS_FILE": str(path)}) as agent:
-        for number in range(2):
-            assert text_of(await agent.call("send", number, message="done")) == "done"
-
-    assert agent.errors.count("\n") == agent.errors.count("Side effects can't be written") == 1
-    assert other.read_bytes() == b""
-
-
-def test_a_line_that_a_full_disk_cut_spoils_no_other(directory: Path) -> None:
-    file = directory / "effects"
-    script = f"""
-import resource
-from remoteclaw.connector.side_effects import SideEffects
-effects = SideEffects({os.fspath(file)!r})
-_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
-try:
-    effects.append([{{"type": "cron_added", "jobId": "cut"}}])
-except OSError as error:
-    print(error.strerror)
-resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-effects.append([{{"type": "cron_added", "jobId": "whole"}}])
-"""
-    said = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout
-
-    assert said == "Only a part was written\n"
-    assert read_mcp_side_effects(file).cron_adds == 1
+    assert "Side effects can't be written to REMOTECLAW_SIDE_EFFECTS_FILE: Is a d" in agent.errors
 
 
 # -- a gateway that is away ------------------------------------------------------------------------
 
 
-async def test_an_agent_begins_without_the_gateway_and_is_told_when_it_is_back() -> None:
+async def test_a_gateway_that_is_away_is_said_until_it_is_back() -> None:
     port = free_port()
     async with Pipes.of(f"http://127.0.0.1:{port}") as agent:
-        began = await agent.begin()
-        listed = await agent.ask("tools/list", 1)
+        began = await agent.ask("initialize", 0)
         called = await agent.call("echo", 2, message="x")
         ping = await agent.ask("ping", 3)
         with McpGateway(port=port).running():
-            told = await agent.hear()
-            listed_again = await agent.ask("tools/list", 4)
+            await agent.begin()
             called_again = await agent.call("echo", 5, message="x")
 
-    assert began["protocolVersion"] == "2025-06-18"
-    assert began["capabilities"] == {"tools": {"listChanged": True}}
-    assert began["serverInfo"]["name"] == "remoteclaw"
-    assert listed["result"] == {"tools": []}
-    assert failure_of(called) == (
-        f"RemoteClaw's gateway at 127.0.0.1:{port} can't be reached: connection refused; "
-        "start it with `remoteclaw up` or `remoteclaw gateway`."
+    assert (
+        began["error"]["message"]
+        == failure_of(called)
+        == (
+            f"RemoteClaw's gateway at 127.0.0.1:{port} can't be reached: connection refused; "
+            "start it with `remoteclaw up` or `remoteclaw gateway`."
+        )
     )
     assert ping["result"] == {}
-    assert told["method"] == "notifications/tools/list_changed"
-    assert len(listed_again["result"]["tools"]) == len(TOOLS)
     assert text_of(called_again) == "x"
-    assert agent.errors.count("\n") == 1
-
-
-async def test_an_agent_that_asks_again_itself_is_not_told() -> None:
-    is_up = False
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message["method"] == "ping":
-            await exchange.reply(b"HTTP/1.1 503 Not yet\r\nContent-Length: 0\r\n\r\n")
-        elif is_up:
-            await exchange.reply(answer(exchange, {"tools": []}))
-        else:
-            await exchange.reply(b"HTTP/1.1 503 Not yet\r\nContent-Length: 0\r\n\r\n")
-
-    gateway = ScriptedGateway(script)
-    async with gateway.running(), Pipes.of(gateway.url) as agent:
-        await agent.ask("tools/list", 1)
-        is_up = True
-        await agent.ask("tools/list", 2)
-
-        assert (await agent.ask("tools/list", 3))["id"] == 3
 
 
 async def test_a_token_that_is_not_accepted_is_said_at_the_handshake(
-    json_gateway: McpGateway,
+    gateway: McpGateway,
 ) -> None:
     env = {"REMOTECLAW_GATEWAY_TOKEN": "wrong-token"}
-    async with Pipes.of(json_gateway.url, env) as agent:
+    async with Pipes.of(gateway.url, env) as agent:
         began = await agent.ask("initialize", 0, protocolVersion="2025-06-18")
         called = await agent.call("echo", 1, message="x")
 
     sentence = (
-        f"RemoteClaw's gateway at 127.0.0.1:{json_gateway.port} doesn't accept the token from "
+        f"RemoteClaw's gateway at 127.0.0.1:{gateway.port} doesn't accept the token from "
         "REMOTECLAW_GATEWAY_TOKEN."
     )
     assert began["error"]["message"] == failure_of(called) == sentence
@@ -365,17 +250,13 @@ async def test_a_token_that_is_not_accepted_is_said_at_the_handshake(
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (301, "answered echo with HTTP status 301"),
-        (403, "doesn't allow echo with this token (No turn runs.)"),
-        (404, "has no MCP endpoint"),
+        (403, "answered echo with HTTP status 403 (No turn runs.)."),
         (413, "is too large"),
-        (500, "failed at echo, with HTTP status 500 (No turn runs.). Whether it was done"),
-        (503, "failed at echo, with HTTP status 503"),
+        (500, "answered echo with HTTP status 500 (No turn runs.). Whether it was done"),
     ],
 )
 async def test_every_refusal_is_a_sentence(status: int, words: str) -> None:
-    body = json.dumps({"error": {"code": -1, "message": f"No turn\nruns. {TOKEN}"}}).encode()
-    body = body.replace(f" {TOKEN}".encode(), b"") if status in (403, 500) else body
+    body = json.dumps({"error": {"code": -1, "message": "No turn\nruns."}}).encode()
 
     async def script(exchange: Exchange) -> None:
         await exchange.reply(
@@ -388,15 +269,15 @@ async def test_every_refusal_is_a_sentence(status: int, words: str) -> None:
 
 
 async def test_a_message_that_is_too_large_for_the_gateway_is_refused_unsent(
-    json_gateway: McpGateway,
+    gateway: McpGateway,
 ) -> None:
-    async with Pipes.of(json_gateway.url) as agent:
+    async with Pipes.of(gateway.url) as agent:
         large = await agent.call("echo", 1, message="x" * MOST_MESSAGE_BYTES)
         less = await agent.call("echo", 2, message="y" * (MOST_MESSAGE_BYTES - 1000))
 
     assert "What echo carries is too large" in failure_of(large)
     assert len(text_of(less)) == MOST_MESSAGE_BYTES - 1000
-    assert len(json_gateway.connections) == 1
+    assert len(gateway.connections) == 1
     assert MOST_MESSAGE_BYTES == limits.MOST_BYTES
 
 
@@ -417,7 +298,7 @@ async def test_what_may_have_been_done_is_not_asked_twice(cut: bytes) -> None:
     assert "failed during prompts/get" in heard["error"]["message"]
 
 
-@pytest.mark.parametrize("cut", [b"", OK + b"Content-Length: 99\r\n\r\n{", EVENTS + b"\r\n: hm\n"])
+@pytest.mark.parametrize("cut", [b"", OK + b"Content-Length: 99\r\n\r\n{"])
 async def test_a_call_is_sent_again_under_the_same_id(cut: bytes) -> None:
     async def script(exchange: Exchange) -> None:
         if len(server.seen) == 1:
@@ -448,32 +329,6 @@ async def test_a_call_that_goes_on_breaking_is_reported_as_unknown() -> None:
     assert "Whether it was done is unknown" in failure_of(heard)
 
 
-async def test_a_call_that_cannot_carry_an_id_is_not_sent_again() -> None:
-    async def script(exchange: Exchange) -> None:
-        exchange.close()
-
-    gateway = ScriptedGateway(script)
-    async with gateway.running(), Pipes.of(gateway.url) as agent:
-        heard = await agent.ask("tools/call", 1, name="echo", _meta="odd")
-
-    assert len(gateway.seen) == 1
-    assert "Whether it was done is unknown" in failure_of(heard)
-
-
-async def test_a_silent_gateway_is_waited_for_no_longer_than_said() -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.reply(OK)
-
-    gateway = ScriptedGateway(script)
-    async with gateway.running():
-        ours = Endpoint("127.0.0.1", gateway.port, "/mcp", TOKEN)
-        started = time.monotonic()
-        with pytest.raises(TooSlow, match="0 s"):
-            await asyncio.to_thread(lambda: [*ours.exchange(b"{}", Call(0.2))])
-
-    assert time.monotonic() - started >= 0.2
-
-
 async def test_attempts_have_no_more_time_than_one_call() -> None:
     async def script(exchange: Exchange) -> None:
         await asyncio.sleep(0.3)
@@ -487,79 +342,12 @@ async def test_attempts_have_no_more_time_than_one_call() -> None:
     assert 1 < len(gateway.seen) < 5
 
 
-async def test_a_gateway_that_hangs_is_as_good_as_none() -> None:
-    async def script(exchange: Exchange) -> None:
-        if "id" not in exchange.message:
-            await exchange.reply(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-
-    gateway = ScriptedGateway(script)
-    async with gateway.running(), Pipes.of(gateway.url, patience_s=0.1) as agent:
-        began = await agent.begin()
-        listed = await agent.ask("tools/list", 1)
-        called = await agent.call("echo", 2)
-        await eventually(lambda: gateway.seen[-1].message.get("params", {}).get("requestId") == 2)
-
-    assert began["serverInfo"]["name"] == "remoteclaw"
-    assert listed["result"] == {"tools": []}
-    assert "has not answered echo within 0 s. Whether it was done" in failure_of(called)
-    sent = [exchange.message for exchange in gateway.seen]
-    [call] = [message for message in sent if message["method"] == "tools/call"]
-    assert call_id(sent[-1]) == call_id(call)
-
-
-# -- what HTTP allows, and what it doesn't ---------------------------------------------------------
-
-BODY = b'{"jsonrpc":"2.0","id":1,"result":{}}'
-EVENT = b"data: " + BODY + b"\n\n"
-
-PROPER = {
-    "length": OK + b"Content-Length: 36\r\n\r\n" + BODY,
-    "until closed": OK + b"\r\n" + BODY,
-    "chunks": OK
-    + b"Transfer-Encoding: Chunked\r\n\r\n1\r\n"
-    + BODY[:1]
-    + b"\r\n00023\r\n"
-    + BODY[1:]
-    + b"\r\n0\r\n\r\n",
-    "several lines": OK + b"Content-Length: 40\r\n\r\n" + BODY.replace(b",", b",\r\n"),
-    "events": EVENTS + b"\r\n: hm\n\nevent: message\nid: 7\n" + EVENT,
-    "events in chunks": EVENTS
-    + b"Transfer-Encoding: chunked\r\n\r\n"
-    + b"%x\r\n" % len(EVENT)
-    + EVENT
-    + b"\r\n0\r\n\r\n",
-    "an event in several lines": EVENTS
-    + b"\r\ndata:"
-    + BODY.replace(b",", b",\r\ndata: ")
-    + b"\r\n\r\n",
-}
-
-
-@pytest.mark.parametrize("piece", [0, 1])
-@pytest.mark.parametrize("name", PROPER)
-async def test_what_http_allows_is_understood(name: str, piece: int) -> None:
-    async def script(exchange: Exchange) -> None:
-        await exchange.reply(PROPER[name], piece=piece)
-        exchange.close()
-
-    gateway = ScriptedGateway(script)
-    async with gateway.running(), Pipes.of(gateway.url) as agent:
-        for _ in range(2):
-            assert await agent.ask("tools/list", 1) == load(BODY)
-
-
 IMPROPER = {
     "no HTTP": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
-    "no status": b"HTTP/1.1 OK\r\n\r\n",
-    "giant": OK + b"Content-Length: 99999999999\r\n\r\n",
-    "endless head": OK + b"X: " + b"y" * 100_000,
-    "endless event": EVENTS + b"\r\ndata: " + b"y" * 17_000_000,
-    "bad chunk": OK + b"Transfer-Encoding: chunked\r\n\r\nx\r\n",
-    "not JSON": OK + b"Content-Length: 4\r\n\r\nnull",
-    "a page": OK + b"Content-Length: 6\r\n\r\n<html>",
+    "endless": OK + b"\r\n" + b"y" * 17_000_000,
+    "not JSON": OK + b"Content-Length: 6\r\n\r\n<html>",
     "nothing": b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n",
-    "another's answer": OK + b"Content-Length: 36\r\n\r\n" + BODY.replace(b":1", b":2"),
-    "an event too few": EVENTS + b"\r\n" + EVENT[:-1],
+    "another's answer": OK + b"Content-Length: 10\r\n\r\n" + b'{"id": 99}',
 }
 
 
@@ -580,28 +368,6 @@ async def test_what_http_forbids_becomes_a_sentence(name: str) -> None:
     assert text_of(later) == "fine"
 
 
-async def test_a_stream_that_does_not_end_is_left_after_its_answer() -> None:
-    asked = {"jsonrpc": "2.0", "id": "g1", "method": "roots/list"}
-
-    async def script(exchange: Exchange) -> None:
-        if exchange.message.get("method") == "tools/list":
-            question = b"data: " + json.dumps(asked).encode() + b"\n\n"
-            await exchange.reply(EVENTS + b"\r\n" + question + EVENT)
-        else:
-            await exchange.reply(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-
-    gateway = ScriptedGateway(script)
-    async with gateway.running(), Pipes.of(gateway.url) as agent:
-        question = await agent.ask("tools/list", 1)
-        listed = await agent.hear()
-        replied = {"jsonrpc": "2.0", "id": "g1", "result": {"roots": []}}
-        await agent.say(replied)
-        await eventually(lambda: len(gateway.seen) == 2)
-
-    assert (question, listed) == (asked, load(BODY))
-    assert gateway.seen[1].message == replied
-
-
 # -- what agents write -----------------------------------------------------------------------------
 
 
@@ -610,17 +376,11 @@ async def test_a_stream_that_does_not_end_is_left_after_its_answer() -> None:
     [
         (b"{", -32700, None),
         (b"\xff\xfe", -32700, None),
-        (b"{} {}", -32700, None),
-        (b'{"a": NaN}', -32700, None),
         (b"[" * 100_000, -32700, None),
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600, None),
-        (b"7", -32600, None),
         (b"{}", -32600, None),
-        (b'{"id":1,"method":"ping"}', -32600, None),
         (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600, None),
         (b'{"jsonrpc":"2.0","id":null,"method":"ping"}', -32600, None),
-        (b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}', -32600, None),
-        (b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"x":1e999}}', -32600, 1),
         (b'{"jsonrpc":"2.0","id":1,"method":"server/discover"}', -32601, 1),
     ],
 )
@@ -635,28 +395,15 @@ async def test_nonsense_is_answered_with_an_error(
     assert (heard["error"]["code"], heard["id"]) == (code, number)
 
 
-async def test_a_line_without_end_is_not_kept() -> None:
-    async with Pipes.of("http://127.0.0.1:1") as agent:
-        for _ in range(70):
-            await agent.write(b"x" * 2**20)
-        peak = Path(f"/proc/{agent.process.pid}/status").read_text()
-        await agent.write(b"\n")
-        heard = await agent.hear()
-
-        assert (await agent.ask("ping", "then"))["id"] == "then"
-    assert heard["error"]["code"] == -32700
-    assert int(peak.partition("VmRSS:")[2].split()[0]) < 100_000  # kB
-
-
-async def test_a_cancellation_of_nothing_is_nothing(json_gateway: McpGateway) -> None:
-    async with Pipes.of(json_gateway.url) as agent:
-        odd: list[Any] = [{}, {"requestId": 99}, {"requestId": None}, {"requestId": [1]}, [], 7]
+async def test_a_cancellation_of_nothing_is_nothing(gateway: McpGateway) -> None:
+    async with Pipes.of(gateway.url) as agent:
+        odd: list[Any] = [{}, {"requestId": 99}, {"requestId": [1]}, 7]
         for params in odd:
             message = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
             await agent.say(message)
         assert (await agent.ask("ping", 1))["id"] == 1
 
-    assert json_gateway.received == []
+    assert gateway.received == []
 
 
 # -- beginning and end -----------------------------------------------------------------------------
@@ -685,14 +432,10 @@ def test_without_a_token_it_says_so_and_ends(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "mode", "said"),
     [
-        ("file-token\nmore\n", 0o600, None),
-        ("file-token", 0o400, None),
+        ("file-token\n", 0o600, None),
         ("file-token", 0o640, "open to others: run `chmod 600"),
-        ("file-token", 0o604, "open to others: run `chmod 600"),
-        ("", 0o600, "has no token in its first line"),
-        ("\nfile-token", 0o600, "has no token in its first line"),
-        ("file token", 0o600, "has invalid characters"),
-        ("file\r\rtoken", 0o600, "has invalid characters"),
+        ("", 0o600, "is empty or has invalid characters"),
+        ("file-token\nmore", 0o600, "is empty or has invalid characters"),
     ],
 )
 def test_a_token_in_a_file_has_to_be_private(
@@ -717,28 +460,20 @@ def test_a_token_in_a_file_has_to_be_private(
 @pytest.mark.parametrize(
     ("url", "where"),
     [
-        (None, ("/home/me/.remoteclaw/gateways", 0, "/mcp")),
-        ("http://127.0.0.1:5", ("127.0.0.1", 5, "/mcp")),
-        ("WS://localhost:5/", ("localhost", 5, "/mcp")),
-        ("http://gateway.example", ("gateway.example", 80, "/mcp")),
-        ("http://[::1]:5/base/mcp", ("::1", 5, "/base/mcp")),
-        ("ws://127.0.0.1:5/mcp/", ("127.0.0.1", 5, "/mcp")),
+        (None, ("/home/me/.remoteclaw/gateways", 0)),
+        ("http://127.0.0.1:5", ("127.0.0.1", 5)),
+        ("WS://localhost:5/", ("localhost", 5)),
+        ("http://gateway.example", ("gateway.example", 80)),
+        ("http://[::1]:5/mcp", ("::1", 5)),
         ("https://127.0.0.1:5", None),
         ("127.0.0.1:5", None),
-        ("http://", None),
         ("http://:5", None),
         ("http://h:0", None),
-        ("http://h:65536", None),
-        ("http://h:x", None),
-        ("http://me:secret@h:5", None),
-        ("http://h:5/?token=secret", None),
-        ("http://h:5/\r\nX: secret", None),
-        ("http://h\x00secret:5", None),
-        ("http://hé:5", None),
+        ("http://me:secret@h:x", None),
     ],
 )
 def test_an_address_is_understood_or_refused(
-    url: str | None, where: tuple[str, int, str] | None
+    url: str | None, where: tuple[str, int] | None
 ) -> None:
     environ = {"REMOTECLAW_HOME": "/home/me/.remoteclaw"}
     environ |= {"REMOTECLAW_GATEWAY_URL": url} if url else {}
@@ -750,8 +485,8 @@ def test_an_address_is_understood_or_refused(
         assert endpoint(environ) == where
 
 
-async def test_names_have_addresses(json_gateway: McpGateway) -> None:
-    async with Pipes.of(f"ws://localhost:{json_gateway.port}") as agent:
+async def test_names_have_addresses(gateway: McpGateway) -> None:
+    async with Pipes.of(f"ws://localhost:{gateway.port}") as agent:
         assert "result" in await agent.ask("tools/list")
     async with Pipes.of("ws://nobody.invalid") as agent:
         assert "nobody.invalid:80 can't be reached: " in failure_of(await agent.call("echo"))
@@ -778,9 +513,9 @@ async def test_a_signal_ends_it_without_a_word(number: signal.Signals) -> None:
     assert agent.errors == ""
 
 
-async def test_it_ends_when_nobody_reads_it(json_gateway: McpGateway) -> None:
+async def test_it_ends_when_nobody_reads_it(gateway: McpGateway) -> None:
     reading, writing = os.pipe()
-    env = {"REMOTECLAW_GATEWAY_URL": json_gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
     process = await asyncio.create_subprocess_exec(
         *connector_launch(),
         env=env,
@@ -800,13 +535,13 @@ async def test_it_ends_when_nobody_reads_it(json_gateway: McpGateway) -> None:
     assert errors == b""
 
 
-async def test_pipes_that_do_not_block_are_waited_for(json_gateway: McpGateway) -> None:
+async def test_pipes_that_do_not_block_are_waited_for(gateway: McpGateway) -> None:
     """A CLI may have made them so at its end, and shares them with us."""
     ours, theirs = os.pipe()
     os.set_blocking(ours, False)
     answers, output = os.pipe()
     os.set_blocking(output, False)
-    env = {"REMOTECLAW_GATEWAY_URL": json_gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+    env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
     process = await asyncio.create_subprocess_exec(
         *connector_launch(), env=env, stdin=ours, stdout=output
     )
@@ -827,8 +562,8 @@ async def test_pipes_that_do_not_block_are_waited_for(json_gateway: McpGateway) 
     assert await process.wait() == 0
 
 
-async def test_the_command_becomes_the_connector(json_gateway: McpGateway) -> None:
-    env = {"REMOTECLAW_GATEWAY_URL": json_gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
+async def test_the_command_becomes_the_connector(gateway: McpGateway) -> None:
+    env = {"REMOTECLAW_GATEWAY_URL": gateway.url, "REMOTECLAW_GATEWAY_TOKEN": TOKEN}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", "from remoteclaw.cli import main; main()", "mcp"),
         env={**os.environ, **env},
@@ -860,7 +595,7 @@ def test_it_imports_the_standard_library_alone() -> None:
     ).stdout.splitlines()
 
     assert {*loaded.split()} <= {*sys.stdlib_module_names, "__main__", "remoteclaw"}
-    modules = ("connector", "environment", "exchange", "failures", "side_effects", "wire")
+    modules = ("connector", "environment", "exchange", "failures")
     assert {*ours.split()} == {
         *("remoteclaw", "remoteclaw.connector"),
         *(f"remoteclaw.connector.{name}" for name in modules),

@@ -77,7 +77,7 @@ def stranger(port: int) -> Iterator[list[bytes]]:
 async def tries_everything(home: Home, **env: str) -> None:
     """Use a connector as an agent does, without a gateway."""
     async with connected(home, **env) as agent:
-        await agent.begin()
+        await agent.ask("initialize", 0)
         await agent.ask("tools/list")
         told = await agent.call("agents_list")
     assert f"gateway at {home.gateways} can't be reached: " in text_of(told)

@@ -11,7 +11,7 @@ MUTANTS = (
     ),
     Mutant(
         "a connector that sends its token to an address",
-        before='return f"{_home(environ)}/gateways", 0, "/mcp"',
+        before='return f"{_home(environ)}/gateways", 0',
         after='url = "http://127.0.0.1:18789"',
         test="test_a_stranger_who_listens_at_the_address_gets_nothing",
     ),
@@ -29,7 +29,7 @@ MUTANTS = (
     ),
     Mutant(
         "a call that a gateway which was restarted never gets",
-        before="if not (broken.is_cut and request.call_id) or request.call.is_cancelled:",
+        before="if not (broken.is_cut and request.is_call) or request.call.is_cancelled:",
         after="if True:",
         test="test_a_call_is_sent_again_under_the_same_id",
     ),

@@ -127,13 +127,10 @@ class Exchange:
     message: dict[str, Any]
     writer: asyncio.StreamWriter
 
-    async def reply(self, data: bytes, *, piece: int = 0) -> None:
-        """Send bytes, `piece` at a time."""
-        for start in range(0, len(data), piece or len(data) or 1):
-            self.writer.write(data[start : start + (piece or len(data))])
-            await self.writer.drain()
-            if piece:
-                await asyncio.sleep(0)
+    async def reply(self, data: bytes) -> None:
+        """Send bytes."""
+        self.writer.write(data)
+        await self.writer.drain()
 
     def close(self) -> None:
         """Close the connection."""
@@ -187,8 +184,6 @@ class ScriptedGateway:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 length = re.search(r"content-length: (\d+)", head, re.IGNORECASE)
                 assert length, head
-                if "100-continue" in head:
-                    writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 body = await reader.readexactly(int(length[1]))
                 exchange = Exchange(number, head, json.loads(body), writer)
                 self.seen.append(exchange)

@@ -1,6 +1,6 @@
 """A gateway as far as MCP clients see it: the real `mcp` server over HTTP, stateless, on loopback.
 
-As a program (`python -m tests.support.mcp_gateway [--stream]`) it prints its port and serves until
+As a program (`python -m tests.support.mcp_gateway`) it prints its port and serves until
 its standard input ends.
 """
 
@@ -38,7 +38,7 @@ TOOLS = [
             },
         },
     )
-    for name in ("echo", "send", "wait", "progress", *(f"tool_{number}" for number in range(25)))
+    for name in ("echo", "send", "wait", *(f"tool_{number}" for number in range(26)))
 ]
 
 
@@ -52,7 +52,6 @@ def call_id(message: dict[str, Any]) -> str | None:
 class McpGateway:
     """The server, what arrived at it, and what its tools are to do."""
 
-    is_stream: bool = False
     port: int = 0
     received: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -67,7 +66,7 @@ class McpGateway:
 
     def __post_init__(self) -> None:
         server = Server("remoteclaw", on_list_tools=self._list, on_call_tool=self._call)
-        app = server.streamable_http_app(json_response=not self.is_stream, stateless_http=True)
+        app = server.streamable_http_app(json_response=True, stateless_http=True)
         config = uvicorn.Config(
             self._guard(app), port=self.port, log_level="error", timeout_graceful_shutdown=1
         )
@@ -127,15 +126,12 @@ class McpGateway:
         return types.ListToolsResult(tools=TOOLS)
 
     async def _call(
-        self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
+        self, _context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         text = str((params.arguments or {}).get("message", ""))
         meta: dict[str, Any] = {}
         if params.name == "send":
             meta = {"remoteclaw/sideEffects": self.side_effects, "remoteclaw/other": 1}
-        elif params.name == "progress":
-            for number in range(3):
-                await context.session.report_progress(number, 3, f"part {number}")
         elif params.name == "wait":
             await self._wait(text)
         content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
@@ -152,7 +148,7 @@ class McpGateway:
 
 def main() -> None:
     """Serve until standard input ends."""
-    with McpGateway(is_stream="--stream" in sys.argv).running() as gateway:
+    with McpGateway().running() as gateway:
         sys.stdout.write(f"{gateway.port}\n")
         sys.stdout.flush()
         sys.stdin.read()
