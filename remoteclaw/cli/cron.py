@@ -40,12 +40,8 @@ def _job_options(command: Callable[..., None]) -> Callable[..., None]:
         ("--cron", "FIELDS", str, 'By the clock: "0 9 * * MON-FRI".'),
         ("--tz", "ZONE", str, "The time zone of --at and --cron. "
          "[default: the agent's, else this computer's]"),
-        ("--stagger", "SECONDS", int, "By how much --cron may be put off at most, 0 for exactly "
-         "then. [default: 300 at full hours, else 0]"),
         ("--misfire", None, click.Choice(("skip", "run_once")), "A run that was missed by more "
          "than an hour is skipped, or happens once at any age. [default: skip]"),
-        ("--delete-after-run/--keep", None, None, "Remove it after a successful run. "
-         "[default: with --at]"),
         ("--alert-after", "NUMBER", int, "Tell its chat after so many failures in a row; 0 for "
          "never. [default: 0]"),
     )  # fmt: skip
@@ -58,12 +54,12 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
     """Return what options say of a job, as the gateway takes it."""
     said = {name: value for name, value in options.items() if value is not None}
     kinds = ("at", "every", "cron")
-    schedule = {name: said.pop(name) for name in (*kinds, "tz", "stagger") if name in said}
+    schedule = {name: said.pop(name) for name in (*kinds, "tz") if name in said}
     if schedule and len(schedule.keys() & set(kinds)) != 1:
         raise click.UsageError("Say when: one of --at, --every and --cron.")
-    names = {"delete_after_run": "deleteAfterRun", "alert_after": "alertAfter"}
-    told = {names.get(name, name): value for name, value in said.items()}
-    return {**told, "schedule": schedule} if schedule else told
+    if "alert_after" in said:
+        said["alertAfter"] = said.pop("alert_after")
+    return {**said, "schedule": schedule} if schedule else said
 
 
 @cron.command("list")
@@ -102,9 +98,6 @@ def show_job(job: str, as_json: bool) -> None:
             "last": " ".join(filter(None, (_last(found), found.last_error))),
             "failures": found.failures,
             "misfire": found.misfire,
-            "afterwards": "it is removed, if it went well"
-            if found.delete_after_run
-            else "it is kept",
             "alert": f"after {found.alert_after} failures" if found.alert_after else "never",
         }
     )
@@ -254,7 +247,6 @@ def _words(job: Any) -> str:
     """Return a schedule in words."""
     kinds = dict(job.schedule)
     zone = kinds.pop("tz", None)
-    kinds.pop("stagger", None)
     ((kind, value),) = kinds.items()
     unit = " s" if kind == "every" else f" {zone}" if zone else ""
     return f"{kind} {value}{unit}"

@@ -76,7 +76,7 @@ class CronCalls:
         session = job.session
         run = Run(job_id=job.id, agent=session.agent, due_ms=now_ms, status="fired", is_manual=True)
         message = job.entry(now_ms, name=name.partition(":")[2])
-        entry = encode_entry(message, "channel", "cron", people=job.maker.people)
+        entry = encode_entry(message, "channel", "cron", people=job.people)
         status, made = await self._calls.perform(
             caller,
             call,
@@ -86,7 +86,6 @@ class CronCalls:
                 **entry_keys(session),
                 "jobs": keys.CRON_JOBS,
                 "open": keys.CRON_OPEN,
-                "looks": keys.CRON_LOOKS,
             },
             {
                 **entry_args(session, entry),

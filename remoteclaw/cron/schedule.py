@@ -6,29 +6,22 @@ Expressions are read as Debian's cron reads them, by cronsim. (croniter, which r
 what has a fixed time of day twice in the hour that a zone repeats.) Where clocks change, what falls
 into the skipped hour is due right behind it, and what falls into the repeated hour is due the first
 time. An expression whose minute or hour begins with `*` follows elapsed time instead.
-
-Many jobs are written as `0 9 * * *`. To spread them, what is due at a full hour is delayed by up to
-five minutes, each job always by the same time.
 """
 
-import hashlib
-import zoneinfo
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from cronsim import CronSim, CronSimError
 
 from remoteclaw.clock import named_zone
-from remoteclaw.errors import ScheduleRefused, did_you_mean
+from remoteclaw.errors import ScheduleRefused
 from remoteclaw.messages import MAX_TIMESTAMP_MS
 
-__all__ = ["GRACE_S", "STAGGER_S", "Due", "Schedule", "has_offset", "offset_ms", "stagger_s"]
+__all__ = ["GRACE_S", "Due", "Schedule", "has_offset"]
 
 #: How late, in seconds, a due time is still run unless the job wants to be run at any age: what a
 #: person wanted at nine in the morning would surprise them in the evening.
 GRACE_S = 3600
-#: Longest delay of what is due at a full hour, in seconds, unless its schedule has another.
-STAGGER_S = 300
 
 _FIELDS = ("minute", "hour", "day of the month", "month", "day of the week")
 
@@ -59,10 +52,6 @@ class Schedule:
     """The IANA time zone of `at` and `cron`; else UTC."""
     anchor_ms: int = 0
     """When the schedule was made."""
-    stagger_s: int = 0
-    """Longest delay of what `cron` says, in seconds."""
-    offset_ms: int = 0
-    """The delay itself, in milliseconds: see `offset_ms()`."""
 
     def first(self, now_ms: int) -> int:
         """Return when a job with this schedule is due first.
@@ -70,8 +59,7 @@ class Schedule:
         Raises `ScheduleRefused`, with one sentence for its author, if the schedule is invalid or is
         never due.
         """
-        # What is delayed from a moment that is past counts from the next one.
-        due = self.next_after(now_ms + self.offset_ms)
+        due = self.next_after(now_ms)
         if due is not None:
             return due
         if self.at is not None:
@@ -92,8 +80,7 @@ class Schedule:
             passed = max(0, (after_ms - self.anchor_ms) // step)
             return self.anchor_ms + (passed + 1) * step
         assert self.cron is not None, "one of the three is set"
-        due = _next_of(self.cron, _zone(self.tz), after_ms - self.offset_ms)
-        return None if due is None else due + self.offset_ms
+        return _next_of(self.cron, _zone(self.tz), after_ms)
 
     def due(self, due_ms: int, now_ms: int, *, at_any_age: bool = False) -> Due:
         """Return what to do at `now_ms` about a job that was due at `due_ms`.
@@ -116,23 +103,6 @@ class Schedule:
         return Due(run, run != due_ms, upcoming)
 
 
-def stagger_s(cron: str | None, wanted: int | None) -> int:
-    """Return the longest delay of an expression's due times: `wanted`, else its default."""
-    if cron is None:
-        return 0
-    if wanted is not None:
-        return wanted
-    minute = cron.split()[:1]
-    is_full_hour = bool(minute) and minute[0].strip("0") == ""
-    return STAGGER_S if is_full_hour else 0
-
-
-def offset_ms(name: str, most_s: int) -> int:
-    """Return the delay of a job, always the same for its name, in milliseconds."""
-    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    return number % (most_s + 1) * 1000
-
-
 def has_offset(at: str) -> bool:
     """Whether a time has an offset, so that it needs no zone; also true of an invalid time."""
     try:
@@ -146,9 +116,7 @@ def _zone(name: str | None) -> tzinfo:
         return UTC
     zone = named_zone(name)
     if zone is None:
-        known = zoneinfo.available_timezones()
-        hint = did_you_mean(name, known, otherwise="write one such as Europe/Berlin.")
-        raise ScheduleRefused(f"There is no time zone {name!r}; {hint}")
+        raise ScheduleRefused(f"There is no time zone {name!r}: write one such as Europe/Berlin.")
     return zone
 
 
@@ -158,15 +126,6 @@ def _instant(text: str, zone_name: str | None) -> int:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)
-            shown = moment.astimezone(UTC).astimezone(zone)
-            if shown.replace(tzinfo=None) != moment.replace(tzinfo=None):
-                raise ScheduleRefused(
-                    f"at {text!r} does not exist in {zone_name}: the clocks skip it."
-                )
-        elif zone_name and moment.utcoffset() != moment.astimezone(zone).utcoffset():
-            raise ScheduleRefused(
-                f"at {text!r} has an offset that {zone_name} does not have then: leave tz out."
-            )
         due = int(moment.timestamp() * 1000)
     except (ValueError, OverflowError):
         raise ScheduleRefused(
@@ -189,18 +148,5 @@ def _next_of(expression: str, zone: tzinfo, after_ms: int) -> int | None:
         # In the repeated hour, cronsim returns what was due the first time again.
         return next((moment for moment in moments if moment > after_ms), None)
     except CronSimError as error:
-        if _is_well_formed(fields, after):
-            return None
         field = str(error).removeprefix("Bad ").replace("day-of-", "day of the ")
         raise ScheduleRefused(f"cron {expression!r} has no valid {field}.") from None
-
-
-def _is_well_formed(fields: list[str], after: datetime) -> bool:
-    """Whether each field is valid by itself: cronsim calls the day in `31 2` invalid."""
-    minute, hour, day, month, week_day = fields
-    try:
-        CronSim(f"{minute} {hour} {day} * {week_day}", after)
-        CronSim(f"{minute} {hour} * {month} {week_day}", after)
-    except CronSimError:
-        return False
-    return True

@@ -7,24 +7,21 @@ each due time is fired once, and none is lost with a scheduler that dies.
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Literal
 
 from remoteclaw.clock import boottime
-from remoteclaw.cron.job import Job, NewerJob
+from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Due
 from remoteclaw.cron.settle import Settler
 from remoteclaw.cron.store import BOUNDS, READ_S, Cron, Run
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import DEDUPE_MS, FULL, encode_entry, entry_args, entry_keys
+from remoteclaw.fleet.inbound import FULL, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.lua import Argument
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.host.logs import frames_of
-from remoteclaw.messages import ChannelMessage, SessionKey
+from remoteclaw.messages import ChannelMessage
 
 __all__ = ["Scheduler"]
 
@@ -50,6 +47,8 @@ class Scheduler:
         self._waker = waker
         self._cron = Cron(scripts)
         self._settler = Settler(scripts)
+        self._unreadable: set[str] = set()
+        """Ids of jobs that are damaged or of another version: each is logged once."""
 
     async def run(self) -> None:
         """Tick every second until cancelled; Redis may be away meanwhile."""
@@ -96,23 +95,24 @@ class Scheduler:
         """
         try:
             job = Job.decode(data)
-            due = job.schedule.due(due_ms, now_ms, at_any_age=job.policy.misfire == "run_once")
-            message = None if due.run_ms is None else job.entry(due.run_ms)
-        except NewerJob:
+        except ValueError as problem:
+            if job_id not in self._unreadable:
+                self._unreadable.add(job_id)
+                log.error("cron job %s is left as it is: %s", job_id, problem)
             return "left"
-        except (ValueError, ScheduleRefused, MessageRefused) as problem:
+        try:
+            due = job.schedule.due(due_ms, now_ms, at_any_age=job.misfire == "run_once")
+            message = None if due.run_ms is None else job.entry(due.run_ms)
+        except (ScheduleRefused, MessageRefused) as problem:
             log.error("cron job %s can't be fired: %s", job_id, problem)
-            return await self._disarm(job_id, due_ms, data, str(problem))
-        except Exception as error:  # noqa: BLE001 - one job must not stop the others
-            log.error("cron job %s: %s", job_id, frames_of(error))
-            return await self._disarm(job_id, due_ms, data, type(error).__name__)
+            failed = _run(job, due_ms, "failed", str(problem))
+            await self._send_fire(job, due_ms, job.due_at(None), failed)
+            return "handled"
         # A one-time job fires even while a manual run is open.
-        if due.run_ms is not None and not job.is_once and (run := await self._cron.open_run(job)):
+        if due.run_ms is not None and not job.is_once and await self._cron.open_run(job):
             if await self._cron.unfinished(job):
                 return await self._skip_while_unfinished(job, due_ms, due)
-            # Settling the run may change the due time: the next tick reads it.
-            await self._settler.settle(run)
-            return "left"
+            return "left"  # the next tick settles that run first, which may change the due time
         return await self._fire(job, due_ms, due, message)
 
     async def _fire(
@@ -122,23 +122,16 @@ class Scheduler:
         if due.has_missed:
             missed = _run(job, due_ms, "skipped", _LATER if due.run_ms is not None else _TOO_LATE)
         if message is None:
-            await self._send_fire(job, due_ms, _off_if_over(job, due.next_ms), missed)
+            await self._send_fire(job, due_ms, job.due_at(due.next_ms), missed)
             log.info("cron job %s: skipped, it was too late", job.id)
             return "handled"
         assert due.run_ms is not None, "there is a message"
         name = f"{job.id}:{due.run_ms}"
         after = replace(job, next_ms=due.next_ms, last_ms=due.run_ms).begun(name)
-        run = _run(job, due.run_ms, "fired")
-        status, queue = await self._send_fire(
-            job, due_ms, after, missed, run=(name, run), target=(job.session, message)
-        )
+        status, queue = await self._send_fire(job, due_ms, after, missed, run=name, message=message)
         if status == "full":
             log.warning("cron job %s waits: %s", job.id, FULL)
             return "left"
-        if status == "seen":
-            seen = _run(job, due.run_ms, "skipped", "It was fired before: the clock was set back.")
-            await self._send_fire(job, due_ms, _off_if_over(job, due.next_ms), seen)
-            return "handled"
         if status == "changed":  # the job, by another scheduler or a call
             return "handled"
         await self._waker.try_hint(job.session, queue)
@@ -147,26 +140,12 @@ class Scheduler:
 
     async def _skip_while_unfinished(self, job: Job, due_ms: int, due: Due) -> Literal["handled"]:
         """Skip a due time: runs would pile up behind the unfinished run."""
-        is_first = job.state.missed_ms is None
-        state = replace(job.state, missed_ms=due_ms) if is_first else job.state
-        after = replace(job, next_ms=due.next_ms, state=state)
-        why = "The run before it was unfinished; no other one begins until it ends."
-        await self._send_fire(
-            job, due_ms, after, _run(job, due_ms, "skipped", why) if is_first else None
-        )
-        return "handled"
-
-    async def _disarm(
-        self, job_id: str, due_ms: int, data: bytes, why: str
-    ) -> Literal["handled", "left"]:
-        """Disarm a job that can't be fired, and keep it."""
-        try:
-            job = Job.decode(data)
-        except (ValueError, NewerJob):
-            await self._run_fire_script(job_id, due_ms, data, data, None, None)
-        else:
-            after = replace(job, next_ms=None)
-            await self._send_fire(job, due_ms, after, _run(job, due_ms, "failed", why))
+        after, skipped = replace(job, next_ms=due.next_ms), None
+        if job.missed_ms is None:
+            after = replace(after, missed_ms=due_ms)
+            why = "The run before it was unfinished; no other one begins until it ends."
+            skipped = _run(job, due_ms, "skipped", why)
+        await self._send_fire(job, due_ms, after, skipped)
         return "handled"
 
     async def _send_fire(
@@ -174,63 +153,41 @@ class Scheduler:
         job: Job,
         due_ms: int,
         after: Job,
-        history_run: Run | None,
+        noted: Run | None,
         *,
-        run: tuple[str, Run] | None = None,
-        target: tuple[SessionKey, ChannelMessage] | None = None,
+        run: str = "",
+        message: ChannelMessage | None = None,
     ) -> tuple[str, str]:
+        """Take a due time; with a `message`, begin the run of that name."""
         names: dict[str, str] = {}
-        more: dict[str, Argument] = {}
-        if run and target:
-            (run_name, begun), (session, message) = run, target
-            names = {
-                **entry_keys(session),
-                "open": keys.CRON_OPEN,
-                "looks": keys.CRON_LOOKS,
-                "seen": keys.dedupe(session, message.id),
-            }
-            entry = encode_entry(message, "channel", "cron", people=job.maker.people)
-            more = {
-                **entry_args(session, entry),
-                "run_name": run_name,
-                "run": begun.encode(sid=session.sid),
-                "dedupe_ms": DEDUPE_MS,
+        args: dict[str, Argument] = {}
+        if message:
+            names = {**entry_keys(job.session), "open": keys.CRON_OPEN}
+            entry = encode_entry(message, "channel", "cron", people=job.people)
+            args = {
+                **entry_args(job.session, entry),
+                "run_name": run,
+                "run": _run(job, message.timestamp, "fired").encode(sid=job.session.sid),
                 "lane": "background",
             }
-        after_ms = after.next_ms
-        return await self._run_fire_script(
-            job.id, due_ms, job.stored, after.encode(), after_ms, history_run, names, more
-        )
-
-    async def _run_fire_script(
-        self,
-        job_id: str,
-        due_ms: int,
-        before: bytes,
-        after: bytes,
-        next_ms: int | None,
-        history_run: Run | None,
-        names: Mapping[str, str] = MappingProxyType({}),
-        more: Mapping[str, Argument] = MappingProxyType({}),
-    ) -> tuple[str, str]:
         status, _, queue = await self._scripts.run(
             "fire",
             keys={
                 "jobs": keys.CRON_JOBS,
                 "due": keys.CRON_DUE,
-                "runs": keys.cron_runs(job_id),
+                "runs": keys.cron_runs(job.id),
                 "all_runs": keys.CRON_RUNS,
                 **names,
             },
             args={
-                "job_id": job_id,
-                "before": before,
+                "job_id": job.id,
+                "before": job.stored,
                 "due_ms": due_ms,
-                "after": after,
-                "next_ms": next_ms,
+                "after": after.encode(),
+                "next_ms": after.next_ms,
                 **BOUNDS,
-                "missed": history_run.encode() if history_run else None,
-                **more,
+                "missed": noted.encode() if noted else None,
+                **args,
             },
             deadline=boottime() + READ_S,
         )
@@ -240,8 +197,3 @@ class Scheduler:
 def _run(job: Job, due_ms: int, status: str, detail: str | None = None) -> Run:
     agent = job.session.agent
     return Run(job_id=job.id, agent=agent, due_ms=due_ms, status=status, detail=detail)
-
-
-def _off_if_over(job: Job, next_ms: int | None) -> Job:
-    """Return a job whose due time has no run; a job without a next due time is kept, and off."""
-    return replace(job, next_ms=next_ms, enabled=job.enabled and next_ms is not None)

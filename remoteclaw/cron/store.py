@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.cron.job import Job, NewerJob
+from remoteclaw.cron.job import Job
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 
@@ -139,20 +139,15 @@ class Cron:
         run = await self.open_run(job)
         if run is None:
             return None
-        client, entry_id = self._scripts.client, run.entry_id
-
-        async def read() -> Any:
-            pipeline = client.pipeline(transaction=True)
-            pipeline.hget(keys.outcome_prefix(run.sid) + entry_id, "status")
-            pipeline.xrange(keys.inbound(run.sid), entry_id, entry_id)
-            return await pipeline.execute()
-
-        status, entry = await self._scripts.call(read, deadline=boottime() + READ_S)
-        return run if entry and status in (b"accepted", b"running") else None
+        read = functools.partial(
+            self._scripts.client.hget, keys.outcome_prefix(run.sid) + run.entry_id, "status"
+        )
+        status = await self._scripts.call(read, deadline=boottime() + READ_S)
+        return run if status in (b"accepted", b"running") else None
 
     async def open_run(self, job: Job) -> OpenRun | None:
         """Return the run of a job that was begun last, if it is not settled."""
-        name = job.state.running
+        name = job.running
         if name is None:
             return None
         client = self._scripts.client
@@ -172,7 +167,7 @@ class Cron:
 
 def _readable(stored: Sequence[bytes]) -> Iterator[Job]:
     for data in stored:
-        with contextlib.suppress(ValueError, NewerJob):
+        with contextlib.suppress(ValueError):
             yield Job.decode(data)
 
 

@@ -50,8 +50,6 @@ WAITS = "rc:waits"
 #: Hash: runs of cron jobs that are not settled, by name: the key of the entry's outcome, and
 #: JSON.
 CRON_OPEN = "rc:cron:open"
-#: Sorted set: the same runs, by when the scheduler next checks whether they are over (ms).
-CRON_LOOKS = "rc:cron:looks"
 #: String: exists while a scheduler looks for due cron jobs; 30 seconds from its last look.
 CRON_SCHEDULER = "rc:cron:scheduler"
 #: Hash: configuration changes that wait for approval, or did, by id, as JSON; an hour.

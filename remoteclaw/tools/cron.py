@@ -25,8 +25,6 @@ class Schedule(Params):
     """Five fields: minute, hour, day of month, month, day of week."""
     tz: Annotated[str, Field(max_length=64)] | None = None
     """The IANA time zone, such as Europe/Berlin; else the agent's."""
-    stagger: Annotated[int, Field(ge=0, le=3600)] | None = None
-    """Seconds that `cron` may be put off; else 300 at full hours."""
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -34,8 +32,6 @@ class Schedule(Params):
             raise ValueError("needs exactly one of at, every and cron")
         if self.every is not None and self.tz is not None:
             raise ValueError("has every, so tz means nothing: leave it out")
-        if self.cron is None and self.stagger is not None:
-            raise ValueError("has no cron, so stagger means nothing: leave it out")
         return self
 
 
@@ -58,8 +54,6 @@ class JobSpec(Params):
     """False: it is paused."""
     misfire: Misfire = "skip"
     """A run missed by over an hour is skipped, or happens once at any age."""
-    delete_after_run: bool | None = None
-    """Whether success removes it; else only with `at`."""
     alert_after: AlertAfter = 0
     """Tell the chat after so many failures in a row; 0: never."""
 
@@ -78,8 +72,6 @@ class JobPatch(Params):
     enabled: bool | None = None
     """False pauses it, true resumes it."""
     misfire: Misfire | None = None
-    """See cron_add."""
-    delete_after_run: bool | None = None
     """See cron_add."""
     alert_after: AlertAfter | None = None
     """See cron_add."""
@@ -164,7 +156,6 @@ class CronJob(Result):
     is_running: bool = False
     """Whether the run that was begun last is not settled yet."""
     misfire: Misfire
-    delete_after_run: bool
     alert_after: int
 
 

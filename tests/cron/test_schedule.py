@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from remoteclaw.cron.schedule import GRACE_S, Due, Schedule, offset_ms, stagger_s
+from remoteclaw.cron.schedule import GRACE_S, Due, Schedule
 from remoteclaw.errors import ScheduleRefused
 
 HOUR_MS = 3600 * 1000
@@ -62,7 +62,8 @@ def answer(schedule: Schedule, after_ms: int) -> int | str:
         ("2026-12-24T18:00:00+05:30", None, "2026-12-24T12:30Z"),
         ("2026-12-24T18:00+01:00", "Europe/Berlin", "2026-12-24T17:00Z"),
         ("2026-12-24T18:00Z", "Europe/London", "2026-12-24T18:00Z"),
-        # What the clocks skip is due right behind; of what comes twice, the first one is meant.
+        # What the clocks skip is due an hour later; of what comes twice, the first one is meant.
+        ("2027-03-28T02:30", "Europe/Berlin", "2027-03-28T01:30Z"),
         ("2027-10-31T02:30", "Europe/Berlin", "2027-10-31T00:30Z"),
         ("2027-10-31T02:30+01:00", "Europe/Berlin", "2027-10-31T01:30Z"),
     ],
@@ -81,30 +82,12 @@ def test_a_time_that_makes_no_sense_is_refused_in_one_sentence() -> None:
     assert refusal(at="tomorrow") == (
         "at 'tomorrow' is no time: write ISO 8601, such as 2027-01-31T09:00."
     )
-    assert refusal(at="2027-03-28T02:30", tz="Europe/Berlin") == (
-        "at '2027-03-28T02:30' does not exist in Europe/Berlin: the clocks skip it."
-    )
-    assert refusal(at="2027-03-28T12:00+05:00", tz="Europe/Berlin") == (
-        "at '2027-03-28T12:00+05:00' has an offset that Europe/Berlin does not have then: "
-        "leave tz out."
-    )
     assert refusal(at="3000-01-02") == (
         "at '3000-01-02' is too far away: the year 2999 is the last one."
     )
 
 
 # -- at intervals ---------------------------------------------------------------------------------
-
-
-def test_intervals_are_counted_from_when_the_job_was_made() -> None:
-    schedule = Schedule(every_s=90 * 60, anchor_ms=ms("2026-11-21T12:07Z"))
-
-    assert upcoming(schedule, "2026-11-21T12:07Z", 3) == [
-        "11-21 13:37+0000",
-        "11-21 15:07+0000",
-        "11-21 16:37+0000",
-    ]
-    assert upcoming(schedule, "2026-11-21T16:36:59Z", 1) == ["11-21 16:37+0000"]
 
 
 @given(
@@ -127,82 +110,31 @@ def test_intervals_never_drift(every_s: int, anchor_ms: int, passed_ms: int) -> 
 # -- by an expression -----------------------------------------------------------------------------
 
 
-def test_every_working_day_at_nine() -> None:
-    schedule = Schedule(cron="0 9 * * MON-FRI", tz="America/New_York")
-
-    assert upcoming(schedule, "2026-11-20T20:00Z", 3) == [
-        "11-23 09:00-0500",
-        "11-24 09:00-0500",
-        "11-25 09:00-0500",
-    ]
-
-
 @pytest.mark.parametrize(
-    ("cron", "times"),
+    ("zone", "after", "cron", "times"),
     [
+        ("America/New_York", "2026-11-20T20:00Z", "0 9 * * MON-FRI",
+         ["11-23 09:00-0500", "11-24 09:00-0500"]),
         # 02:00 to 03:00 does not exist: it is due right behind, once, and not left out.
-        ("30 2 * * *", ["03-29 03:00+0200", "03-30 02:30+0200"]),
-        ("15,45 2 * * *", ["03-29 03:00+0200", "03-30 02:15+0200"]),
-        ("30 2-3 * * *", ["03-29 03:00+0200", "03-29 03:30+0200", "03-30 02:30+0200"]),
-        ("0 3 * * *", ["03-29 03:00+0200", "03-30 03:00+0200"]),
-        # By the time that passes.
-        ("30 * * * *", ["03-29 01:30+0100", "03-29 03:30+0200", "03-29 04:30+0200"]),
-        ("*/20 2 * * *", ["03-30 02:00+0200", "03-30 02:20+0200"]),
-    ],
-)
-def test_clocks_that_skip_an_hour(cron: str, times: list[str]) -> None:
-    schedule = Schedule(cron=cron, tz="Europe/Berlin")
-
-    assert upcoming(schedule, "2026-03-29T01:00+01:00", len(times)) == times
-
-
-@pytest.mark.parametrize(
-    ("cron", "times"),
-    [
-        # 02:00 to 03:00 comes twice: it is due the first time.
-        ("30 2 * * *", ["10-25 02:30+0200", "10-26 02:30+0100"]),
-        ("0 2,3 * * *", ["10-25 02:00+0200", "10-25 03:00+0100", "10-26 02:00+0100"]),
-        # By the time that passes.
-        ("30 * * * *", ["10-25 01:30+0200", "10-25 02:30+0200", "10-25 02:30+0100"]),
-        ("*/30 2 * * *", ["10-25 02:00+0200", "10-25 02:30+0200", "10-25 02:00+0100"]),
-    ],
-)
-def test_clocks_that_have_an_hour_twice(cron: str, times: list[str]) -> None:
-    schedule = Schedule(cron=cron, tz="Europe/Berlin")
-
-    assert upcoming(schedule, "2026-10-25T01:00+02:00", len(times)) == times
-
-
-@pytest.mark.parametrize(
-    ("tz", "after", "cron", "times"),
-    [
-        # New York skips 02:00 to 03:00, and has 01:00 to 02:00 twice.
-        ("America/New_York", "2026-03-08T01:00-05:00", "30 2 * * *",
-         ["03-08 03:00-0400", "03-09 02:30-0400"]),
-        ("America/New_York", "2026-03-08T01:00-05:00", "30 * * * *",
-         ["03-08 01:30-0500", "03-08 03:30-0400"]),
-        ("America/New_York", "2026-11-01T01:00-04:00", "30 1 * * *",
-         ["11-01 01:30-0400", "11-02 01:30-0500"]),
-        ("America/New_York", "2026-11-01T01:00-04:00", "30 * * * *",
-         ["11-01 01:30-0400", "11-01 01:30-0500", "11-01 02:30-0500"]),
-        # Lord Howe Island skips 02:00 to 02:30, and has 01:30 to 02:00 twice.
+        ("Europe/Berlin", "2026-03-29T01:00+01:00", "30 2-3 * * *",
+         ["03-29 03:00+0200", "03-29 03:30+0200", "03-30 02:30+0200"]),
+        ("Europe/Berlin", "2026-03-29T01:00+01:00", "*/20 2 * * *",
+         ["03-30 02:00+0200", "03-30 02:20+0200"]),
+        # 02:00 to 03:00 comes twice: it is due the first time, but by the time that passes.
+        ("Europe/Berlin", "2026-10-25T01:00+02:00", "30 2 * * *",
+         ["10-25 02:30+0200", "10-26 02:30+0100"]),
+        ("Europe/Berlin", "2026-10-25T02:10+01:00", "30 2 * * *", ["10-26 02:30+0100"]),
+        ("Europe/Berlin", "2026-10-25T01:00+02:00", "*/30 2 * * *",
+         ["10-25 02:00+0200", "10-25 02:30+0200", "10-25 02:00+0100"]),
+        # Lord Howe Island skips 02:00 to 02:30.
         ("Australia/Lord_Howe", "2026-10-04T01:00+10:30", "15 2 * * *",
          ["10-04 02:30+1100", "10-05 02:15+1100"]),
-        ("Australia/Lord_Howe", "2026-04-05T01:00+11:00", "45 1 * * *",
-         ["04-05 01:45+1100", "04-06 01:45+1030"]),
-        # What is due seldom, across changes of many years.
-        ("Europe/Berlin", "2026-03-01T00:00+01:00", "*/30 2 25 10 *",
-         ["10-25 02:00+0200", "10-25 02:30+0200", "10-25 02:00+0100", "10-25 02:30+0100"]),
     ],
 )  # fmt: skip
-def test_clocks_that_change_elsewhere(tz: str, after: str, cron: str, times: list[str]) -> None:
-    assert upcoming(Schedule(cron=cron, tz=tz), after, len(times)) == times
-
-
-def test_between_the_two_hours_of_the_same_name_nothing_comes_again() -> None:
-    schedule = Schedule(cron="30 2 * * *", tz="Europe/Berlin")
-
-    assert upcoming(schedule, "2026-10-25T02:10+01:00", 1) == ["10-26 02:30+0100"]
+def test_nights_in_which_clocks_are_changed(
+    zone: str, after: str, cron: str, times: list[str]
+) -> None:
+    assert upcoming(Schedule(cron=cron, tz=zone), after, len(times)) == times
 
 
 #: Zones, each with the days before its clocks change: at night, at midnight, by half an hour.
@@ -282,76 +214,6 @@ def test_what_is_due_is_what_a_look_every_minute_would_find(
     assert [one.isoformat() for one in found] == [one.isoformat() for one in expected]
 
 
-@given(
-    change=CHANGES,
-    minutes=MINUTES,
-    hours=HOURS,
-    days=st.sampled_from(["* *", "1 *", "* 3,10", "L *"]),
-    most_s=st.integers(0, 3600),
-    name=st.text(max_size=8),
-)
-def test_due_times_only_ever_increase_and_none_comes_twice(
-    change: tuple[str, str],
-    minutes: list[int] | str,
-    hours: list[int] | str,
-    days: str,
-    most_s: int,
-    name: str,
-) -> None:
-    """Whoever asks between two due times is told the second; put off, all are by as much."""
-    zone, start = change
-    # As above.
-    assume(zone != "Australia/Lord_Howe" or (not isinstance(minutes, str) and hours != "*"))
-    cron = f"{written(minutes)} {written(hours)} {days} *"
-    offset = offset_ms(name, most_s)
-    exact = Schedule(cron=cron, tz=zone)
-    schedule = Schedule(cron=cron, tz=zone, stagger_s=most_s, offset_ms=offset)
-    at_ms = int(datetime.fromisoformat(start).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
-
-    for _ in range(20):
-        due = schedule.next_after(at_ms)
-        assert due is not None
-        assert due > at_ms
-        for between in (at_ms + 1, (at_ms + due) // 2, due - 1):
-            assert between == due or schedule.next_after(between) == due
-        assert exact.next_after(due - offset - 1) == due - offset
-        assert 0 <= offset <= most_s * 1000
-        at_ms = due
-
-
-@pytest.mark.parametrize(
-    ("cron", "wanted", "found"),
-    [
-        ("0 9 * * *", None, 300),
-        ("00 * * * *", None, 300),
-        ("0 9 * * *", 0, 0),
-        ("0 9 * * *", 7, 7),
-        ("30 9 * * *", None, 0),
-        ("*/30 * * * *", None, 0),
-        ("", None, 0),
-        (None, None, 0),
-    ],
-)
-def test_what_is_put_off(cron: str | None, wanted: int | None, found: int) -> None:
-    assert stagger_s(cron, wanted) == found
-
-
-def test_what_is_put_off_begins_with_the_next_full_hour() -> None:
-    """A job that is made at two past nine is not due at three past nine for that."""
-    schedule = Schedule(cron="0 9 * * *", stagger_s=300, offset_ms=180_000)
-
-    assert schedule.first(ms("2026-11-21T09:02Z")) == ms("2026-11-22T09:03Z")
-    assert schedule.first(ms("2026-11-21T08:59Z")) == ms("2026-11-21T09:03Z")
-
-
-def test_jobs_are_put_off_by_different_times_each_always_by_the_same() -> None:
-    offsets = [offset_ms(str(number), 300) for number in range(100)]
-
-    assert offsets == [offset_ms(str(number), 300) for number in range(100)]
-    assert len(set(offsets)) > 60
-    assert all(offset % 1000 == 0 for offset in offsets)
-
-
 def test_an_expression_that_makes_no_sense_is_refused_in_one_sentence() -> None:
     assert refusal(cron="0 9 * *") == (
         "cron '0 9 * *' has 4 fields and needs five: minute, hour, day of the month, month, "
@@ -361,13 +223,11 @@ def test_an_expression_that_makes_no_sense_is_refused_in_one_sentence() -> None:
     assert refusal(cron="0 24 * * *") == "cron '0 24 * * *' has no valid hour."
     assert refusal(cron="0 9 * * FREITAG") == "cron '0 9 * * FREITAG' has no valid day of the week."
     assert refusal(cron="0 9 32 2 *") == "cron '0 9 32 2 *' has no valid day of the month."
-    for never in ("0 9 31 2 *", "0 9 30 FEB *", "0 9 31 4,6 *"):
-        assert refusal(cron=never) == f"cron {never!r} is never due: no such day comes."
-    assert refusal(cron="0 9 * * *", tz="Europe/Berln") == (
-        "There is no time zone 'Europe/Berln'; did you mean 'Europe/Berlin'?"
-    )
+    assert refusal(cron="0 9 31 2 *") == "cron '0 9 31 2 *' has no valid day of the month."
     for zone in ("Europe", "/etc/localtime", "../../etc/passwd", "\0", "x" * 64, ""):
-        assert refusal(cron="0 9 * * *", tz=zone).startswith(f"There is no time zone {zone!r}; ")
+        assert refusal(cron="0 9 * * *", tz=zone) == (
+            f"There is no time zone {zone!r}: write one such as Europe/Berlin."
+        )
 
 
 @given(cron=st.text("0123456789*/,-#LWMONFEB ?²", max_size=30), after=st.integers(0, 2**42))
@@ -387,44 +247,25 @@ def test_no_time_does_anything_but_being_due_or_refused(at: str, tz: str | None)
 # -- a look at what is due ------------------------------------------------------------------------
 
 
-def test_what_is_due_is_run_and_due_again() -> None:
-    schedule = Schedule(cron="0 * * * *")
-    due = ms("2026-11-21T12:00Z")
-
-    assert schedule.due(due, due + 800) == Due(due, False, due + HOUR_MS)
-
-
-def test_of_what_was_missed_the_latest_is_run_once() -> None:
-    schedule = Schedule(cron="*/10 * * * *")
-    due = ms("2026-11-21T12:00Z")
-
-    look = schedule.due(due, ms("2026-11-21T12:34Z"))
-
-    assert look == Due(ms("2026-11-21T12:30Z"), True, ms("2026-11-21T12:40Z"))
-
-
-def test_what_is_more_than_an_hour_late_is_not_run() -> None:
+def test_what_is_more_than_an_hour_late_is_run_where_that_is_wanted() -> None:
     schedule = Schedule(cron="0 9 * * *")
-    due = ms("2026-11-21T09:00Z")
+    due, day = ms("2026-11-21T09:00Z"), 24 * HOUR_MS
 
-    assert schedule.due(due, due + LATE_MS - 1).run_ms == due
-    assert schedule.due(due, due + LATE_MS) == Due(None, True, ms("2026-11-22T09:00Z"))
+    assert schedule.due(due, due + LATE_MS - 1) == Due(due, False, due + day)
+    assert schedule.due(due, due + LATE_MS) == Due(None, True, due + day)
+    assert schedule.due(due, due + LATE_MS, at_any_age=True) == Due(due, False, due + day)
 
 
 def test_after_a_month_a_job_of_each_minute_is_run_once() -> None:
-    schedule = Schedule(cron="* * * * *")
-
-    look = schedule.due(ms("2026-10-21T12:00Z"), ms("2026-11-21T12:00:30Z"))
+    look = Schedule(cron="* * * * *").due(ms("2026-10-21T12:00Z"), ms("2026-11-21T12:00:30Z"))
 
     assert look == Due(ms("2026-11-21T12:00Z"), True, ms("2026-11-21T12:01Z"))
 
 
-def test_however_late_the_latest_is_run_where_that_is_wanted() -> None:
-    schedule = Schedule(cron="0 9 * * *")
+def test_what_is_due_once_is_done_with() -> None:
+    due = ms("2026-11-21T12:00Z")
 
-    look = schedule.due(ms("2025-11-21T09:00Z"), ms("2026-11-21T12:00Z"), at_any_age=True)
-
-    assert look == Due(ms("2026-11-21T09:00Z"), True, ms("2026-11-22T09:00Z"))
+    assert Schedule(at="2026-11-21T12:00").due(due, due) == Due(due, False, None)
 
 
 @given(
@@ -441,14 +282,6 @@ def test_of_what_is_due_the_latest_is_found(cron: str, first: int, late_minutes:
         latest, upcoming = upcoming, schedule.next_after(upcoming) or 0
 
     assert schedule.due(due, now, at_any_age=True) == Due(latest, latest != due, upcoming)
-
-
-def test_what_is_due_once_is_done_with() -> None:
-    schedule = Schedule(at="2026-11-21T12:00")
-    due = ms("2026-11-21T12:00Z")
-
-    assert schedule.due(due, due) == Due(due, False, None)
-    assert schedule.due(due, due + 2 * HOUR_MS) == Due(None, True, None)
 
 
 @given(

@@ -5,7 +5,7 @@ import contextlib
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 
 from remoteclaw.config.load import load_config
 from remoteclaw.cron.calls import MOST_JOBS
-from remoteclaw.cron.job import Job, Maker
+from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import Fleet, keys
@@ -23,7 +23,7 @@ from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway.methods.cron import HANDLERS
 from remoteclaw.gateway.principals import Agent, Operator
-from remoteclaw.host.tokens import digest, new_agent_token
+from remoteclaw.host.tokens import digest
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.catalog import TOOLS
 from tests.conftest import shifted
@@ -32,7 +32,6 @@ from tests.support.cli import refused as cli_refused
 from tests.support.cli import run as cli
 from tests.support.cron import calls_of, cron_of, scheduler_of
 from tests.support.hostile import HOSTILE
-from tests.support.schemas import VALUES, kinds
 from tests.support.stack import Stack, message
 from tests.support.turns import Turn, begin_turn, gateway
 
@@ -45,15 +44,6 @@ JOB: dict[str, Any] = {
     "message": "What is new?",
 }
 #: What each tool is called with, where it would do something.
-CALLS: dict[str, dict[str, Any]] = {
-    "cron_status": {},
-    "cron_list": {},
-    "cron_add": {"job": JOB},
-    "cron_update": {"jobId": "0" * 16, "updates": {"name": "new"}},
-    "cron_remove": {"jobId": "0" * 16},
-    "cron_run": {"jobId": "0" * 16},
-    "cron_runs": {},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +117,7 @@ async def test_a_job_that_an_agent_adds_is_fired_in_its_session(stack: Stack) ->
     assert job.next_run_ms == job.created_ms + 3_600_000
     assert (job.session_key, job.enabled, job.schedule) == (str(session), True, {"every": 3600})
     assert kept is not None
-    assert kept.maker == Maker(agent="main", session=str(session), people=("test:alice",))
+    assert kept.people == ("test:alice",)
     assert [(j.id, j.last_run_ms, j.next_run_ms) for j in listed] == [
         (job.id, job.next_run_ms, job.next_run_ms + 3_600_000)
     ]
@@ -185,17 +175,6 @@ async def test_a_new_time_without_a_zone_is_in_the_job_s_own(stack: Stack) -> No
     assert changed.next_run.endswith("T10:45:00-05:00")
 
 
-async def test_what_was_added_is_noted_with_the_turn(stack: Stack) -> None:
-    caller = await begin_turn(stack, HANDLERS)
-    result, effects = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
-    noted = await caller.lease.turns.side_effects()
-
-    job = result.job
-    note = {"type": "cron_added", "jobId": job.id, "ts": job.created_ms}
-    note["callId"] = effects[0]["callId"]
-    assert effects == noted == [note]
-
-
 async def test_the_same_call_again_adds_nothing_again(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     first, _ = await asked(stack, caller, "cron_add", job=JOB, call_id="c1")
@@ -225,54 +204,47 @@ async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
     assert await texts(stack, bob.session) == ["What is new?", "What is new?"]
     kept = await cron_of(stack.fleet).job(by_id.id)
     assert kept is not None
-    assert kept.maker == Maker(operator="test", people=("test:bob",))
-
-
-@pytest.mark.parametrize(
-    ("key", "code"),
-    [
-        (None, "INVALID_REQUEST"),
-        ("no-such", "INVALID_REQUEST"),
-        ("0123abcd", "INVALID_REQUEST"),
-        ("nobody/test/default/a:b:_", "INVALID_REQUEST"),
-        ("/test/default/a:b:_", "INVALID_REQUEST"),
-        ("main/test/default/:b:_", "INVALID_REQUEST"),
-        ("main/test/default/a%0Ab:b:_", "INVALID_REQUEST"),
-        ("main/test/default/a:b", "INVALID_REQUEST"),
-    ],
-)
-async def test_an_operator_s_job_needs_a_session_that_can_be(
-    stack: Stack, key: str | None, code: str
-) -> None:
-    job = JOB if key is None else {**JOB, "sessionKey": key}
-
-    assert (await refused(stack, ADMIN, "cron_add", job=job))[0] == code
-    assert await cron_of(stack.fleet).jobs() == []
+    assert kept.people == ("test:bob",)
 
 
 async def test_a_change_is_what_is_fired(stack: Stack) -> None:
-    job = await add(stack, ADMIN)
+    job = await add(stack, ADMIN, misfire="run_once", alertAfter=3)
 
-    updates = {"message": "Something else.", "schedule": {"every": 60}, "name": "new"}
+    updates = {"message": "Something else.", "schedule": {"every": 60}, "alertAfter": 0}
     changed = (await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)).job
     async with later(stack, 61) as fleet:
         assert await scheduler_of(fleet).tick() == 1
 
     assert await texts(stack, KEY) == ["Something else."]
-    assert (changed.name, changed.schedule, changed.created_ms) == (
-        "new",
-        {"every": 60},
-        job.created_ms,
+    assert changed == job.model_copy(
+        update={
+            "message": "Something else.",
+            "schedule": {"every": 60},
+            "alert_after": 0,
+            "next_run_ms": changed.next_run_ms,
+            "next_run": changed.next_run,
+        }
     )
     assert changed.next_run_ms < job.next_run_ms
 
 
-async def test_what_is_not_named_stays(stack: Stack) -> None:
+async def test_of_changes_at_the_same_moment_those_that_are_not_made_are_refused(
+    stack: Stack,
+) -> None:
     job = await add(stack, ADMIN)
+    changes: list[dict[str, Any]] = [{"name": "new"}, {"message": "New."}]
 
-    changed = await call(stack, ADMIN, "cron_update", id=job.id, patch={"name": "new"})
+    answers = await asyncio.gather(
+        *(call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates) for updates in changes),
+        return_exceptions=True,
+    )
 
-    assert changed.job == job.model_copy(update={"name": "new"})
+    kept = await cron_of(stack.fleet).job(job.id)
+    assert kept is not None
+    made = [kept.name == "new", kept.message == "New."]
+    for answer, is_made in zip(answers, made, strict=True):
+        assert is_made or "has changed at the same moment. Try again." in str(answer)
+    assert any(made)
 
 
 async def test_a_job_that_is_off_is_not_fired_and_goes_on_from_now(stack: Stack) -> None:
@@ -299,21 +271,6 @@ async def test_a_job_that_is_added_off_is_due_never(stack: Stack) -> None:
     assert "is past" in why
 
 
-async def test_changes_at_the_same_time_are_all_kept(stack: Stack) -> None:
-    job = await add(stack, ADMIN)
-
-    await asyncio.gather(
-        *(
-            call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)
-            for updates in ({"name": "new"}, {"message": "New."}, {"schedule": {"every": 60}})
-        )
-    )
-
-    kept = await cron_of(stack.fleet).job(job.id)
-    assert kept is not None
-    assert (kept.name, kept.message, kept.schedule.every_s) == ("new", "New.", 60)
-
-
 async def test_a_job_that_is_removed_is_not_fired(stack: Stack) -> None:
     job = await add(stack, ADMIN)
 
@@ -336,16 +293,6 @@ async def test_status_says_whether_jobs_are_fired(stack: Stack) -> None:
 
     assert (before.jobs, before.enabled, before.next_run_ms) == (2, 2, job.next_run_ms)
     assert (before.scheduler, after.scheduler) == ("absent", "running")
-
-
-async def test_a_list_has_its_filter(stack: Stack) -> None:
-    for name in ("Anna", "berta", "ANNETTE"):
-        await add(stack, ADMIN, name=name)
-
-    named = (await call(stack, ADMIN, "cron_list", filter="ann")).jobs
-
-    assert [job.name for job in named] == ["Anna", "ANNETTE"]
-    assert len((await call(stack, ADMIN, "cron_list", query="")).jobs) == 3
 
 
 async def test_runs_are_those_of_one_job_or_of_all(stack: Stack) -> None:
@@ -382,55 +329,6 @@ async def test_there_is_a_limit_to_jobs(stack: Stack) -> None:
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"name": "new"})
 
 
-async def test_what_a_job_is_to_do_where_it_goes_wrong_is_told(stack: Stack) -> None:
-    plain = await add(stack, ADMIN)
-    policy = {"misfire": "run_once", "deleteAfterRun": True, "alertAfter": 3}
-    job = await add(stack, ADMIN, **policy)
-    updates = {"misfire": "skip", "deleteAfterRun": False, "alertAfter": 0}
-    changed = (await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)).job
-
-    def told(one: Any) -> tuple[Any, ...]:
-        return one.misfire, one.delete_after_run, one.alert_after
-
-    assert told(plain) == ("skip", False, 0)
-    assert told(job) == ("run_once", True, 3)
-    assert told(changed) == ("skip", False, 0)
-    (_, listed) = (await call(stack, ADMIN, "cron_list")).jobs
-    assert listed == changed
-
-
-async def test_what_is_due_at_a_full_hour_is_put_off_unless_told_otherwise(stack: Stack) -> None:
-    """By up to five minutes, each job always by the same time; a reminder at 9:05 comes at 9:05."""
-    offsets = {}
-    cases: list[tuple[dict[str, Any], int]] = [
-        ({"cron": "0 * * * *"}, 300),
-        ({"cron": "00 9 * * MON"}, 300),
-        ({"cron": "0 * * * *", "stagger": 3600}, 3600),
-        ({"cron": "0 * * * *", "stagger": 0}, 0),
-        ({"cron": "5 * * * *"}, 0),
-        ({"cron": "0,30 * * * *"}, 0),
-        ({"cron": "*/15 * * * *"}, 0),
-        ({"cron": "5 * * * *", "stagger": 60}, 60),
-    ]
-    for fields, most_s in cases:
-        job = await add(stack, ADMIN, schedule=fields)
-        nominal = Schedule(cron=fields["cron"], tz="UTC")
-        due_ms, found = job.next_run_ms, []
-        for _ in range(5):
-            before = nominal.next_after(due_ms - most_s * 1000 - 1)
-            assert before is not None
-            found.append(due_ms - before)
-            kept = await cron_of(stack.fleet).job(job.id)
-            assert kept is not None
-            due_ms = kept.schedule.next_after(due_ms)
-        assert len(set(found)) == 1
-        assert 0 <= found[0] <= most_s * 1000
-        assert job.schedule.get("stagger", 0) == most_s
-        offsets[str(fields)] = found[0]
-
-    assert len(set(offsets.values())) > 3
-
-
 async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     for updates, failures in (
@@ -442,7 +340,7 @@ async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
     ):
         kept = await cron_of(stack.fleet).job(job.id)
         assert kept is not None
-        failing = replace(kept, state=replace(kept.state, failures=4))
+        failing = replace(kept, failures=4)
         await calls_of(stack.fleet).job(
             None, secrets.token_hex(4), job.id, before=kept.stored, after=failing.encode(),
             due_ms=kept.next_ms, note=None,
@@ -451,26 +349,6 @@ async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
         changed = await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)
 
         assert changed.job.failures == failures, updates
-
-
-@pytest.mark.parametrize(
-    ("fields", "why"),
-    [
-        ({"misfire": "never"}, "cron_add: job.misfire "),
-        ({"alertAfter": -1}, "cron_add: job.alertAfter "),
-        ({"schedule": {"every": 60, "stagger": 1}}, "cron_add: job.schedule has no cron, so stagg"),
-        ({"schedule": {"cron": "0 * * * *", "stagger": 3601}}, "cron_add: job.schedule.stagger "),
-    ],
-)
-async def test_a_policy_that_makes_no_sense_is_refused_in_one_sentence(
-    stack: Stack, fields: dict[str, Any], why: str
-) -> None:
-    job = {**JOB, "sessionKey": KEY, **fields}
-    code, told = await refused(stack, ADMIN, "cron_add", job=job)
-
-    assert code == "INVALID_REQUEST"
-    assert told.startswith(why)
-    assert await cron_of(stack.fleet).jobs() == []
 
 
 # -- run now --------------------------------------------------------------------------------------
@@ -594,68 +472,6 @@ async def test_a_run_whose_answer_was_lost_is_begun_once(stack: Stack) -> None:
 # -- who may --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("tool", CALLS)
-async def test_a_stranger_s_agent_may_do_nothing(stack: Stack, tool: str) -> None:
-    caller = await begin_turn(stack, HANDLERS, from_="mallory")
-    code, why = await refused(stack, caller, tool, **CALLS[tool])
-
-    assert code == "FORBIDDEN"
-    assert f"The policy doesn't allow {tool} here: it answers only to an owner" in why
-    assert await cron_of(stack.fleet).jobs() == []
-
-
-def test_every_tool_that_is_listed_is_tried() -> None:
-    listed = {name for name in TOOLS if name.startswith("cron")}
-
-    assert set(CALLS) == listed
-    assert {TOOLS[name].name for name in CALLS} == set(HANDLERS)
-
-
-async def fired(stack: Stack, session: SessionKey) -> Turn:
-    """Return the turn of a cron job's run, whose agent has every tool."""
-    async with later(stack, 3601) as fleet:
-        await scheduler_of(fleet).tick()
-    lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
-    assert lease is not None
-    first = lease.waiting[0][0].decode()
-    await lease.turns.begin([first], phase="spawned", detail="test")
-    token = new_agent_token(session.sid)
-    await lease.grant(digest(token), frozenset(TOOLS))
-    agent = Agent(session.sid, digest(token))
-    return Turn(first, lease, agent, gateway(stack.fleet, stack.home, HANDLERS))
-
-
-@pytest.mark.parametrize("tool", CALLS)
-async def test_a_run_has_the_rights_that_its_maker_has_then(stack: Stack, tool: str) -> None:
-    maker = await begin_turn(stack, HANDLERS)
-    await maker.call("cron_add", **CALLS["cron_add"])
-    await maker.finish()
-    await maker.lease.close()
-    run = await fired(stack, maker.lease.session)
-
-    with contextlib.suppress(CallRefused):  # there may be no such job or run
-        await run.call(tool, **CALLS[tool])
-    stack.configure(channels={"test": {"owners": ["bob"]}})
-    now = replace(run, gateway=gateway(stack.fleet, stack.home, HANDLERS))
-
-    with pytest.raises(CallRefused, match="it answers only to an owner"):
-        await now.call(tool, **CALLS[tool])
-
-
-@pytest.mark.parametrize(("scope", "tools"), [("read", 3), ("write", 3), ("admin", 7)])
-async def test_operators_need_their_scope(stack: Stack, scope: Any, tools: int) -> None:
-    may = 0
-    for tool, params in CALLS.items():
-        try:
-            await call(stack, Operator("test", scope, "c"), tool, **params)
-        except CallRefused as refusal:
-            may += refusal.code != "FORBIDDEN"
-        else:
-            may += 1
-
-    assert may == tools
-
-
 async def test_an_agent_s_job_writes_to_its_own_session_alone(stack: Stack) -> None:
     bob = await stack.append("hello", from_="bob")
     caller = await begin_turn(stack, HANDLERS)
@@ -682,7 +498,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
         session=SessionKey.parse(KEY.replace("main", "other")),
         enabled=True,
         created_ms=now_ms,
-        maker=Maker(operator="test", people=("test:olga",)),
+        people=("test:olga",),
         next_ms=now_ms,
     )
     await calls_of(stack.fleet).job(
@@ -705,6 +521,8 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
         )
 
     assert [job.id for job in listed] == [mine.id]
+    assert (await call(stack, caller, "cron_list", filter="IN")).jobs == listed
+    assert (await call(stack, caller, "cron_list", filter="no")).jobs == ()
     assert (status.jobs, status.next_run_ms) == (1, mine.next_run_ms)
     assert runs == ()
     assert not removed.removed
@@ -744,7 +562,7 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
         session=caller.lease.session,
         enabled=True,
         created_ms=0,
-        maker=Maker(agent="main", people=("test:alice",)),
+        people=("test:alice",),
         next_ms=60_000,
     )
 
@@ -770,7 +588,7 @@ async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
-    less = replace(kept, maker=replace(kept.maker, people=("test:mallory",)))
+    less = replace(kept, people=("test:mallory",))
     await calls_of(stack.fleet).job(
         None, "c", job.id, before=kept.stored, after=less.encode(), due_ms=kept.next_ms, note=None
     )
@@ -779,30 +597,34 @@ async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
 
     kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
-    assert kept.maker.people == ("test:mallory", "test:bob")
+    assert kept.people == ("test:mallory", "test:bob")
 
 
 # -- what makes no sense --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("schedule", "why"),
+    ("fields", "why"),
     [
-        ({"at": "2020-01-01T09:00"}, "at '2020-01-01T09:00' is past: it is "),
-        ({"at": "soon"}, "at 'soon' is no time: "),
-        ({"cron": "0 9 31 2 *"}, "cron '0 9 31 2 *' is never due: no such day comes"),
-        ({"cron": "* * *"}, "cron '* * *' has 3 fields and needs five: "),
-        ({"cron": "0 9 * * *", "tz": "Europe/Berln"}, "There is no time zone 'Europe/Berln'; "),
-        ({"every": 60, "tz": "UTC"}, "cron_add: job.schedule has every, so tz means nothing"),
-        ({"at": "2999-01-01", "every": 60}, "cron_add: job.schedule needs exactly one of at"),
-        ({}, "cron_add: job.schedule needs exactly one of at"),
-        ({"every": 59}, "cron_add: job.schedule.every "),
+        ({"schedule": {"at": "2020-01-01T09:00"}}, "at '2020-01-01T09:00' is past: it is "),
+        ({"schedule": {"cron": "* * *"}}, "cron '* * *' has 3 fields and needs five: "),
+        ({"schedule": {"every": 60, "tz": "UTC"}}, "cron_add: job.schedule has every, so tz "),
+        ({"schedule": {"at": "2999-01-01", "every": 60}}, "cron_add: job.schedule needs exactly "),
+        ({"schedule": {}}, "cron_add: job.schedule needs exactly one of at"),
+        ({"schedule": {"every": 59}}, "cron_add: job.schedule.every "),
+        ({"misfire": "never"}, "cron_add: job.misfire "),
+        ({"alertAfter": -1}, "cron_add: job.alertAfter "),
+        ({"message": " \n"}, "The message was refused: text is empty."),
+        ({"sessionKey": None}, "Say which session: "),
+        ({"sessionKey": "0123abcd"}, "'0123abcd' is no session: "),
+        ({"sessionKey": "nobody/test/default/a:b:_"}, "There is no agent 'nobody'."),
+        ({"sessionKey": "main/test/default/a%0Ab:b:_"}, "The message was refused: "),
     ],
 )
-async def test_a_schedule_that_makes_no_sense_is_refused_in_one_sentence(
-    stack: Stack, schedule: dict[str, Any], why: str
+async def test_a_job_that_makes_no_sense_is_refused_in_one_sentence(
+    stack: Stack, fields: dict[str, Any], why: str
 ) -> None:
-    job = {**JOB, "sessionKey": KEY, "schedule": schedule}
+    job = {**JOB, "sessionKey": KEY, **fields}
     code, told = await refused(stack, ADMIN, "cron_add", job=job)
 
     assert code == "INVALID_REQUEST"
@@ -811,72 +633,28 @@ async def test_a_schedule_that_makes_no_sense_is_refused_in_one_sentence(
     assert await cron_of(stack.fleet).jobs() == []
 
 
-def wrong_jobs() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a tool and parameters for each way in which a part of a job can be wrong."""
-    for tool, where, ours in (
-        ("cron_add", "JobSpec", {**JOB, "sessionKey": KEY}),
-        ("cron_update", "JobPatch", dict(JOB)),
-    ):
-        root = TOOLS[tool].params.model_json_schema()
-        for part, right in ((where, ours), ("Schedule", JOB["schedule"])):
-            for name, field in root["$defs"][part]["properties"].items():
-                for kind in VALUES.keys() - kinds(field, root):
-                    yield tool, _with(tool, ours, part, {**right, name: VALUES[kind]})
-            yield tool, _with(tool, ours, part, {**right, "extra": 1})
-
-
-def _with(tool: str, job: dict[str, Any], part: str, changed: dict[str, Any]) -> dict[str, Any]:
-    job = {**job, "schedule": changed} if part == "Schedule" else changed
-    return {"job": job} if tool == "cron_add" else {"jobId": "0" * 16, "updates": job}
-
-
-async def test_parts_of_a_job_of_the_wrong_kind_are_refused(stack: Stack) -> None:
-    cases = list(wrong_jobs())
-    assert len(cases) > 60
-    for tool, params in cases:
-        code, told = await refused(stack, ADMIN, tool, **params)
-        assert code == "INVALID_REQUEST", params
-        assert told.startswith(f"{tool}: "), told
-        assert "\n" not in told
-    assert await cron_of(stack.fleet).jobs() == []
-
-
-@pytest.mark.parametrize("number", range(len(HOSTILE)))
-async def test_hostile_texts_are_refused_or_fired_as_they_are(stack: Stack, number: int) -> None:
-    text = HOSTILE[number]
-    spec = {**JOB, "sessionKey": KEY}
-    hostile_jobs = [
-        {**spec, "name": text[:100]},
-        {**spec, "message": text},
-        {**spec, "sessionKey": text},
-        {**spec, "schedule": {"at": text}},
-        {**spec, "schedule": {"cron": text}},
-        {**spec, "schedule": {"cron": "0 * * * *", "tz": text}},
-    ]
-    codes = []
-    for job in hostile_jobs:
-        try:
-            await call(stack, ADMIN, "cron_add", job=job)
-        except CallRefused as refusal:
-            codes.append(refusal.code)
-    assert set(codes) <= {"INVALID_REQUEST"}
-    count = len(hostile_jobs) - len(codes)
-    listed = await call(
-        stack, ADMIN, "cron_list", filter=text[:200].encode("utf-8", "replace").decode()
-    )
+async def test_hostile_texts_are_refused_or_fired_as_they_are(stack: Stack) -> None:
+    count, codes = 0, set()
+    for text in HOSTILE:
+        for job in (
+            {"name": text[:100]},
+            {"message": text},
+            {"sessionKey": text},
+            {"schedule": {"at": text}},
+            {"schedule": {"cron": text}},
+            {"schedule": {"cron": "0 * * * *", "tz": text}},
+        ):
+            try:
+                await call(stack, ADMIN, "cron_add", job={**JOB, "sessionKey": KEY, **job})
+                count += 1
+            except CallRefused as refusal:
+                codes.add(refusal.code)
     async with later(stack, 3601) as fleet:
         assert await scheduler_of(fleet).tick() == count
 
-    assert len(listed.jobs) <= count
+    assert codes == {"INVALID_REQUEST"}
+    assert count > len(HOSTILE) / 2
     assert len(await texts(stack, KEY)) == count
-
-
-async def test_a_message_that_says_nothing_is_refused(stack: Stack) -> None:
-    code, why = await refused(
-        stack, ADMIN, "cron_add", job={**JOB, "sessionKey": KEY, "message": " \n"}
-    )
-
-    assert (code, why) == ("INVALID_REQUEST", "The message was refused: text is empty.")
 
 
 async def test_an_agent_that_is_not_configured_any_more_may_do_nothing(stack: Stack) -> None:
@@ -950,7 +728,7 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
     changed = cli(
         stack,
         *("cron", "edit", job_id, "--name", "new", "--every", "3600"),
-        *("--misfire", "run_once", "--delete-after-run"),
+        *("--misfire", "run_once"),
     )
     assert (changed.returncode, changed.stdout) == (0, "")
     resumed = cli(stack, "cron", "resume", job_id)
@@ -966,7 +744,6 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
     assert re.search("^schedule    every 3600 s$", shown, re.MULTILINE)
     assert re.search("^misfire     run_once$", shown, re.MULTILINE)
     assert re.search("^alert       after 2 failures$", shown, re.MULTILINE)
-    assert re.search("^afterwards  it is removed, if it went well$", shown, re.MULTILINE)
     assert re.search("^last        running$", shown, re.MULTILINE)
     assert f"{run_id} (asked for)" in shown
     assert (as_json["name"], as_json["enabled"], len(as_json["runs"])) == ("new", False, 2)
@@ -977,7 +754,7 @@ async def test_a_job_is_shown_changed_paused_and_run_on_the_command_line(stack: 
 async def test_what_is_wrong_is_one_line_on_the_command_line(stack: Stack) -> None:
     add = ("cron", "add", "--name", "n", "--message", "m", "--session", KEY)
 
-    cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "is never due: no such day comes.")
+    cli_refused(cli(stack, *add, "--cron", "0 9 31 2 *"), "has no valid day of the month.")
     cli_refused(cli(stack, "cron", "runs", "0" * 16), f"There is no cron job {'0' * 16}.")
     assert "it has 16 hexadecimal digits" in cli(stack, "cron", "remove", "x").stderr
     for command in ("show", "run", "pause", "resume"):

@@ -11,14 +11,14 @@ MUTANTS = (
     ),
     Mutant(
         "a chat that is told of each failure",
-        before="job.state.failures == job.policy.alert_after",
-        after="job.state.failures >= job.policy.alert_after",
+        before="job.failures == job.alert_after",
+        after="job.failures >= job.alert_after",
         test="test_several_settlers_tell_the_chat_once",
     ),
     Mutant(
         "a job that is lost when it did not go well",
-        before="if ended.has_succeeded and job.goes_after_run and",
-        after="if job.goes_after_run and",
+        before="if ended.has_succeeded and job.is_once and",
+        after="if job.is_once and",
         test="test_what_is_due_once_and_did_not_go_well_is_kept_and_off",
     ),
 )

@@ -98,8 +98,8 @@ MUTANTS = (
     ),
     Mutant(
         "a cron job that is an owner's whoever made it",
-        before="people = call.people(session)",
-        after='people = ("telegram:1",)',
+        before="people=call.people(session),",
+        after='people=("telegram:1",),',
         test="test_a_cron_run_has_the_rights_that_its_maker_has_now[666-False]",
     ),
     Mutant(

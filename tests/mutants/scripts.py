@@ -623,12 +623,6 @@ MUTANTS = (
         test="test_a_due_time_that_two_have_seen_is_taken_by_one",
     ),
     Mutant(
-        "a due time that comes again with the clock",
-        before="if redis.call('EXISTS', keys.seen) == 1 then return {'seen', '', ''} end",
-        after="",
-        test="test_a_clock_that_is_set_back_fires_nothing_again",
-    ),
-    Mutant(
         "a run of a cron job that is settled twice",
         before=(
             "if redis.call('HGET', keys.open, args.run_name) ~= args.run then return 'settled' end"
@@ -653,12 +647,6 @@ MUTANTS = (
         ),
         after="",
         test="test_a_job_that_is_changed_meanwhile_runs_as_it_is_now",
-    ),
-    Mutant(
-        "a clock that was set back and runs that are never settled",
-        before="for _, name in ipairs(late) do names[#names + 1] = name end",
-        after="",
-        test="test_a_clock_that_is_set_back_leaves_no_run_open",
     ),
     Mutant(
         "a cron job that is written under a lost lease",

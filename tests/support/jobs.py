@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from remoteclaw.cron.job import Job, Maker
+from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Schedule
 from remoteclaw.cron.store import Run
 from remoteclaw.fleet import Fleet, keys
@@ -58,7 +58,7 @@ async def add(fleet: Fleet, schedule: Schedule, **fields: Any) -> Job:
         "session": SESSION,
         "enabled": True,
         "created_ms": now_ms,
-        "maker": Maker(operator="test", people=("test:olga",)),
+        "people": ("test:olga",),
     }
     if "next_ms" not in fields:
         facts["next_ms"] = schedule.next_after(now_ms)

@@ -134,7 +134,7 @@ async def test_bad_parameters_are_refused_in_a_sentence(door: Dispatcher) -> Non
         (
             "cron_add",
             {"job": {"name": "n", "message": "m", "schedule": {"every": 60, "zone": "UTC"}}},
-            "cron_add: job.schedule.zone is no parameter; there are at, every, cron, tz, stagger.",
+            "cron_add: job.schedule.zone is no parameter; there are at, every, cron, tz.",
         ),
         (
             "subagents",

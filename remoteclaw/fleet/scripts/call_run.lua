@@ -1,6 +1,6 @@
 -- Begin a run of a cron job.
 -- uses: entries, calls
--- keys: caller?, call, side_effects?, sent?, jobs, open, looks, inbound, state, active, sessions
+-- keys: caller?, call, side_effects?, sent?, jobs, open, inbound, state, active, sessions
 -- args: epoch?, turn?, call_ms, note?, note_ms, job_id, before, job, run_name, run, sid, entry, grace_ms,
 --   outcomes, session_key, lane
 -- → as in the prelude: entry id, queue if a hint is due, else nothing; changed: the job is another one
@@ -12,5 +12,4 @@ if redis.call('HGET', keys.jobs, args.job_id) ~= args.before then return {'chang
 local id, queue = accept(keys, args)
 redis.call('HSET', keys.jobs, args.job_id, args.job)
 redis.call('HSET', keys.open, args.run_name, args.outcomes .. id .. ' ' .. args.run)
-redis.call('ZADD', keys.looks, now_ms(), args.run_name)
 return end_call(keys, args, id, queue)

@@ -1,22 +1,18 @@
 -- Take a due time of a cron job: give its message to its session, note that, and set the next one.
 -- Of any number of schedulers that want the same due time, one gets it: afterwards it is another.
 -- uses: entries, cron
--- keys: jobs, due, runs, all_runs, open?, looks?, inbound?, state?, active?, sessions?, seen?
+-- keys: jobs, due, runs, all_runs, open?, inbound?, state?, active?, sessions?
 -- args: job_id, before, due_ms, after, next_ms?, most_runs, most_all_runs, runs_ms, missed?, run_name?, run?,
---   entry?, sid?, grace_ms?, dedupe_ms?, outcomes?, session_key?, lane?, bell?
--- → done|changed|full|seen, entry id, queue if a hint is due, else nothing
+--   entry?, sid?, grace_ms?, outcomes?, session_key?, lane?, bell?
+-- → done|changed|full, entry id, queue if a hint is due, else nothing
 local job, due = redis.call('HGET', keys.jobs, args.job_id), redis.call('ZSCORE', keys.due, args.job_id)
 local is_current = job == args.before and tonumber(due) == tonumber(args.due_ms)
 if not is_current then return {'changed', '', ''} end
 local id, queue = '', ''
 if args.run then
-  -- A clock that was set back makes a due time come again; its message doesn't.
-  if redis.call('EXISTS', keys.seen) == 1 then return {'seen', '', ''} end
   if is_full_for('messages') then return {'full', '', ''} end
   id, queue = accept(keys, args)
-  redis.call('SET', keys.seen, id, 'PX', args.dedupe_ms)
   redis.call('HSET', keys.open, args.run_name, args.outcomes .. id .. ' ' .. args.run)
-  redis.call('ZADD', keys.looks, now_ms(), args.run_name)
 end
 if args.missed then note_run(keys, args, ' ' .. args.missed) end
 redis.call('HSET', keys.jobs, args.job_id, args.after)

@@ -1,14 +1,13 @@
 -- Note how a run of a cron job ended, and what that means for the job.
 -- Of any number of schedulers that want to, one does: afterwards the run is not open any more.
 -- uses: replies, cron
--- keys: jobs, due, open, looks, runs, all_runs, replies
+-- keys: jobs, due, open, runs, all_runs, replies
 -- args: run_name, run, job_id, before?, after?, next_ms?, most_runs, most_all_runs, runs_ms, missed?, line,
 --   reply?
 -- → done|changed|settled
 if redis.call('HGET', keys.open, args.run_name) ~= args.run then return 'settled' end
 if (redis.call('HGET', keys.jobs, args.job_id) or nil) ~= args.before then return 'changed' end
 redis.call('HDEL', keys.open, args.run_name)
-redis.call('ZREM', keys.looks, args.run_name)
 note_run(keys, args, args.line)
 if args.missed then note_run(keys, args, ' ' .. args.missed) end
 if args.after ~= args.before then

@@ -6,32 +6,24 @@ see does not exist.
 """
 
 import hashlib
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
+from remoteclaw.clock import host_zone, named_zone
 from remoteclaw.cron.calls import CronCalls
 from remoteclaw.cron.job import Job
+from remoteclaw.cron.schedule import Schedule, has_offset
 from remoteclaw.cron.store import Cron
-from remoteclaw.errors import CallRefused
+from remoteclaw.errors import CallRefused, MessageRefused, ScheduleRefused
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.gateway.call import Call, Handler
-from remoteclaw.gateway.cron_jobs import (
-    changed_job,
-    in_zone,
-    new_job,
-    shown_job,
-    shown_run,
-    zone_of,
-    zone_of_agent,
-)
 from remoteclaw.gateway.sessions import find
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools import cron as contract
 from remoteclaw.tools.base import NoParams
 
 __all__ = ["HANDLERS"]
-
-#: How often a change is tried while others change the same job.
-MOST_TRIES = 8
 
 
 async def _status(call: Call, params: NoParams) -> contract.CronStatus:
@@ -42,7 +34,7 @@ async def _status(call: Call, params: NoParams) -> contract.CronStatus:
         jobs=len(jobs),
         enabled=sum(job.enabled for job in jobs),
         next_run_ms=first and first.next_ms,
-        next_run=first and in_zone(first.next_ms, zone_of(call, first)),
+        next_run=first and _in_zone(first.next_ms, _zone_of(call, first)),
         scheduler="running" if await _cron(call).has_scheduler() else "absent",
     )
 
@@ -51,94 +43,104 @@ async def _list(call: Call, params: contract.ListParams) -> contract.JobsResult:
     wanted = (params.filter or "").casefold()
     jobs = await _visible(call)
     return contract.JobsResult(
-        jobs=tuple(shown_job(call, job) for job in jobs if wanted in job.name.casefold())
+        jobs=tuple(_shown(call, job) for job in jobs if wanted in job.name.casefold())
     )
 
 
 async def _add(call: Call, params: contract.AddParams) -> contract.JobResult:
     session = await _target(call, params.job.session_key)
     now_ms = await _cron(call).now_ms()
-    job = new_job(call, params.job, session, now_ms)
+    job = _new_job(call, params.job, session, now_ms)
     note = {"type": "cron_added", "jobId": job.id, "ts": now_ms}
-    await CronCalls(call.fleet.calls).job(
-        call.caller, call.id, job.id, before=None, after=job.encode(), due_ms=job.next_ms, note=note
-    )
+    await _write(call, job.id, None, job, note)
     call.note(note)
     # Under this call's name it was made before, if there was one already.
-    return contract.JobResult(job=shown_job(call, await _cron(call).job(job.id) or job))
+    return contract.JobResult(job=_shown(call, await _cron(call).job(job.id) or job))
 
 
 async def _update(call: Call, params: contract.UpdateParams) -> contract.JobResult:
-    job_id = params.job_id
-    for _ in range(MOST_TRIES):
-        job = await _seen(call, job_id)
-        after = changed_job(call, job, params.updates, await _cron(call).now_ms())
-        status = await CronCalls(call.fleet.calls).job(
-            call.caller, call.id, job_id,
-            before=job.stored, after=after.encode(), due_ms=after.next_ms,
-            note=_changes(call, job_id),
-        )  # fmt: skip
-        if status != "changed":
-            # A call that was made before has changed nothing now.
-            return contract.JobResult(job=shown_job(call, await _cron(call).job(job_id) or after))
-    raise _busy(job_id)
+    job = await _seen(call, params.job_id)
+    after = _changed_job(call, job, params.updates, await _cron(call).now_ms())
+    await _write(call, job.id, job, after, _changes(call, job.id))
+    # A call that was made before has changed nothing now.
+    return contract.JobResult(job=_shown(call, await _cron(call).job(job.id) or after))
 
 
 async def _remove(call: Call, params: contract.JobParams) -> contract.RemovedResult:
-    job_id = params.job_id
-    for _ in range(MOST_TRIES):
-        job = await _cron(call).job(job_id)
-        if job and not _sees(call, job.session.agent):
-            return contract.RemovedResult(removed=False)
-        # Also where there is none: this call may have removed it before.
-        status = await CronCalls(call.fleet.calls).job(
-            call.caller, call.id, job_id,
-            before=job.stored if job else None, after=None, due_ms=None,
-            note=_changes(call, job_id) if job else None,
-        )  # fmt: skip
-        if status != "changed":
-            return contract.RemovedResult(removed=status == "done")
-    raise _busy(job_id)
+    job = await _cron(call).job(params.job_id)
+    if job and not _sees(call, job.session.agent):
+        return contract.RemovedResult(removed=False)
+    # Also where there is none: this call may have removed it before.
+    note = _changes(call, job.id) if job else None
+    return contract.RemovedResult(removed=await _write(call, params.job_id, job, None, note))
+
+
+async def _write(
+    call: Call, job_id: str, before: Job | None, after: Job | None, note: dict[str, Any] | None
+) -> bool:
+    """Write or remove a job; return whether there was one or is one now.
+
+    Raises `CallRefused` if it has changed since it was read.
+    """
+    status = await CronCalls(call.fleet.calls).job(
+        call.caller,
+        call.id,
+        job_id,
+        before=before.stored if before else None,
+        after=after.encode() if after else None,
+        due_ms=after.next_ms if after else None,
+        note=note,
+    )
+    if status == "changed":
+        raise _meanwhile(job_id)
+    return status == "done"
 
 
 async def _run(call: Call, params: contract.RunParams) -> contract.RunResult:
-    job_id = params.job_id
-    digest = hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
-    name = f"{job_id}:now-{digest}"
+    job = await _seen(call, params.job_id)
+    name = f"{job.id}:now-{_digest(call)}"
     # Under this call's name it may have been done before; then it is not refused now.
     is_new = await call.fleet.calls.made(call.caller, call.id) is None
-    for _ in range(MOST_TRIES):
-        job = await _seen(call, job_id)
-        if is_new and not params.force:
-            unfinished = await _cron(call).unfinished(job)
-            if unfinished and unfinished.name != name:
-                raise CallRefused(
-                    "UNAVAILABLE",
-                    f"A run of the cron job {job_id} has not finished: wait for it, "
-                    "stop its session, or say force.",
-                )
-        now_ms = await _cron(call).now_ms()
-        note = _changes(call, job_id)
-        entry_id = await CronCalls(call.fleet.calls).run(
-            call.caller, call.id, job, name, now_ms=now_ms, note=note
-        )
-        if entry_id is not None:
-            call.note(note)
-            return contract.RunResult(run_id=f"{job.session.sid}-{entry_id}")
-    raise _busy(job_id)
+    if is_new and not params.force:
+        unfinished = await _cron(call).unfinished(job)
+        if unfinished and unfinished.name != name:
+            raise CallRefused(
+                "UNAVAILABLE",
+                f"A run of the cron job {job.id} has not finished: wait for it, "
+                "stop its session, or say force.",
+            )
+    note = _changes(call, job.id)
+    entry_id = await CronCalls(call.fleet.calls).run(
+        call.caller, call.id, job, name, now_ms=await _cron(call).now_ms(), note=note
+    )
+    if entry_id is None:
+        raise _meanwhile(job.id)
+    call.note(note)
+    return contract.RunResult(run_id=f"{job.session.sid}-{entry_id}")
 
 
 async def _runs(call: Call, params: contract.RunsParams) -> contract.RunsResult:
     runs = [run for run in await _cron(call).runs(params.job_id) if _sees(call, run.agent)]
     if params.job_id and not runs:
         await _seen(call, params.job_id)
-    zones = {job.id: zone_of(call, job) for job in await _cron(call).jobs()}
     return contract.RunsResult(
         runs=tuple(
-            shown_run(run, zones.get(run.job_id) or zone_of_agent(call, run.agent))
+            contract.CronRun(
+                job_id=run.job_id,
+                due_ms=run.due_ms,
+                due=_in_zone(run.due_ms, _zone_of_agent(call, run.agent)) or "",
+                status=run.status,
+                run_id=run.run_id,
+                detail=run.detail,
+                is_manual=run.is_manual,
+                duration_ms=run.duration_ms,
+            )
             for run in runs[: params.limit]
         )
     )
+
+
+# -- which jobs -----------------------------------------------------------------------------------
 
 
 def _cron(call: Call) -> Cron:
@@ -188,8 +190,129 @@ def _changes(call: Call, job_id: str) -> dict[str, Any]:
     return {"type": "job_changed", "tool": call.method.tool, "jobId": job_id}
 
 
-def _busy(job_id: str) -> CallRefused:
-    return CallRefused("UNAVAILABLE", f"The cron job {job_id} changes all the time: try again.")
+def _meanwhile(job_id: str) -> CallRefused:
+    return CallRefused(
+        "UNAVAILABLE",
+        f"Nothing was done: the cron job {job_id} has changed at the same moment. Try again.",
+    )
+
+
+def _digest(call: Call) -> str:
+    """Return a call's name as jobs and runs have it: the same call makes the same one."""
+    return hashlib.sha256(call_name(call.caller, call.id).encode()).hexdigest()[:16]
+
+
+# -- jobs as they are asked for, and as they are shown --------------------------------------------
+
+
+def _new_job(call: Call, spec: contract.JobSpec, session: SessionKey, now_ms: int) -> Job:
+    schedule = _schedule(spec.schedule, now_ms, _zone_of_agent(call, session.agent))
+    job = Job(
+        id=_digest(call),
+        schedule=schedule,
+        session=session,
+        created_ms=now_ms,
+        people=call.people(session),
+        next_ms=_first(schedule, now_ms) if spec.enabled else None,
+        **spec.model_dump(exclude={"schedule", "session_key"}),
+    )
+    return _checked(job, now_ms)
+
+
+def _changed_job(call: Call, job: Job, updates: contract.JobPatch, now_ms: int) -> Job:
+    people = call.people(job.session)
+    changed = replace(
+        job,
+        # On behalf of all who had a part in it; of nobody, if one had no person behind it.
+        people=tuple(dict.fromkeys((*job.people, *people))) if job.people and people else (),
+        **updates.model_dump(exclude_unset=True, exclude={"schedule"}),
+    )
+    if updates.schedule:
+        schedule = _schedule(updates.schedule, now_ms, _zone_of(call, job))
+        changed = replace(changed, schedule=schedule)
+    is_resumed = changed.enabled and not job.enabled
+    if is_resumed or updates.schedule or updates.message:
+        changed = replace(changed, failures=0)  # what failed was something else
+    if not changed.enabled:
+        changed = replace(changed, next_ms=None)
+    elif is_resumed or updates.schedule:
+        changed = replace(changed, next_ms=_first(changed.schedule, now_ms))
+    return _checked(changed, now_ms)
+
+
+def _schedule(wanted: contract.Schedule, now_ms: int, zone: str) -> Schedule:
+    """Return a schedule as it is stored; a time on a wall clock without a zone is in `zone`."""
+    by_wall_clock = wanted.cron is not None or (wanted.at is not None and not has_offset(wanted.at))
+    return Schedule(
+        at=wanted.at,
+        every_s=wanted.every,
+        cron=wanted.cron,
+        tz=wanted.tz or (zone if by_wall_clock else None),
+        anchor_ms=now_ms,
+    )
+
+
+def _first(schedule: Schedule, now_ms: int) -> int:
+    try:
+        return schedule.first(now_ms)
+    except ScheduleRefused as error:
+        raise CallRefused("INVALID_REQUEST", str(error)) from None
+
+
+def _checked(job: Job, now_ms: int) -> Job:
+    """Return a job that can be fired; raises `CallRefused` for one that can't."""
+    try:
+        job.schedule.next_after(now_ms)
+        message = job.entry(now_ms)
+    except (ScheduleRefused, MessageRefused) as error:
+        raise CallRefused("INVALID_REQUEST", str(error)) from None
+    if SessionKey.of(message, agent=job.session.agent) != job.session:
+        raise CallRefused("INVALID_REQUEST", "There can be no session with this key.")
+    return job
+
+
+def _zone_of_agent(call: Call, agent: str) -> str:
+    """Return the time zone of an agent: as it is configured, else that of this host."""
+    settings = call.config.agents.get(agent)
+    return (settings and settings.timezone) or host_zone()
+
+
+def _zone_of(call: Call, job: Job) -> str:
+    """Return the time zone that a job is shown in."""
+    return job.schedule.tz or _zone_of_agent(call, job.session.agent)
+
+
+def _in_zone(at_ms: int | None, zone: str) -> str | None:
+    """Return a time in a zone, as ISO 8601 with the offset."""
+    if at_ms is None:
+        return None
+    # The host that made the job may know more zones than this one.
+    return datetime.fromtimestamp(at_ms // 1000, tz=named_zone(zone) or UTC).isoformat()
+
+
+def _shown(call: Call, job: Job) -> contract.CronJob:
+    zone, schedule = _zone_of(call, job), job.schedule
+    kinds = {"at": schedule.at, "every": schedule.every_s, "cron": schedule.cron, "tz": schedule.tz}
+    return contract.CronJob(
+        id=job.id,
+        name=job.name,
+        schedule={kind: value for kind, value in kinds.items() if value is not None},
+        message=job.message,
+        session_key=str(job.session),
+        enabled=job.enabled,
+        created_ms=job.created_ms,
+        next_run_ms=job.next_ms,
+        next_run=_in_zone(job.next_ms, zone),
+        last_run_ms=job.last_ms,
+        last_run=_in_zone(job.last_ms, zone),
+        last_status=job.last_status,
+        last_error=job.last_detail,
+        last_duration_ms=job.last_duration_ms,
+        failures=job.failures,
+        is_running=job.running is not None,
+        misfire=job.misfire,
+        alert_after=job.alert_after,
+    )
 
 
 HANDLERS: dict[str, Handler] = {
