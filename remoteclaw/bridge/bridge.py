@@ -19,7 +19,6 @@ from remoteclaw.bridge.hooks import (
     AgentEnd,
     BeforeRuntimeSpawn,
     Hooks,
-    MessageReceived,
     SessionResumed,
     SpawnOverride,
 )
@@ -184,8 +183,6 @@ class ChannelBridge:
         run = self._new_run(turn, callbacks or BridgeCallbacks(), first_index)
         run.abort = abort or run.abort
         run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
-        for entry in turn.entries:
-            await self._run_received_hook(turn, entry.message)
 
         await self._look_up_session(run)  # 1
         await self._run_hooks_before_spawn(run)  # 2
@@ -212,10 +209,6 @@ class ChannelBridge:
             messages=messages,
         )
         return _Run(turn, self._spec, delivery, callbacks, messages)
-
-    async def _run_received_hook(self, turn: Turn, message: ChannelMessage) -> None:
-        event = MessageReceived(turn.session, message, turn.attempt)
-        await self._hooks.run("message_received", event)
 
     # -- 1: session lookup ---------------------------------------------------------------------
 
@@ -367,7 +360,6 @@ class ChannelBridge:
             reference=run.turn.reference,
         )
         listeners = Listeners(
-            on_steered=lambda key: self._run_received_hook(run.turn, run.messages[key]),
             take_files=files.take,
             on_permission=conduct.decide,
             label=lambda event: self._label(run, event),

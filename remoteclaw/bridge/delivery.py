@@ -64,8 +64,6 @@ class Delivered:
 class Listeners:
     """The bridge's own reactions to a turn's events; all are optional."""
 
-    on_steered: Callable[[str], Awaitable[None]] | None = None
-    """Hears of each entry that the agent takes up while it works."""
     take_files: Callable[[Sequence[str]], Awaitable[tuple[list[Attachment], list[str]]]] | None = (
         None
     )
@@ -167,8 +165,6 @@ class DeliveryAdapter:
                 self._steered.append(key)
                 self._asked.append(key)
                 self._newest = self._messages[key]
-                if self._listeners.on_steered:
-                    await self._listeners.on_steered(key)
             case AnswerEndEvent():
                 await self._end_answer()
             case PermissionEvent():

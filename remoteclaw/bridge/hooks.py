@@ -1,33 +1,29 @@
-"""Hooks: the operator's functions, called at moments of a turn and of a message.
+"""Hooks: the operator's functions, called at moments of a turn.
 
 They run in the order of the configuration. Each has a deadline, and one that fails or is late is
 logged and changes nothing.
 """
 
 import asyncio
-import contextlib
 import importlib
 import inspect
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from typing import Any
 
 from remoteclaw.config.model import HooksConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.events import AgentUsage
-from remoteclaw.messages import ChannelMessage, McpSideEffects, SessionKey
+from remoteclaw.messages import McpSideEffects, SessionKey
 
 __all__ = [
     "AfterRuntimeExit",
     "AgentEnd",
     "BeforeRuntimeSpawn",
     "Hooks",
-    "MessageReceived",
-    "MessageSending",
-    "MessageSent",
-    "SendingOverride",
     "SessionResumed",
     "SpawnOverride",
 ]
@@ -36,52 +32,6 @@ __all__ = [
 DEADLINE_S = 5.0
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class MessageReceived:
-    """An agent is about to be given a message."""
-
-    session: SessionKey
-    message: ChannelMessage
-    attempt: int
-    """1 for the first time; more when the turn is repeated after a crash."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageSending:
-    """A message is about to be delivered to a chat."""
-
-    sid: str
-    """The session's id, as in logs."""
-    turn: str
-    channel_id: str
-    thread_id: str | None
-    text: str
-    is_error: bool
-    """Whether it tells of a failure."""
-    attachments: tuple[str, ...] = ()
-    """The names of the files that go with it, whatever becomes of the text."""
-
-
-@dataclass(frozen=True, slots=True)
-class SendingOverride:
-    """The result of a `message_sending` hook."""
-
-    text: str | None = None
-    """The text to send instead."""
-    cancel: bool = False
-    """Whether nothing is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageSent:
-    """A message was delivered to a chat, or could not be."""
-
-    message: MessageSending
-    success: bool
-    error: str | None = None
-    """The kind of failure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,33 +105,18 @@ class Hooks:
                 hooks.register(moment, _imported(moment, reference))
         return hooks
 
+    def __contains__(self, moment: str) -> bool:
+        """Whether a moment has a hook."""
+        return moment in self._hooks
+
     def register(self, moment: str, function: Callable[[Any], Any]) -> None:
         """Add a function, which may be asynchronous, to a moment of `HooksConfig`."""
         self._hooks.setdefault(moment, []).append(function)
-
-    def has(self, moment: str) -> bool:
-        """Whether a moment has a hook."""
-        return moment in self._hooks
 
     async def run(self, moment: str, event: Any) -> list[Any]:
         """Call every hook of a moment; return what those gave back that didn't fail."""
         results = [await _call(function, event) for function in self._hooks.get(moment, ())]
         return [result for result in results if result is not None]
-
-    async def sending(self, event: MessageSending) -> MessageSending | None:
-        """Call the `message_sending` hooks, each with what the one before made of the message.
-
-        Return what is to be sent; None if that is nothing.
-        """
-        for function in self._hooks.get("message_sending", ()):
-            result = await _call(function, event)
-            if isinstance(result, SendingOverride) and isinstance(result.text, str | None):
-                if result.cancel:
-                    return None
-                event = replace(event, text=event.text if result.text is None else result.text)
-            elif result is not None:
-                log.error("hook %s returned %s", _name(function), type(result).__name__)
-        return event
 
 
 async def _call(function: Callable[[Any], Any], event: Any) -> Any:
@@ -209,28 +144,17 @@ async def _in_daemon(function: Callable[[Any], Any], event: Any) -> Any:
 
     Python waits for threads of `asyncio.to_thread`, so a hook that hangs would hold its worker.
     """
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
+    done: Future[Any] = Future()
+    done.set_running_or_notify_cancel()  # from now on it can't be cancelled
 
     def call() -> None:
-        result, error = None, None
         try:
-            result = function(event)
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - the caller of the hooks logs it
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop has ended without us
-            loop.call_soon_threadsafe(settle, result, error)
+            done.set_result(function(event))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the caller of the hooks logs it
+            done.set_exception(error)
 
     threading.Thread(target=call, name=_name(function), daemon=True).start()
-    return await done
+    return await asyncio.wrap_future(done)
 
 
 def _imported(moment: str, reference: str) -> Callable[[Any], Any]:

@@ -1,13 +1,13 @@
 """The relay: delivers an account's replies through its adapter, in order, each with a receipt."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import orjson
 
-from remoteclaw.bridge.hooks import Hooks, MessageSending, MessageSent
 from remoteclaw.errors import LeaseLost, PlatformRefused
 from remoteclaw.fleet.replies import ReplyReader
 from remoteclaw.messages import Attachment
@@ -22,7 +22,6 @@ OPERATE_S = 4.0
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
 ONLY_SENDS = "This channel's adapter can do nothing but send messages."
-KEPT_BACK = "A hook of the operator's has kept it back."
 NO_RECEIPT = "It was sent; what the adapter says of it makes no sense."
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 
@@ -36,80 +35,46 @@ class _Done:
     is_delivered: bool = True
     kept: Collection[Attachment] = ()
     """The files that could not be delivered."""
-    sent: MessageSent | None = None
-    """The event for hooks."""
     answer: bytes = b""
     """The answer for the caller."""
 
 
-async def relay(reader: ReplyReader, adapter: ChannelAdapter, hooks: Hooks) -> None:
+async def relay(reader: ReplyReader, adapter: ChannelAdapter) -> None:
     """Deliver until cancelled.
 
     The receipt follows the delivery: a crash between the two delivers that one message again.
-    A message that a hook cancels, or that the platform refuses for good, has its receipt like any
-    other. Any other failure of a message ends the relay; a failed operation is told to its caller.
+    A message that the platform refuses for good has its receipt like any other. Any other failure
+    of a message ends the relay; a failed operation is told to its caller.
     """
     async for reply in reader.replies():
-        async with reader.held():  # a platform, or a hook, may take longer than a claim lasts
+        async with reader.held():  # a platform may take longer than a claim lasts
             if reply.operation:
                 left_s = await reader.left_s(reply.operation)
                 done = await _operate(reply.operation, left_s, adapter)
             else:
-                done = await _deliver(reply, adapter, hooks)
-        try:
+                done = await _deliver(reply, adapter)
+        with contextlib.suppress(LeaseLost):  # another adapter has taken over, and delivers it
             await reader.receipt(
                 reply, kept=done.kept, is_delivered=done.is_delivered, answer=done.answer
             )
-        except LeaseLost:
-            continue  # another adapter has taken over, and delivers and records it
-        if done.sent:
-            await hooks.run("message_sent", done.sent)
 
 
-async def _deliver(reply: Reply, adapter: ChannelAdapter, hooks: Hooks) -> _Done:
-    """Deliver one message, as hooks want it.
-
-    One without text and files, as it came or as hooks want it, says that the turn is over.
-    """
-    message = await _as_hooks_want(reply, hooks) if reply.text or reply.attachments else None
-    if reply.call and not (message and (message.text or message.attachments)):
-        return _Done(answer=_failure(KEPT_BACK))
+async def _deliver(reply: Reply, adapter: ChannelAdapter) -> _Done:
+    """Deliver one message; one without text and files says that the turn is over."""
     try:
-        changed = {"text": message.text} if message else {"text": "", "attachments": ()}
-        receipt = await adapter.deliver(replace(reply, **changed)) or Receipt()
+        receipt = await adapter.deliver(reply) or Receipt()
     except PlatformRefused as refusal:
         # Repeated, it would hold up all that waits behind it.
         log.warning("a message was refused by the platform and is given up: %s", refusal)
-        failed = MessageSent(message, False, type(refusal).__name__) if message else None
         # For the files of an answer, people can ask at a command line; a caller is told.
         kept = () if reply.call else reply.attachments
-        return _Done(False, kept, failed, _failure(str(refusal)))
-    except Exception as error:
-        if message:
-            failed = MessageSent(message, success=False, error=type(error).__name__)
-            await hooks.run("message_sent", failed)
-        raise
-    sent = MessageSent(message, success=True) if message else None
+        return _Done(False, kept, _failure(str(refusal)))
     try:
-        return _Done(True, () if reply.call else tuple(receipt.kept), sent, _told(reply, receipt))
+        return _Done(True, () if reply.call else tuple(receipt.kept), _told(reply, receipt))
     except Exception as error:  # noqa: BLE001 - it is delivered, and would be again
         log.error("an adapter's receipt makes no sense: %s", type(error).__name__)
         told = {"delivered": True, "messageId": None, "error": NO_RECEIPT}
-        return _Done(True, () if reply.call else reply.attachments, sent, orjson.dumps(told))
-
-
-async def _as_hooks_want(reply: Reply, hooks: Hooks) -> MessageSending | None:
-    return await hooks.sending(
-        MessageSending(
-            sid=reply.sid,
-            turn=reply.turn,
-            channel_id=reply.channel_id,
-            thread_id=reply.thread_id,
-            text=reply.text,
-            is_error=reply.is_error,
-            attachments=tuple(attachment.name for attachment in reply.attachments),
-        )
-    )
+        return _Done(True, () if reply.call else reply.attachments, orjson.dumps(told))
 
 
 def _told(reply: Reply, receipt: Receipt) -> bytes:

@@ -45,15 +45,13 @@ def up(no_console: bool) -> None:
 
 
 async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
-    from remoteclaw.bridge.hooks import Hooks
     from remoteclaw.up.agents import agent_problem, tools_problem
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import Supervisor
 
     agent, settings = config.agent(None)
-    if problem := hooks_problem(config.hooks):
+    if problem := hooks_problem(config.hooks):  # else workers would end one after the other
         raise ConfigError(problem)
-    hooks = Hooks.load(config.hooks)  # workers do so as well, and would end one after the other
     supervisor = Supervisor(home, config)
     leave = leave_event()
     async with supervisor.running() as ready:
@@ -79,7 +77,6 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
                 supervisor.fleet,
                 agent=agent,
                 account=home.host_id,
-                hooks=hooks,
                 downloads=home.downloads,
             )
             await _chat(console, leave)

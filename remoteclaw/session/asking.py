@@ -39,14 +39,11 @@ class Asking:
         record: RecordConfig,
         *,
         command_of: CommandOf,
-        shows_live: bool,
     ) -> None:
-        """`shows_live` says whether what is being written is shown: not what a hook may change."""
         self._lease = lease
         self._bridge = bridge
         self._record = record
         self._command_of = command_of
-        self._shows_live = shows_live
 
     async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
         """Ask until there is an answer, or a failure to tell; None if the turn is postponed.
@@ -105,8 +102,8 @@ class Asking:
             return failed_result(attempt.turn, category, why, reply.next_index)
         callbacks = BridgeCallbacks(
             on_partial_reply=reply.publish,
-            on_live_text=reply.show if self._shows_live else None,
-            on_activity=reply.show_activity if self._shows_live else None,
+            on_live_text=reply.show,
+            on_activity=reply.show_activity,
             on_phase=attempt.progress.reached,
         )
         async with asyncio.TaskGroup() as tasks:

@@ -100,7 +100,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         home=home,
     )
     conversation: str | None = conversation_name(runtime.name, workspace)
-    if hooks.has("before_runtime_spawn"):  # it may choose another directory
+    if "before_runtime_spawn" in hooks:  # it may choose another directory
         conversation = None
     return SessionBridge(keeper, bridge, conversation=conversation, zone=settings.timezone)
 

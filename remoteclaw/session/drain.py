@@ -71,8 +71,7 @@ class Drain:
         if lease is None:
             return
         bridge = open_bridge(self._fleet, lease, self._config, self._home, self._hooks)
-        shows_live = not self._hooks.has("message_sending")
-        runner = TurnRunner(lease, bridge, self._config, shows_live=shows_live)
+        runner = TurnRunner(lease, bridge, self._config)
         try:
             try:
                 async with asyncio.TaskGroup() as tasks:

@@ -6,8 +6,7 @@ It is lines of JSON, oldest first, each with `at` (milliseconds since 1970) and 
 
 - `user`: `from` (a name), of a person `from_id`, `id` (the platform's), `text`, and the names of
   `attachments`
-- `agent`: `text`, as it left the agent: hooks that change what is sent come later; and the names
-  of the `attachments` that it sent
+- `agent`: `text`, as it left the agent, and the names of the `attachments` that it sent
 - `tool`: `name`, `input` and `output` shortened, `is_error`
 - `error`: `category`
 """

@@ -71,18 +71,13 @@ class _Ending:
 class TurnRunner:
     """Runs the turns of a session under one lease, one at a time."""
 
-    def __init__(
-        self, lease: Lease, bridge: SessionBridge, config: Config, *, shows_live: bool
-    ) -> None:
-        """`shows_live` says whether what is being written is shown: not what a hook may change."""
+    def __init__(self, lease: Lease, bridge: SessionBridge, config: Config) -> None:
         self._lease = lease
         self._bridge = bridge
         self._config = config
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
         self.command_of = self._resets.command_of
-        self._asking = Asking(
-            lease, bridge, config.record, command_of=self.command_of, shows_live=shows_live
-        )
+        self._asking = Asking(lease, bridge, config.record, command_of=self.command_of)
         self._running: Attempt | None = None
 
     @property

@@ -26,7 +26,6 @@ from remoteclaw.bridge.attachments import (
     GivenFile,
     TurnFiles,
 )
-from remoteclaw.bridge.hooks import MessageSending, SendingOverride
 from remoteclaw.bridge.outgoing import Outgoing
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
@@ -733,26 +732,6 @@ async def test_a_reply_that_a_newer_remoteclaw_wrote_is_delivered(sender: Stack)
     assert chat.contents == [("a.txt", "text/plain", b"x")]
 
 
-async def test_a_hook_that_cancels_a_message_cancels_its_files(sender: Stack) -> None:
-    Path(sender.agent["workspace"], "secret.txt").write_text("x")
-    accepted = await sender.append("[[attach:secret.txt]]")
-    await serve(sender, accepted)
-    seen = []
-
-    def cancel(event: MessageSending) -> SendingOverride:
-        seen.append(event.attachments)
-        return SendingOverride(cancel=True)
-
-    chat = Chat(sender)
-    hooks = Hooks()
-    hooks.register("message_sending", cancel)
-    await chat.deliver_all(hooks)
-
-    assert seen == [("secret.txt",)]
-    assert chat.contents == []
-    assert await blobs(sender) == []
-
-
 @pytest.mark.parametrize(
     ("wanted", "why"),
     [
@@ -895,11 +874,11 @@ class Chat:
         self.delivered.append(reply)
         return Receipt(kept=[file for file in reply.attachments if file.name == self._refuses])
 
-    async def deliver_all(self, hooks: Hooks | None = None) -> None:
+    async def deliver_all(self) -> None:
         """Deliver until nothing waits."""
         reader = self._stack.fleet.replies.reader("test", "default")
         client = self._stack.fleet.scripts.client
-        delivering = asyncio.create_task(relay(reader, self, hooks or Hooks()))
+        delivering = asyncio.create_task(relay(reader, self))
 
         async def is_empty() -> bool:
             return not await client.xlen(REPLIES)

@@ -325,7 +325,13 @@ async def test_a_hook_that_fails_or_hangs_changes_nothing(
     async def hangs(_event: object) -> None:
         await asyncio.Event().wait()
 
-    for hook in (fails, hangs, lambda _: "nonsense"):
+    async def is_cancelled(_event: object) -> None:
+        raise asyncio.CancelledError
+
+    def leaves(_event: object) -> None:
+        sys.exit(3)
+
+    for hook in (fails, hangs, is_cancelled, leaves, lambda _: "nonsense"):
         hooks.register("before_runtime_spawn", hook)
 
     async with demo_bridge(home, hooks=hooks) as (bridge, _, _):
@@ -334,6 +340,9 @@ async def test_a_hook_that_fails_or_hangs_changes_nothing(
     assert result.error is None
     assert "fails failed" in caplog.text
     assert "hangs took more than" in caplog.text
+    assert "is_cancelled was cancelled by something in it" in caplog.text
+    assert "leaves failed" in caplog.text
+    assert "returned str" in caplog.text
 
 
 @pytest.mark.parametrize(

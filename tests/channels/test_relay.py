@@ -7,8 +7,6 @@ from typing import Any, cast
 import orjson
 import pytest
 
-from remoteclaw.bridge import Hooks
-from remoteclaw.bridge.hooks import MessageSent
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import keys, replies
 from remoteclaw.fleet.lease import Lease
@@ -50,24 +48,22 @@ async def answered(stack: Stack, text: str, *files: Attachment) -> tuple[Lease, 
 async def test_an_answer_that_the_platform_refuses_holds_nothing_up(
     stack: Stack, platform: Platform
 ) -> None:
-    hooks, sent = Hooks(), list[MessageSent]()
-    hooks.register("message_sent", sent.append)
     client: Any = stack.fleet.scripts.client
+
+    async def is_empty() -> bool:
+        return not await client.xlen(REPLIES)
+
     sid = (await answered(stack, ""))[0].sid
     file = await stack.fleet.blobs.put(sid, "plan.txt", b"x")
     platform.tell(refuses="You were blocked.")
-    async with platform.served(stack.fleet, hooks=hooks):
+    async with platform.served(stack.fleet):
         _, refused = await answered(stack, "one", file)
-        await eventually(lambda: sent)
+        await eventually(is_empty)
         platform.tell()
         _, taken = await answered(stack, "two")
         await eventually(lambda: client.hexists(keys.outcome_prefix(sid) + taken, "delivered"))
 
     assert platform.texts == ["two"]
-    assert [(event.success, event.error) for event in sent] == [
-        (False, "PlatformRefused"),
-        (True, None),
-    ]
     assert not await client.hexists(keys.outcome_prefix(sid) + refused, "delivered")
     assert await stack.fleet.blobs.get(sid, file) == b"x"
 
@@ -174,9 +170,7 @@ async def test_an_odd_receipt_does_not_have_a_message_delivered_again(
 ) -> None:
     adapter = _Odd(receipt)
     await answered(stack, "one")
-    relaying = asyncio.create_task(
-        relay(stack.fleet.replies.reader("test", "default"), adapter, Hooks())
-    )
+    relaying = asyncio.create_task(relay(stack.fleet.replies.reader("test", "default"), adapter))
 
     await eventually(lambda: adapter.texts == ["one"])
     await answered(stack, "two")
@@ -185,3 +179,28 @@ async def test_an_odd_receipt_does_not_have_a_message_delivered_again(
     assert not relaying.done()
     relaying.cancel()
     await asyncio.wait((relaying,))
+
+
+@pytest.mark.parametrize("claim_ms", [4000, 0])
+async def test_a_slow_delivery_keeps_its_stream(stack: Stack, claim_ms: int) -> None:
+    """Else a stand-by would deliver the same, and the receipt would be refused."""
+    lease, entry = await answered(stack, "hello")
+    client: Any = stack.fleet.scripts.client
+    claim, delivered = keys.reader("test", "default"), list[str]()
+
+    class Slow:
+        async def deliver(self, reply: Reply) -> None:
+            await client.pexpire(claim, claim_ms)
+            if claim_ms:  # else it was frozen, and no other adapter has taken over
+                await eventually(is_renewed)
+            delivered.append(reply.text)
+
+    async def is_renewed() -> bool:
+        return int(await client.pttl(claim)) > claim_ms
+
+    relaying = asyncio.create_task(relay(stack.fleet.replies.reader("test", "default"), Slow()))
+    outcome = keys.outcome_prefix(lease.sid) + entry
+    await eventually(lambda: client.hexists(outcome, "delivered"))
+    relaying.cancel()
+
+    assert delivered == ["hello"]

@@ -28,9 +28,8 @@ SHOWN = {
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),
     *("ChannelConfig.authorized_senders", "ChannelConfig.attachment_types"),
-    *("HooksConfig.message_received", "HooksConfig.before_runtime_spawn"),
-    *("HooksConfig.session_resumed", "HooksConfig.after_runtime_exit", "HooksConfig.agent_end"),
-    *("HooksConfig.message_sending", "HooksConfig.message_sent"),
+    *("HooksConfig.before_runtime_spawn", "HooksConfig.session_resumed"),
+    *("HooksConfig.after_runtime_exit", "HooksConfig.agent_end"),
 }
 #: All that is hidden.
 SECRET = {

@@ -21,8 +21,8 @@ FOR_AGENTS = {
 AT_START = {
     *("redis.url", "redis.appendfsync", "redis.maxmemory", "fleet.lease_s", "fleet.workers"),
     *("gateway.host", "gateway.port", "gateway.allow_remote", "gateway.hosts", "gateway.origins"),
-    *("hooks.message_received", "hooks.before_runtime_spawn", "hooks.session_resumed"),
-    *("hooks.after_runtime_exit", "hooks.agent_end", "hooks.message_sending", "hooks.message_sent"),
+    *("hooks.before_runtime_spawn", "hooks.session_resumed"),
+    *("hooks.after_runtime_exit", "hooks.agent_end"),
 }
 
 

@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.chunks import SMALLEST_LIMIT
 from remoteclaw.channels.console.adapter import Console
 from remoteclaw.channels.console.editor import PlainEditor
@@ -79,7 +78,7 @@ def platform(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str])
 
 
 def console(fleet: Fleet, directory: Path, capsys: pytest.CaptureFixture[str]) -> Double:
-    adapter = Console(fleet, agent="main", account="default", hooks=Hooks(), downloads=directory)
+    adapter = Console(fleet, agent="main", account="default", downloads=directory)
     adapter._editor = PlainEditor()
     lines: list[str] = []
 
@@ -108,7 +107,7 @@ def double(
 @contextlib.asynccontextmanager
 async def relayed(stack: Stack, double: Double) -> AsyncIterator["asyncio.Task[None]"]:
     reader = stack.fleet.replies.reader(double.provider, "default", token="the same")
-    task = asyncio.create_task(relay(reader, double.adapter, Hooks()))
+    task = asyncio.create_task(relay(reader, double.adapter))
     yield task
     task.cancel()
     await asyncio.wait((task,))

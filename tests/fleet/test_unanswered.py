@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.bridge import Hooks
 from remoteclaw.channels.console.adapter import Console
 from remoteclaw.channels.console.editor import PlainEditor
 from remoteclaw.cli.send import _accepted
@@ -66,7 +65,7 @@ async def test_a_message_that_found_no_server_is_not_sent(server: Server, fleet:
 
 @pytest.fixture
 def console(fleet: Fleet, directory: Path) -> Console:
-    console = Console(fleet, agent="main", account="here", hooks=Hooks(), downloads=directory)
+    console = Console(fleet, agent="main", account="here", downloads=directory)
     console._editor = PlainEditor()
     return console
 

@@ -9,10 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
-from remoteclaw.bridge import Hooks
-from remoteclaw.bridge.hooks import MessageSent, SendingOverride
 from remoteclaw.bridge.side_effects import repeats_of, side_effects_of
-from remoteclaw.channels.relay import KEPT_BACK, NO_EFFECT
+from remoteclaw.channels.relay import NO_EFFECT
 from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.reply import reply_payload
@@ -604,25 +602,6 @@ async def test_a_message_survives_an_adapter_that_breaks(
 
     assert platform.texts == ["hi"]
     assert again["status"] == "delivered"
-
-
-async def test_a_hook_changes_a_tool_s_message_or_keeps_it_back(
-    stack: Stack, platform: Platform, turn: Turn
-) -> None:
-    hooks, sent = Hooks(), list[MessageSent]()
-    hooks.register("message_sent", sent.append)
-    hooks.register(
-        "message_sending",
-        lambda event: SendingOverride(text="(a key)", cancel="keep" in event.text),
-    )
-    async with platform.served(stack.fleet, hooks=hooks):
-        changed = await turn.call("message_reply", message="sk-123")
-        kept = await turn.call("message_reply", message="keep this")
-
-    assert platform.texts == ["(a key)"]
-    assert changed["status"] == "delivered"
-    assert (kept["status"], kept["error"]) == ("failed", KEPT_BACK)
-    assert [event.success for event in sent] == [True]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])

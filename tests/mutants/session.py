@@ -106,18 +106,6 @@ MUTANTS = (
         test="test_a_worker_that_is_killed_in_a_steered_turn",
     ),
     Mutant(
-        "activity that gets past a hook",
-        before="on_activity=reply.show_activity if self._shows_live else None",
-        after="on_activity=reply.show_activity",
-        test="test_what_a_hook_may_change_is_not_shown_before",
-    ),
-    Mutant(
-        "live text that gets past a hook",
-        before='shows_live = not self._hooks.has("message_sending")',
-        after="shows_live = True",
-        test="test_what_a_hook_may_change_is_not_shown_before",
-    ),
-    Mutant(
         "a message that overtakes one that waits",
         before='is_next = all(entry.origin != "chat" for entry in behind)',
         after="is_next = True",

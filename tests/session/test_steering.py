@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge import Hooks
-from remoteclaw.config.load import load_config
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.session.drain import Drain
 from remoteclaw.session.steering import MOST_STEERED, Steering
 from tests.support.bridges import script
 from tests.support.conversations import append, drain, go, renewed
@@ -343,18 +340,3 @@ async def test_what_was_answered_before_a_failure_is_done(agent: Stack) -> None:
     outcomes = [await agent.outcome(each) for each in (one, two, three)]
     assert [outcome.status for outcome in outcomes] == ["done", "steered", "failed"]
     assert [outcome.error for outcome in outcomes] == [None, None, error]
-
-
-async def test_a_hook_hears_of_a_message_once_though_it_was_given_back(agent: Stack) -> None:
-    hooks, seen = Hooks(), list[Any]()
-    hooks.register("message_received", lambda event: seen.append(event.message.text))
-    first = await agent.append("deaf")
-    config = load_config(agent.home.config_file, {})
-    task = asyncio.create_task(Drain(agent.fleet, config, agent.home, hooks).run(first.session.sid))
-    await agent.reached(first, "output")
-    second = await agent.append("two")
-    await agent.reached(second, "steered")
-    go(agent)
-    await task
-
-    assert seen == ["deaf", "two"]

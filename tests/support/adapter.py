@@ -7,7 +7,6 @@ import asyncio
 import os
 import sys
 
-from remoteclaw.bridge import Hooks
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import Fleet
 from remoteclaw.protocols import Reply
@@ -30,7 +29,7 @@ async def main(url: str, account: str, path: str) -> None:
     fleet = Fleet.open(url, lease_s=30)
     # With a token of its own, so that the next process needn't wait for this one's claim to end.
     reader = fleet.replies.reader("test", account, token=account)
-    await relay(reader, Chat(path), Hooks())
+    await relay(reader, Chat(path))
 
 
 if __name__ == "__main__":

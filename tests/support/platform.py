@@ -30,7 +30,6 @@ from typing import Any
 
 import orjson
 
-from remoteclaw.bridge import Hooks
 from remoteclaw.channels.relay import relay
 from remoteclaw.errors import PlatformRefused, Unsupported
 from remoteclaw.fleet import Fleet
@@ -102,7 +101,7 @@ class Platform:
 
     @contextlib.asynccontextmanager
     async def served(
-        self, fleet: Fleet, *, hooks: Hooks | None = None, only_sends: bool = False
+        self, fleet: Fleet, *, only_sends: bool = False
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """Have an adapter at work, with operations or, if it `only_sends`, without.
 
@@ -112,7 +111,7 @@ class Platform:
         adapter = (_Sender if only_sends else PlatformAdapter)(self._directory, fleet)
         reader = fleet.replies.reader(self._provider, self._account, token="the platform's")
         assert await reader.claim()
-        task = asyncio.create_task(relay(reader, adapter, hooks or Hooks()))
+        task = asyncio.create_task(relay(reader, adapter))
         try:
             yield task
         finally:
@@ -297,7 +296,7 @@ async def main(url: str, directory: str, provider: str, account: str) -> None:
     fleet = Fleet.open(url, lease_s=30)
     # With a token of its own, so that the next process needn't wait for this one's claim to end.
     reader = fleet.replies.reader(provider, account, token="the platform's")
-    await relay(reader, PlatformAdapter(Path(directory), fleet), Hooks())
+    await relay(reader, PlatformAdapter(Path(directory), fleet))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from typing import Any
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from remoteclaw.bridge.hooks import Hooks
 from remoteclaw.channels.console.editor import (
     PROMPT,
     Editor,
@@ -54,9 +53,7 @@ COUNT_EVERY_S = 1.0
 class Console:
     """A person at this terminal, talking to one agent."""
 
-    def __init__(
-        self, fleet: Fleet, *, agent: str, account: str, hooks: Hooks, downloads: Path
-    ) -> None:
+    def __init__(self, fleet: Fleet, *, agent: str, account: str, downloads: Path) -> None:
         """`account` tells the consoles of several installations on one Redis apart.
 
         The files that the agent sends are saved in `downloads`.
@@ -65,7 +62,6 @@ class Console:
         self._fleet = fleet
         self._agent = agent
         self._account = account
-        self._hooks = hooks
         self._user = login_name()
         self._session = SessionKey(agent, PROVIDER, account, CHANNEL_ID, self._user)
         self._lines: list[str] = []
@@ -105,12 +101,11 @@ class Console:
     async def _chat(self) -> None:
         # Our process holds the state directory's lock, so no other console has this account.
         reader = self._fleet.replies.reader(PROVIDER, self._account, token=self._account)
-        is_changed = self._hooks.has("message_sending")
         async with asyncio.TaskGroup() as tasks:
             duties = [
-                tasks.create_task(relay(reader, self, self._hooks)),
-                # What a hook may change is not shown before, wherever it is installed.
-                *([] if is_changed else map(tasks.create_task, (self._follow(), self._count()))),
+                tasks.create_task(relay(reader, self)),
+                tasks.create_task(self._follow()),
+                tasks.create_task(self._count()),
                 tasks.create_task(self._watch_redis()),
             ]
             doing = tasks.create_task(self._do())
