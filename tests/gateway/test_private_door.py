@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +23,6 @@ from tests.support.connector import Pipes, free_port
 from tests.support.doors import gateway_process, own_token
 from tests.support.restarts import restart, starts
 from tests.support.stack import Stack
-from tests.support.up import gateway_of, running
 from tests.support.waiting import HANG_S, eventually
 
 
@@ -181,16 +179,6 @@ async def test_who_asks_while_it_is_restarted_waits(stack: Stack) -> None:
             assert await works(stack.home)
             count += 1
         await eventually(lambda: len(os.listdir(stack.home.gateways)) == 1)
-
-
-async def test_under_up_it_stays_when_a_gateway_is_killed_and_goes_with_up(home: Home) -> None:
-    with running(home) as up:
-        (socket_of_up,) = os.listdir(home.gateways)
-        assert await works(home)
-        os.kill(gateway_of(up.pid), signal.SIGKILL)
-        assert await works(home)
-        assert os.listdir(home.gateways) == [socket_of_up]
-    assert os.listdir(home.gateways) == []
 
 
 async def test_the_path_of_the_state_directory_may_be_long(stack: Stack, directory: Path) -> None:

@@ -11,46 +11,52 @@ from remoteclaw.config.model import GatewayConfig
 from remoteclaw.gateway.address import listen
 from tests.support.processes import is_alive
 from tests.support.up import address, ask, gateway_of, remoteclaw, running
+from tests.support.waiting import eventually_sync
 
 
-def test_when_everything_is_ready_the_gateway_is(
+def test_it_is_there_when_up_is_ready_and_again_after_a_restart_and_a_kill(
     home: Home, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes no files beside the caller for modules, and only its newest token."""
+    """Who asks meanwhile is not refused: agents keep its address for as long as they live.
+
+    It takes no files beside the caller for modules, and only its newest token.
+    """
     for name in ("orjson", "uvicorn", "remoteclaw", "socket"):
         (directory / f"{name}.py").write_text("raise SystemExit('taken')")
     monkeypatch.chdir(directory)
 
     with running(home) as up:
-        url = address(home)
+        url, first = address(home), gateway_of(up.pid)
+        private = os.listdir(home.gateways)
         token = (home.path / "gateway-token").read_text().strip()
 
         assert ask(f"{url}/tools/invoke", token) == 200
         assert ask(f"{url}/tools/invoke", "wrong") == 401
         assert ask(f"{url}/healthz") == 405
         assert f"ok  gateway          {url}\n" in remoteclaw(home, "doctor").stdout
-
         assert remoteclaw(home, "token", "rotate").returncode == 0
-
         assert ask(f"{url}/tools/invoke", token) == 401
         token = (home.path / "gateway-token").read_text().strip()
+
+        assert "demo agent" in remoteclaw(home, "send", "hello").stdout
+        agents = sorted(path.name for path in home.runs.iterdir())
+        assert ask(f"{url}/tools/invoke", token, tool="gateway_restart") == 200
         assert ask(f"{url}/tools/invoke", token) == 200
-        gateway = gateway_of(up.pid)
-    assert not is_alive(gateway)
+        log = home.logs / "gateway.log"
+        eventually_sync(lambda: log.read_text().count("The gateway is at ") == 2)
+        assert gateway_of(up.pid) == first
 
-
-def test_a_gateway_that_is_killed_comes_back_where_it_was(home: Home) -> None:
-    """Who asks meanwhile is not refused: agents keep its address for as long as they live."""
-    with running(home) as up:
-        url, before = address(home), gateway_of(up.pid)
-        token = (home.path / "gateway-token").read_text().strip()
-
-        os.kill(before, signal.SIGKILL)
+        os.kill(first, signal.SIGKILL)
 
         assert ask(f"{url}/tools/invoke", token) == 200
         assert address(home) == url
-        assert gateway_of(up.pid) != before
-        assert "RemoteClaw's demo agent" in remoteclaw(home, "send", "hello").stdout
+        assert os.listdir(home.gateways) == private
+        second = gateway_of(up.pid)
+        assert second != first
+        assert sorted(path.name for path in home.runs.iterdir()) == agents
+        assert "message 2" in remoteclaw(home, "send", "hello").stdout
+    assert not is_alive(second)
+    assert os.listdir(home.gateways) == []
 
 
 def test_a_port_in_use_is_said_before_anything_is_started(home: Home) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import re
 import signal
 from typing import Literal
@@ -10,7 +9,6 @@ from typing import Literal
 import aiohttp
 import pytest
 
-from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.errors import CallRefused
@@ -24,8 +22,8 @@ from tests.support.doors import Answer, Door, gateway_process, own_token
 from tests.support.restarts import restart, starts, take_away
 from tests.support.stack import Stack
 from tests.support.turns import begin_turn, gateway, operator
-from tests.support.up import address, ask, command_line, gateway_of, remoteclaw, running
-from tests.support.waiting import eventually, eventually_sync
+from tests.support.up import command_line
+from tests.support.waiting import eventually
 
 
 async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
@@ -265,24 +263,3 @@ async def test_it_is_not_restarted_away_from_the_redis_of_all_the_rest(stack: St
     assert elsewhere != text
     assert refused.status == 503
     assert "it would use another Redis" in refused.json["error"]["message"]
-
-
-def test_under_up_everything_else_goes_on(home: Home) -> None:
-    with running(home) as up:
-        url, gateway = address(home), gateway_of(up.pid)
-        token = (home.path / "gateway-token").read_text().strip()
-        log = home.logs / "gateway.log"
-        assert "demo agent" in remoteclaw(home, "send", "hello").stdout
-        agents = sorted(path.name for path in home.runs.iterdir())
-
-        assert ask(f"{url}/tools/invoke", token, tool="gateway_restart") == 200
-        assert ask(f"{url}/tools/invoke", token) == 200
-        eventually_sync(lambda: log.read_text().count("The gateway is at ") == 2)
-
-        assert gateway_of(up.pid) == gateway
-        assert address(home) == url
-        assert sorted(path.name for path in home.runs.iterdir()) == agents
-        assert "message 2" in remoteclaw(home, "send", "hello").stdout
-        os.kill(gateway, signal.SIGKILL)
-        assert ask(f"{url}/tools/invoke", token) == 200
-        assert gateway_of(up.pid) != gateway
