@@ -1,8 +1,8 @@
 """Edits of the configuration file, by commands, operators and agents.
 
 A change is checked before anything is written, and replaces the file in one step: after a kill at
-any moment, there is the old file or the new one. The last valid content that was replaced is kept
-beside the file, as `remoteclaw.toml.bak`.
+any moment, there is the old file or the new one. The last valid content that was replaced
+here is kept beside the file, as `remoteclaw.toml.bak`.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,10 @@ from typing import Any
 from remoteclaw.config.load import backup_of, overrides, parse_config, parse_toml
 from remoteclaw.config.merge_patch import check_json, edited, json_size, merged, replacing
 from remoteclaw.config.model import Config
-from remoteclaw.config.rights import Difference, differences
+from remoteclaw.config.rights import Place, differences, places
 from remoteclaw.config.secrets import redacted, without_hidden
 from remoteclaw.errors import CallRefused, ConfigError
-from remoteclaw.host.locks import lock, lock_soon, replace_file
+from remoteclaw.host.locks import lock_soon, replace_file
 
 __all__ = ["ConfigFile", "FileChanged", "FileContent", "PlannedChange"]
 
@@ -34,9 +34,6 @@ MOST_PATCH_BYTES = 32 * 1024
 MOST_NAMED = 12
 #: How long a change waits for another one, in seconds: a change takes milliseconds.
 LOCK_S = 5.0
-
-#: In place of a value, and equal to none.
-_NO_VALUE = object()
 
 
 class FileChanged(ConfigError):
@@ -63,7 +60,7 @@ class PlannedChange:
     before: FileContent
     after: FileContent
     patch: Mapping[str, Any]
-    differences: tuple[Difference, ...]
+    differences: tuple[Place, ...]
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -167,7 +164,8 @@ class ConfigFile:
         found = tuple(differences(Config, before, merged(before, patch)))
         if for_agent:
             # Refuse unchanged values too, or an agent could test guesses of secrets.
-            _check_for_agents((*_named(patch), *found))
+            given = (place for place, value in places(Config, patch) if value not in (None, {}))
+            _check_for_agents((*given, *found))
         data = edited(content.data, patch) if found else content.data
         if len(data) > MOST_BYTES:
             raise ConfigError(f"{self.file} would be larger than {MOST_BYTES // 1024} KB.")
@@ -231,21 +229,6 @@ class ConfigFile:
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def back_up(self, data: bytes, since_ns: int) -> None:
-        """Keep a valid content that an editor has replaced with a mistake. Raises OSError.
-
-        It was written at `since_ns` (st_ctime_ns); a backup made later is of a newer content, and
-        stays.
-        """
-        descriptor = lock(self._lock_file)
-        if descriptor is None:
-            return  # a change is being written, which backs up the content before it
-        try:
-            if not self.backup.exists() or self.backup.stat().st_ctime_ns <= since_ns:
-                replace_file(self.backup, data)
-        finally:
-            os.close(descriptor)
-
     def _unwritable(self, error: OSError) -> ConfigError:
         return ConfigError(
             f"{self._target} can't be changed ({error.strerror}): its directory must be one that "
@@ -253,29 +236,7 @@ class ConfigFile:
         )
 
 
-def _named(patch: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yield each setting that a patch gives a value, whatever its value in the file."""
-    return differences(Config, _without_values(patch), _without_nulls(patch))
-
-
-def _without_nulls(patch: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _without_nulls(value) if isinstance(value, Mapping) else value
-        for name, value in patch.items()
-        if value is not None
-    }
-
-
-def _without_values(patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the same tables with `_NO_VALUE` in place of each value."""
-    return {
-        name: _without_values(value) if isinstance(value, Mapping) else _NO_VALUE
-        for name, value in patch.items()
-        if value is not None
-    }
-
-
-def _check_for_agents(found: Sequence[Difference]) -> None:
+def _check_for_agents(found: Iterable[Place]) -> None:
     """Raise `CallRefused`, naming all of them, for settings that agents may not change.
 
     Unknown names are reported by the validation of the configuration.
@@ -283,10 +244,9 @@ def _check_for_agents(found: Sequence[Difference]) -> None:
     closed = [one.name for one in found if one.setting and not one.setting.agents_may]
     if not closed:
         return
-    names = list(dict.fromkeys(closed))
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    names = ", ".join(list(dict.fromkeys(closed))[:MOST_NAMED])
     raise CallRefused(
         "FORBIDDEN",
-        f"Nothing was changed, because agents may not change {', '.join(names[:MOST_NAMED])}{more}:"
-        " a person does, in the file or with `remoteclaw config set`.",
+        f"Nothing was changed, because agents may not change {names}: a person does, in the file "
+        "or with `remoteclaw config set`.",
     )

@@ -10,10 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import (
-    BaseModel,
-    ValidationError,
-)
+from pydantic import BaseModel, ValidationError
 
 from remoteclaw.config.model import Config
 from remoteclaw.config.tool_lists import check_tools
@@ -25,7 +22,7 @@ __all__ = ["backup_of", "load_config", "overrides", "parse_config", "parse_toml"
 def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Config:
     """Return the configuration of a file and the overrides.
 
-    Raises `ConfigError` with one line about the first mistake, and where the last valid version is.
+    Raises `ConfigError` with one line about the first mistake, naming an earlier valid version.
     """
     content = read_file(file, environment)
     try:
@@ -34,11 +31,11 @@ def load_config(file: Path, environment: Mapping[str, str] = os.environ) -> Conf
         backup = backup_of(file)
         if not backup.exists():
             raise
-        raise ConfigError(f"{error} The last valid version is {backup}.") from None
+        raise ConfigError(f"{error} An earlier valid version is {backup}.") from None
 
 
 def backup_of(file: Path) -> Path:
-    """Return where the last valid version of a configuration file is kept."""
+    """Return where a valid earlier version of a configuration file is kept."""
     target = Path(os.path.realpath(file))
     return target.with_name(f"{target.name}.bak")
 

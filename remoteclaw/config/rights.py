@@ -18,13 +18,14 @@ __all__ = [
     "BY_AGENTS",
     "BY_PEOPLE",
     "SECRET",
-    "Difference",
+    "Place",
     "Setting",
     "by_people",
     "declared",
     "differences",
     "fields",
     "is_same",
+    "places",
 ]
 
 
@@ -67,8 +68,8 @@ def by_people(*, restart: str, secret: bool = False) -> Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """A place at which two configurations differ."""
+class Place:
+    """A place in a configuration's file."""
 
     path: tuple[str, ...]
     setting: Setting | None
@@ -106,68 +107,47 @@ def declared(field: FieldInfo) -> Setting | None:
 
 
 def differences(
-    model: type[BaseModel],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    path: tuple[str, ...] = (),
-) -> Iterator[Difference]:
+    model: type[BaseModel], before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[Place]:
     """Yield each place at which two trees of a model's file differ, with its declaration."""
-    for name in dict.fromkeys((*before, *after)):
-        field = model.model_fields.get(name)
-        one, other, here = before.get(name), after.get(name), (*path, name)
-        if is_same(one, other):
-            continue
-        section, is_table = _section(field.annotation) if field else (None, False)
+    one, other = (
+        {place.path: (place, value) for place, value in places(model, tree)}
+        for tree in (before, after)
+    )
+    for path in dict.fromkeys((*one, *other)):
+        place, _ = one.get(path) or other[path]
+        if path not in one or path not in other or not is_same(one[path][1], other[path][1]):
+            yield place
+
+
+def places(
+    model: type[BaseModel], tree: Mapping[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[Place, Any]]:
+    """Yield each place in a tree of a model's file, with its value.
+
+    Those are the settings, the names of sections in a table of them, and, in a table of values, the
+    names of these. A value of another kind than its field's is a place, too.
+    """
+    for name, value in tree.items():
+        field, here = model.model_fields.get(name), (*path, name)
         if field is None:
-            yield Difference(here, None)
-        elif section is None or not _are_tables(one, other):
-            yield from _leaves(here, one, other, declared(field) or BY_PEOPLE)
-        elif is_table:
-            yield from _names(section, one or {}, other or {}, here, declared(field) or BY_PEOPLE)
-        else:
-            yield from _inner(section, one, other, here, BY_PEOPLE)
-
-
-def _names(
-    model: type[BaseModel],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-    path: tuple[str, ...],
-    names: Setting,
-) -> Iterator[Difference]:
-    if not before and not after:  # an empty table comes or goes
-        yield Difference(path, names)
-    for name in dict.fromkeys((*before, *after)):
-        one, other, here = before.get(name), after.get(name), (*path, name)
-        if is_same(one, other):
+            yield Place(here, None), value
             continue
-        if one is None or other is None:
-            yield Difference(here, names)
-        if _are_tables(one, other):
-            yield from differences(model, one or {}, other or {}, here)
+        section, is_table = _section(field.annotation)
+        setting = declared(field) or BY_PEOPLE
+        if not isinstance(value, Mapping):
+            yield Place(here, setting), value
+        elif section is None:
+            yield from ((Place((*here, key), setting), one) for key, one in value.items())
+        elif not is_table:
+            if not value and declared(field):  # one that may be absent, which is not the same
+                yield Place(here, setting), value
+            yield from places(section, value, here)
         else:
-            yield Difference(here, BY_PEOPLE)
-
-
-def _inner(
-    model: type[BaseModel], one: Any, other: Any, path: tuple[str, ...], setting: Setting
-) -> Iterator[Difference]:
-    found = list(differences(model, one or {}, other or {}, path))
-    yield from found or [Difference(path, setting)]  # an empty section comes or goes
-
-
-def _leaves(path: tuple[str, ...], one: Any, other: Any, setting: Setting) -> Iterator[Difference]:
-    """Yield a field's difference; of a table of values, one for each name."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        for name in dict.fromkeys((*one, *other)):
-            if not is_same(one.get(name), other.get(name)):
-                yield Difference((*path, name), setting)
-    else:
-        yield Difference(path, setting)
-
-
-def _are_tables(*values: Any) -> bool:
-    return all(value is None or isinstance(value, Mapping) for value in values)
+            for key, one in value.items():
+                is_section = isinstance(one, Mapping)
+                yield Place((*here, key), setting), {} if is_section else one
+                yield from places(section, one if is_section else {}, (*here, key))
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
@@ -89,7 +88,7 @@ async def _serve(
     fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
     try:
         await check_fitness(fleet.scripts.client, url)
-        current = CurrentConfig(home, config, keep=ConfigFile(home.config_file).back_up)
+        current = CurrentConfig(home, config)
         gateway = Gateway(fleet, home, current, HANDLERS)
         address = url_of(sockets[0])
 

@@ -106,7 +106,7 @@ def test_behind_a_mistake_the_last_valid_version_is_named(home: Home) -> None:
     home.config_file.write_text("[queue\n")
     told = config("validate").stderr
 
-    assert told.endswith(f"The last valid version is {home.config_file}.bak.\n")
+    assert told.endswith(f"An earlier valid version is {home.config_file}.bak.\n")
     assert home.config_file.with_name("remoteclaw.toml.bak").read_text() == TEXT
 
 

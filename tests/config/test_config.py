@@ -63,7 +63,6 @@ def test_an_unknown_key_of_an_mcp_server(home: Home) -> None:
         ("[agents]", "agents is not valid: is empty"),
         ("[agents.main.mcp_servers.a]", "needs either a command or a url"),
         ("[agents.main.mcp_servers.a]\nurl = 'ftp://x'", "must begin with http://"),
-        ("[redis]\nurl = 'localhost:6379'", "must begin with redis://"),
         ("[redis]\nmaxmemory = '2 GB'", "must be a size such as 512mb or 2gb"),
         ("[redis]\nmaxmemory = '-1'", "must be a size such as 512mb or 2gb"),
         ("[redis]\nmaxmemory = '1mb'", "must be 16mb or more"),
@@ -78,32 +77,33 @@ def test_a_wrong_value(home: Home, text: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    "url",
     [
-        ("redis://127.0.0.1:notaport", "must be redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]"),
-        ("redis://127.0.0.1:0", "must be redis://"),
-        ("redis://[::1", "must be redis://"),
-        ("redis://", "must be redis://"),
-        ("redis://127.0.0.1/abc", "must be redis://"),
-        ("redis://:hush/hush@127.0.0.1/0", "write / as %2F"),
-        ("redis://user:1234/hush@127.0.0.1:6379/0", "write / as %2F"),
-        ("redis://:hush#hush@127.0.0.1", "# as %23"),
-        ("rediss://:hush?hush@127.0.0.1", "a ? in a password is %3F"),
-        ("redis://127.0.0.1 ", "must have no space"),
-        ("redis://127.0.0.1/0?foo=1", "no options but 'client_name', 'db', 'password', 'username'"),
-        ("redis://127.0.0.1?decode_responses=1", "must have no options but"),
-        ("redis://127.0.0.1/0?db=zz", "another value for its option 'db'"),
-        ("redis://127.0.0.1/0?db=", "another value for its option 'db'"),
-        ("rediss://127.0.0.1?ssl_cert_reqs=hush", "another value for its option 'ssl_cert_reqs'"),
-        ("unix://hush/redis.sock", "must be unix://[USER:PASSWORD@]/PATH"),
-        ("unix://", "must be unix://"),
+        "localhost:6379",
+        "redis://127.0.0.1:notaport",
+        "redis://127.0.0.1:0",
+        "redis://[::1",
+        "redis://",
+        "redis://127.0.0.1/abc",
+        "redis://:hush/hush@127.0.0.1/0",
+        "redis://user:1234/hush@127.0.0.1:6379/0",
+        "redis://:hush#hush@127.0.0.1",
+        "rediss://:hush?hush@127.0.0.1",
+        "redis://127.0.0.1 ",
+        "redis://127.0.0.1\u200b",
+        "redis://127.0.0.1?decode_responses=1",
+        "redis://127.0.0.1/0?db=zz",
+        "redis://127.0.0.1/0?db=",
+        "rediss://127.0.0.1?ssl_cert_reqs=hush",
+        "unix://hush/redis.sock",
+        "unix://",
     ],
 )
-def test_a_redis_address_that_cannot_be_used(home: Home, url: str, why: str) -> None:
+def test_a_redis_address_that_cannot_be_used(home: Home, url: str) -> None:
     text = refusal(home, f"[redis]\nurl = '{url}'")
 
-    assert "[redis] url is not valid: " in text
-    assert why in text
+    assert "[redis] url is not valid: must be redis://[USER:PASSWORD@]HOST" in text
+    assert "a password has them, write / as %2F" in text
     assert "hush" not in text
 
 

@@ -2,11 +2,8 @@
 
 import json
 import re
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -125,21 +122,11 @@ def test_a_profile_wherever_it_stands(profile: Profile, place: str) -> None:
         assert why(config, OWNER, "cron_add") == f'- {place}.profile = "{profile}"'
 
 
-@pytest.mark.parametrize("place", PLACES[1:])
-@pytest.mark.parametrize("inner", PROFILES)
-@pytest.mark.parametrize("outer", PROFILES)
-def test_two_profiles_are_what_both_have(outer: Profile, inner: Profile, place: str) -> None:
-    config = configured(at("tools", profile=outer) + at(place, profile=inner))
-
-    assert allowed(config, OWNER, TOOLS) == PROFILES[outer] & PROFILES[inner]
-
-
 @pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("profile", PROFILES)
-def test_a_denial_wherever_it_stands(profile: Profile, place: str) -> None:
-    config = configured(at("tools", profile=profile) + at(place, deny=["Session_Status"]))
+def test_a_denial_wherever_it_stands(place: str) -> None:
+    config = configured(at(place, deny=["Session_Status"]))
 
-    assert allowed(config, OWNER, TOOLS) == PROFILES[profile] - {"session_status"}
+    assert allowed(config, OWNER, TOOLS) == ALL - {"session_status"}
     assert why(config, OWNER, "session_status") == f'- {place}.deny has "Session_Status"'
 
 
@@ -466,36 +453,13 @@ def test_a_further_step_never_adds_a_tool(
 
 
 @given(places, owners, subjects)
-def test_subagents_and_those_that_are_no_owners_may_no_more(
+def test_subagents_may_no_more(
     tables: dict[tuple[str, ...], dict[str, Any]], owners: list[str], subject: Subject
 ) -> None:
-    """A batch has what all of its senders may, so that the second is looked at for each of them."""
     config = config_of(tables, owners)
     deeper = allowed(config, replace(subject, depth=subject.depth + 1), TOOLS)
+
     assert deeper <= allowed(config, subject, TOOLS)
-
-    for sender in subject.senders:
-        alone = replace(subject, senders=(sender,))
-        disowned = allowed(config_of(tables, []), alone, TOOLS)
-        before = allowed(config, alone, TOOLS)
-        if is_owner(config, alone):
-            # What moderates in a group goes too, unless `also_allow` adds it there.
-            assert before - CRON - GATEWAY - MODERATES <= disowned <= before - CRON - GATEWAY
-        else:
-            assert disowned == before
-
-
-@given(places, owners, subjects, st.randoms())
-def test_the_order_of_senders_does_not_matter(
-    tables: dict[tuple[str, ...], dict[str, Any]], owners: list[str], subject: Subject, random: Any
-) -> None:
-    config = config_of(tables, owners)
-    shuffled = list(subject.senders) * 2
-    random.shuffle(shuffled)
-
-    again = rule(config, replace(subject, senders=tuple(shuffled)), TOOLS)
-
-    assert again == rule(config, subject, TOOLS)
 
 
 @given(places, owners, subjects)
@@ -546,9 +510,7 @@ def test_where_none_is_near_the_groups_are_named() -> None:
     ("text", "problem"),
     [
         ("[tools]\nprofil = 'full'", "[tools] has no key 'profil'; did you mean 'profile'?"),
-        ("[agents.main.tools]\nalow = []", "did you mean 'allow'?"),
         ("[channels.a.senders.4711.tool]", "did you mean 'tools'?"),
-        ("[channels.a.groups.-1.senders.4711.tools]\ndenny = []", "did you mean 'deny'?"),
         ("[tools]\nprofile = 'coding'", "profile is not valid: Input should be 'full', 'limited'"),
         ("[tools]\ndeny = ['cron_?']", "[tools] deny is not valid: has 'cron_?': write a tool"),
         ("[tools]\nallow = ['']", "allow is not valid: has ''"),
@@ -557,7 +519,6 @@ def test_where_none_is_near_the_groups_are_named() -> None:
             "owners is not valid: has '*', and then",
         ),
         ("[channels.a]\nowners = ['@ada']", "has '@ada', which is no id: write the one"),
-        ("[channels.a]\nowners = ['Ada Lovelace']", "has 'Ada Lovelace', which is no id"),
         ("[channels.a]\nowners = ['']", "has '', which is no id"),
         ('[channels.a]\nowners = ["4711\\u200b"]', r"has '4711\u200b', which is no id"),
         ("[channels.a.senders.'@ada']", "senders is not valid: has '@ada', which is no id"),
@@ -643,20 +604,12 @@ def test_an_explanation_for_programs(home: Home) -> None:
         return answer, {one["tool"] for one in answer["tools"] if one["allowed"]}
 
     group = ("--group", "--chat", "-100")
-    assert told("--from", "1")[1] == ALL
     assert told("--from", "1", "--depth", "1")[1] == ALL - NO_LEAF
     assert told("--from", "1", "--from", "2", *group)[1] == ALL - CRON
     answer, tools = told("--from", "1", "--from", "3", *group)
     assert tools == ALL - CRON - GATEWAY - MODERATES
     assert answer["is_owner"] is False
-    assert answer["subject"] == {
-        "agent": "main",
-        "channel": "telegram",
-        "chat_id": "-100",
-        "is_group": True,
-        "senders": ["1", "3"],
-        "depth": 0,
-    }
+    assert answer["subject"]["senders"] == ["1", "3"]
     assert answer["tools"][0].keys() == {"tool", "allowed", "rule", "approval"}
 
 
@@ -690,35 +643,6 @@ def test_a_group_needs_its_id(home: Home) -> None:
 
     assert result.exit_code == 2
     assert "--group needs --chat" in result.stderr
-
-
-@pytest.mark.parametrize("command", [["policy", "explain"], ["config", "validate"], ["up"]])
-def test_commands_refuse_a_list_with_what_no_tool_is(home: Home, command: list[str]) -> None:
-    home.config_file.write_text("[tools]\ndeny = ['corn_add']")
-
-    result = CliRunner().invoke(main, command)
-
-    assert result.exit_code == 1
-    assert result.stderr == (
-        "remoteclaw: tools.deny has 'corn_add', which no tool is; did you mean 'cron_add'?\n"
-    )
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["remoteclaw", "doctor"], ["rq", "worker", "-c", "workers.settings", "-j", WORKERS_JOB]],
-)
-def test_so_do_the_doctor_and_workers(home: Home, command: list[str]) -> None:
-    home.config_file.write_text("[tools]\ndeny = ['corn_add']")
-    program = Path(sys.executable).with_name(command[0])
-
-    result = subprocess.run(
-        [program, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-    assert result.returncode == 1
-    assert "tools.deny has 'corn_add', which no tool is" in result.stdout + result.stderr
-    assert "Traceback" not in result.stderr
 
 
 # -- what is offered ------------------------------------------------------------------------------

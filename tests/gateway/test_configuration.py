@@ -209,12 +209,12 @@ async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str)
             'may not change agents.main.env."A B":',
         ),
         ({"hooks": {"agent_end": ["os:abort"]}}, "FORBIDDEN", "may not change hooks.agent_end"),
-        ({"redis": 3}, "FORBIDDEN", "may not change redis:"),
+        ({"redis": 3}, "FORBIDDEN", "may not change redis, redis.url"),
         ({"queue": {"mode": "loud"}}, "INVALID_REQUEST", "[queue] mode is not valid"),
         ({"queue": {"mod": "steer"}}, "INVALID_REQUEST", "did you mean 'mode'?"),
         ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
         ({"agents": {"main": {"timezone": "../../etc/passwd"}}}, "INVALID_REQUEST", "a time zone"),
-        ({"queue": {"channels": {"x": [None]}}}, "FORBIDDEN", "may not change queue.channels.x"),
+        ({"queue": {"channels": {"x": [None]}}}, "INVALID_REQUEST", "has a null in it"),
         ({"channels": {"Console": {}}}, "INVALID_REQUEST", "has the channel 'Console'"),
         ({"channels": {"TEST": {}}}, "INVALID_REQUEST", "has the channel 'TEST'"),
         ({"queue": {"channels": {"Test": {}}}}, "INVALID_REQUEST", "has the channel 'Test'"),
@@ -529,7 +529,7 @@ async def test_while_the_file_is_empty_or_gone_an_agent_changes_nothing(
     """Some editors leave it like that for a moment: then nothing that it forbids may be lost."""
     file = stack.home.config_file
     turn = await begin_turn(stack, HANDLERS)
-    current = CurrentConfig(stack.home, load_config(file), keep=ConfigFile(file).back_up)
+    current = CurrentConfig(stack.home, load_config(file))
     turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, current_config=current)
     config = (await turn.call("gateway_config_get"))["config"]
     take_away(file, how)

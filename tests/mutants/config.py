@@ -40,12 +40,6 @@ MUTANTS = (
         test="test_what_an_editor_wrote_meanwhile_is_not_lost",
     ),
     Mutant(
-        "a backup that is replaced by an older version",
-        before="self.backup.stat().st_ctime_ns <= since_ns",
-        after="True",
-        test="test_what_a_change_here_has_kept_is_not_replaced_by_an_older_version",
-    ),
-    Mutant(
         "an agent that changes any setting",
         before="closed = [one.name for one in found if one.setting and not one.setting.agents_may]",
         after="closed: list[str] = []",
@@ -53,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "an agent that names agents of its own",
-        before="yield Difference(here, names)",
+        before="yield Place((*here, key), setting), {} if is_section else one",
         after="pass",
         test="test_one_wrong_part_and_nothing_is_done",
     ),

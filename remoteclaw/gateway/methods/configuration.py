@@ -72,7 +72,7 @@ async def _read(call: Call) -> tuple[FileContent, Config | None]:
         content = await asyncio.to_thread(file.read)
     except ConfigError:
         return FileContent(b""), None
-    if call.watched_config and call.watched_config.has_lost(content.data):
+    if call.watched_config and call.watched_config.problem:
         return content, None
     return content, await asyncio.to_thread(file.config_or_none, content)
 
@@ -156,7 +156,7 @@ def _usable(call: Call, file: ConfigFile, content: FileContent) -> Config:
             "Nothing was changed: the configuration file has a mistake in it, which a person "
             "has to correct first; `remoteclaw config validate` names it.",
         )
-    if call.watched_config and call.watched_config.has_lost(content.data):
+    if call.watched_config and call.watched_config.problem:
         # What it forbids is in effect, and must not be lost when an agent adds to an empty file.
         raise CallRefused(
             "UNAVAILABLE",

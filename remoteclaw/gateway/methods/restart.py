@@ -1,6 +1,5 @@
 """Handler of the gateway's restart."""
 
-from remoteclaw.config.edit import ConfigFile
 from remoteclaw.config.load import load_config
 from remoteclaw.errors import CallRefused, ConfigError
 from remoteclaw.gateway.call import Call, Handler
@@ -45,22 +44,20 @@ def _check_start(call: Call) -> None:
     """Refuse the restart of a gateway that could not start again."""
     try:
         config = load_config(call.home.config_file)
-        is_away = call.watched_config is not None and call.watched_config.has_lost(
-            ConfigFile(call.home.config_file).read().data
-        )
     except ConfigError:
         raise CallRefused(
             "UNAVAILABLE",
             "The gateway is not restarted, because it would not come back: the configuration file "
             "has a mistake in it; `remoteclaw config validate` names it.",
         ) from None
-    if is_away:
+    current = call.watched_config
+    if current and current.problem:
         raise CallRefused(
             "UNAVAILABLE",
             "The gateway is not restarted, because it would come back without its configuration: "
             "the file is gone or empty. Try again in a moment; if it stays so, put it back.",
         )
-    if (current := call.watched_config) and config.redis != current.at_start.redis:
+    if current and config.redis != current.at_start.redis:
         raise CallRefused(
             "UNAVAILABLE",
             "The gateway is not restarted, because it would use another Redis than the rest: "
