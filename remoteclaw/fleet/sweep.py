@@ -26,12 +26,6 @@ LONGEST_WAIT_MS = 60_000
 PATIENT_LOOKS = 5
 #: How long it counts as there after a look, in milliseconds.
 THERE_MS = 30_000
-#: A sweeper that has not looked for so long has stood still, in seconds.
-STALLED_S = 10.0
-
-#: How often it is looked for workers that were not started as ours, and for queues of hosts that
-#: are gone, in seconds: a worker of ours has made itself known by then.
-TIDY_S = 20.0
 
 log = logging.getLogger(__name__)
 
@@ -44,17 +38,9 @@ class Sweeper:
         self._waker = waker
         self._workers = workers
         self._lease_s = lease_s
-        self._looked_at: float | None = None
-        self._patient_until = 0.0
-        self._tidied_at = 0.0
-        self._strangers: frozenset[str] = frozenset()
-        self._deserted: frozenset[str] = frozenset()
 
-    async def sweep(self, *, may_expire: bool = True) -> int:
-        """Look once; return how many sessions were hinted.
-
-        Without `may_expire`, leases that are over are left alone for now.
-        """
+    async def sweep(self) -> int:
+        """Look once; return how many sessions were hinted."""
         found = await self._scripts.run(
             "sweep",
             keys={"active": keys.ACTIVE, "sessions": keys.SESSIONS, "sweeper": keys.SWEEPER},
@@ -64,7 +50,6 @@ class Sweeper:
                 "most": AT_MOST,
                 "longest_ms": LONGEST_WAIT_MS,
                 "patient_looks": PATIENT_LOOKS,
-                "may_expire": may_expire,
                 "listed_ms": STATE_MS,
                 "there_ms": THERE_MS,
                 "lease_ms": int(self._lease_s * 1000),
@@ -126,24 +111,8 @@ class Sweeper:
         """Look every second until cancelled; Redis may be away meanwhile."""
         while True:
             try:
-                await self.look(boottime())
+                await self.sweep()
+                await self._workers.clear_deserted()
             except (RedisUnavailable, RedisRefused) as error:
                 log.warning("sweeping: %s", error)
             await asyncio.sleep(INTERVAL_S)
-
-    async def look(self, now: float) -> None:
-        """Do what is due at a time of `boottime()`.
-
-        A machine that slept finds every lease over, its own workers' too: they are given a lease's
-        time to renew before anybody takes their sessions.
-        """
-        before = now if self._looked_at is None else self._looked_at
-        if now > before + STALLED_S:
-            log.warning("this sweeper stood still for %.0f s", now - before)
-            self._patient_until = now + self._lease_s
-        self._looked_at = now
-        await self.sweep(may_expire=now >= self._patient_until)
-        if now > self._tidied_at + TIDY_S:
-            self._tidied_at = now
-            self._deserted = await self._workers.clear_deserted(self._deserted)
-            self._strangers = await self._workers.end_strangers(self._strangers)

@@ -158,18 +158,14 @@ class Workers:
         queues = [name.decode().removeprefix(keys.rq_queue("")) for name in names]
         return [name for name in queues if keys.is_lane(name)]
 
-    async def clear_deserted(self, known: frozenset[str]) -> frozenset[str]:
-        """Remove the queues of hosts that are gone; return their names.
-
-        Their sessions are hinted elsewhere by now, so what is left would lie there for ever.
-        A queue goes only if it was deserted at the look before as well (`known`).
-        """
+    async def clear_deserted(self) -> None:
+        """Remove the queues of hosts that are gone: the sweeper hints their sessions elsewhere."""
         client = self._scripts.client
 
-        async def clear() -> frozenset[str]:
-            of_hosts = [name for name in await self._queues() if "@" in name]
-            deserted = [name for name in of_hosts if not await client.exists(keys.host(name))]
-            for name in known.intersection(deserted):
+        async def clear() -> None:
+            for name in [name for name in await self._queues() if "@" in name]:
+                if await client.exists(keys.host(name)):
+                    continue
                 jobs: Any = await client.lrange(keys.rq_queue(name), 0, -1)
                 pipeline = client.pipeline(transaction=True)
                 for job in jobs:
@@ -178,26 +174,5 @@ class Workers:
                 pipeline.srem(keys.RQ_QUEUES, keys.rq_queue(name))
                 await pipeline.execute()
                 log.info("queue %s is removed: its host is gone", name)
-            return frozenset(deserted) - known
 
-        result: frozenset[str] = await self._scripts.call(clear)
-        return result
-
-    async def end_strangers(self, known: frozenset[str]) -> frozenset[str]:
-        """Shut down workers that serve our queues without our settings; return their names.
-
-        They would run any job, and none of ours.
-        A worker is asked to end only if it was a stranger at the look before as well (`known`), by
-        RQ's own command.
-        """
-        strangers = frozenset(view.name for view in await self.list() if not view.is_ours)
-        for name in strangers & known:
-            log.error(
-                "worker %s serves our queues but was not started as `remoteclaw worker`: "
-                "it is asked to end",
-                name,
-            )
-            await self._scripts.call(
-                self._scripts.client.publish, keys.rq_commands(name), '{"command": "shutdown"}'
-            )
-        return strangers
+        await self._scripts.call(clear)

@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from typing import Any
 
 import pytest
 
@@ -482,33 +481,6 @@ async def test_a_lost_hint_is_repeated_though_the_queue_is_never_empty(fleet: Fl
         looks += 1
 
     assert 3 < looks < 10
-
-
-async def test_a_sweeper_that_stood_still_lets_owners_renew_first(fleet: Fleet) -> None:
-    """A laptop that slept finds every lease over, those of its own workers as well."""
-    accepted = await append(fleet)
-    await acquire(fleet, accepted)
-    waiting = await append(fleet, from_="bob")
-    await fleet.sweeper.look(1000.0)
-    await fleet.scripts.client.delete("rq:queue:agents")
-    await let_pass(fleet, 3_600_000)
-
-    for second in range(0, int(fleet.leases.lease_s), 5):
-        await let_pass(fleet, 120_000)
-        await fleet.sweeper.look(4600.0 + second)
-    assert await hinted(fleet) == {waiting.session.sid[:8]}
-
-    await let_pass(fleet, 120_000)
-    await fleet.sweeper.look(4600.0 + fleet.leases.lease_s)
-    assert await hinted(fleet) == {waiting.session.sid[:8], accepted.session.sid[:8]}
-
-
-async def hinted(fleet: Fleet) -> set[str]:
-    """Return how the ids of the sessions begin that were hinted."""
-    client: Any = fleet.scripts.client
-    jobs = await client.lrange("rq:queue:agents", 0, -1)
-    names = [await client.hget(b"rq:job:" + job, "description") for job in jobs]
-    return {name.decode().rpartition("/")[2] for name in names}
 
 
 async def test_two_sweepers_hint_once(fleet: Fleet) -> None:

@@ -74,32 +74,14 @@ MUTANTS = (
     ),
     Mutant(
         "sweeper off",
-        before="await self.sweep(may_expire=now >= self._patient_until)",
+        before="await self.sweep()",
         after="",
         test="test_a_worker_at[acquire-before-kill]",
     ),
     Mutant(
-        "a sweeper that is patient for ever",
-        before="self._patient_until = now + self._lease_s",
-        after="self._patient_until = now + 1e9",
-        test="test_a_sweeper_that_stood_still_lets_owners_renew_first",
-    ),
-    Mutant(
-        "a sweeper that stood still and expires at once",
-        before="self._patient_until = now + self._lease_s",
-        after="pass",
-        test="test_a_sweeper_that_stood_still_lets_owners_renew_first",
-    ),
-    Mutant(
-        "strangers that nobody ends",
-        before="self._strangers = await self._workers.end_strangers(self._strangers)",
-        after="",
-        test="test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end",
-    ),
-    Mutant(
         "queues of dead hosts that nobody clears",
-        before="self._deserted = await self._workers.clear_deserted(self._deserted)",
-        after="",
+        before="if await client.exists(keys.host(name)):",
+        after="if True:",
         test="test_the_queue_of_a_host_that_is_gone_is_removed",
     ),
     Mutant(

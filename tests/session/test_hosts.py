@@ -13,7 +13,6 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.session.notices import CONTEXT_LOST
 from tests.support.processes import is_alive, marked_processes
 from tests.support.stack import Stack, said
-from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -143,27 +142,6 @@ async def test_a_person_who_writes_to_a_background_session_is_served_as_one(stac
     assert (await stack.outcome(behind)).status == "done"
 
 
-async def test_a_worker_that_is_none_of_ours_is_named_and_asked_to_end(
-    stack: Stack, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Started without our settings, it would run any job that is put on our queue."""
-    stranger = await stack.start_stranger()
-
-    async def is_listed() -> bool:  # it listens a moment after it says so
-        strangers = [view for view in await stack.fleet.workers.list() if not view.is_ours]
-        return [view.pid for view in strangers] == [stranger.pid]
-
-    await eventually(is_listed)
-
-    await stack.fleet.sweeper.look(1000.0)
-    await stack.fleet.sweeper.look(1001.0)  # so soon it is not looked again
-    assert stranger.poll() is None
-    await stack.fleet.sweeper.look(1021.0)
-
-    await eventually(lambda: stranger.poll() is not None)
-    assert "was not started as `remoteclaw worker`" in caplog.text
-
-
 async def test_the_queue_of_a_host_that_is_gone_is_removed(stack: Stack, other: Stack) -> None:
     await stack.start_worker()
     first = await stack.append("hello")
@@ -176,12 +154,10 @@ async def test_the_queue_of_a_host_that_is_gone_is_removed(stack: Stack, other: 
     assert await workers.waiting() == 1
     jobs: Any = await client.lrange(f"rq:queue:{queue}", 0, -1)
 
-    assert await workers.clear_deserted(frozenset({queue})) == frozenset()
+    await workers.clear_deserted()
     assert await workers.waiting() == 1  # the host is silent, but not for long enough
     await gone(stack)
-    await stack.fleet.sweeper.look(1000.0)
-    assert await client.llen(f"rq:queue:{queue}") == 1  # only at the second look
-    await stack.fleet.sweeper.look(1021.0)
+    await workers.clear_deserted()
 
     assert await client.llen(f"rq:queue:{queue}") == 0
     assert f"rq:queue:{queue}".encode() not in await client.smembers("rq:queues")

@@ -1,6 +1,6 @@
 -- Find sessions whose hint was lost or whose owner is gone, and put off the next look at each.
 -- keys: active, sessions, sweeper
--- args: states, retry_ms, most, longest_ms, patient_looks, may_expire, listed_ms, there_ms, lease_ms
+-- args: states, retry_ms, most, longest_ms, patient_looks, listed_ms, there_ms, lease_ms
 -- → sid, expired|moved|scheduled, session key, queue, …
 local now, looked = now_ms(), redis.call('GET', keys.sweeper)
 redis.call('SET', keys.sweeper, now, 'PX', args.there_ms)
@@ -29,7 +29,7 @@ for _, sid in ipairs(due) do
   else
     local queue, why = queue_of(key), nil
     if state == 'running' then
-      if args.may_expire == '1' then why = 'expired' end
+      why = 'expired'
     elseif held[6] then
       -- It was postponed until now, and has no hint in any queue.
       redis.call('HDEL', key, 'postponed_until_ms')
