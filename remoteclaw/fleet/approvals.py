@@ -59,15 +59,11 @@ class Approvals:
     def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
 
-    async def now_ms(self) -> int:
-        """Return the time on Redis' clock, which all hosts share."""
-        return int(await self._scripts.run("clock"))
-
     async def list(self) -> list[Approval]:
         """Return the changes that wait, oldest first."""
         client = self._scripts.client
         found: Sequence[bytes] = await self._scripts.call(client.hvals, keys.APPROVALS)
-        now = await self.now_ms()
+        now = await self._scripts.now_ms()
         changes = (_decoded(data) for data in found)
         waiting = [
             one for one in changes if one and one.status == "pending" and one.expires_ms > now
@@ -78,7 +74,7 @@ class Approvals:
         """Return a change that waits, or was decided within the hour; None if there is none."""
         data = await self._scripts.call(self._scripts.client.hget, keys.APPROVALS, change_id)
         found = _decoded(data) if data else None
-        return found if found and found.expires_ms > await self.now_ms() else None
+        return found if found and found.expires_ms > await self._scripts.now_ms() else None
 
     async def decide(
         self, change: Approval, status: Literal["done", "rejected"], *, by: str

@@ -9,7 +9,6 @@ import asyncio
 import errno
 import os
 import re
-import resource
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
@@ -50,9 +49,8 @@ LISTEN_S = 1.0
 #: How long a listener waits before it connects again, in seconds.
 RECONNECT_S = 0.2
 #: How many connections one process opens at most: each call of a gateway that waits for something
-#: has one, and redis-py's own limit of 100 would refuse all the others meanwhile. Where the process
-#: may have few descriptors, half of those.
-MOST_CONNECTIONS = 2000
+#: has one, and redis-py's own limit of 100 would refuse all the others meanwhile.
+MOST_CONNECTIONS = 1000
 #: Pauses between repeats, in seconds: a restarted server loads its data in about this time.
 PAUSES_S = (0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -85,9 +83,6 @@ _NOT_RUN = (
     socket.gaierror,
 )
 _NO_CONNECTION = (errno.ECONNREFUSED, errno.ENOENT, errno.EHOSTUNREACH, errno.ENETUNREACH)
-#: How long a caller who wants something stored waits for a server that can't write, in seconds: a
-#: full disk lasts longer than a person waits without a word.
-UNWRITABLE_S = 3.0
 #: How a refused login reads. redis-py reports it as a failed connection; waiting does not heal it.
 LOGIN = re.compile(
     "NOAUTH|NOPERM|WRONGPASS|Authentication required|already authenticated|username-password", re.I
@@ -98,10 +93,6 @@ _NO_FLAGS = re.compile("compil|near '#'")
 #: Refusals that end by themselves or by an operator: a full disk, a missing replica, a long script;
 #: and what Redis 6.2 says of a failover from inside a script.
 _PASSING = re.compile("MISCONF|NOREPLICAS|BUSY|READONLY|LOADING|TRYAGAIN")
-#: Refusals of every write. Before 7.0, a script's error has them in its middle.
-_FULL_DISK = re.compile(r"MISCONF .*(?:No space left on device|Disk quota exceeded)")
-_NO_DISK = re.compile(r"MISCONF (?:.*file: ([A-Z][A-Za-z /]+))?")
-_NO_MEMORY = re.compile("when used memory > 'maxmemory'")
 MAKE_ROOM = (
     "`remoteclaw replies list` shows what no adapter has delivered and can drop it; or raise its "
     "maxmemory ([redis] maxmemory for RemoteClaw's own)."
@@ -122,19 +113,12 @@ def open_redis(url: str) -> "redis.asyncio.Redis":
             retry=Retry(NoBackoff(), 0),
             socket_timeout=None,
             socket_connect_timeout=COMMAND_S,
-            max_connections=_most_connections(),
+            max_connections=MOST_CONNECTIONS,
             driver_info=None,  # spares two round trips per connection
         )
     except ValueError as error:  # neither our own text nor redis-py's quotes the address
         raise ConfigError(f"[redis] url is not valid: {error}.") from None
     return client
-
-
-def _most_connections() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return min(MOST_CONNECTIONS, max(16, soft // 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +177,8 @@ class Scripts:
         """Run a script and return its reply; `deadline` is on `boottime()`, else in 5 seconds.
 
         Raises `LeaseLost` for a fenced write, `RedisRefused` when the server refuses, and
-        `RedisUnavailable` at the deadline. A script that stores something new is refused soon by a
-        server that can't write; the others are repeated.
+        `RedisUnavailable` at the deadline.
         """
-
         names, values = Script.named(name).pack(keys, args)
 
         async def send() -> Any:
@@ -209,7 +191,11 @@ class Scripts:
                 self._known, self._header = {}, ALLOW_OOM_BEFORE_7  # it knows no flags
                 return await self._script(name)(keys=names, args=values)
 
-        return await self.call(send, deadline=deadline, is_new=name in ACCEPTING)
+        return await self.call(send, deadline=deadline)
+
+    async def now_ms(self, *, deadline: float | None = None) -> int:
+        """Return the time on Redis' clock, which all hosts share."""
+        return int(await self.run("clock", deadline=deadline))
 
     async def memory(self) -> Memory:
         """Return how full the server is."""
@@ -231,13 +217,9 @@ class Scripts:
         command: Callable[..., Any],
         *args: Any,
         deadline: float | None = None,
-        is_new: bool = False,
         **options: Any,
     ) -> Any:
-        """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise.
-
-        `is_new` tells that it stores something new.
-        """
+        """Await an idempotent command, and repeat it while Redis is away; as `run()` otherwise."""
         if deadline is None:
             deadline = boottime() + AWAY_S
         repeats, may_have_run = 0, False
@@ -259,8 +241,6 @@ class Scripts:
                 failure = RedisRefused(_refusal(error))
                 if not _PASSING.search(str(error)):
                     raise failure from None
-                if is_new and _NO_DISK.search(str(error)):
-                    deadline, is_new = min(deadline, boottime() + UNWRITABLE_S), False
             pause = PAUSES_S[min(repeats, len(PAUSES_S) - 1)]
             repeats += 1
             if boottime() + pause > deadline:
@@ -294,16 +274,13 @@ def _refusal(error: Exception) -> str:
 
 def unwritable(text: str) -> str | None:
     """Return what a refusal of every write means; None for another one."""
-    if _NO_MEMORY.search(text):
+    if "when used memory > 'maxmemory'" in text:
         return (
             "Redis has no memory left (maxmemory): nothing new is accepted until some is freed. "
             f"{MAKE_ROOM}"
         )
-    if _FULL_DISK.search(text):
-        return "Redis can't write, because its disk is full: free some space, and it goes on."
-    if found := _NO_DISK.search(text):
-        why = f" ({found[1].partition(' script')[0]})" if found[1] else ""
-        return f"Redis can't write to its disk{why} and refuses writes: look at the disk, its log."
+    if "MISCONF" in text:
+        return "Redis can't write to its disk and refuses writes: free some space, or see its log."
     return None
 
 

@@ -43,7 +43,7 @@ async def check_fitness(
                 raise RedisUnfit(f"{name} can't be used: {problem}.")
             await _probe(client, name, _PROBE_OF_ROOM if needs_room else _PROBE)
     except (exceptions.RedisError, OSError) as error:
-        raise _unfit(name, url, error) from None
+        raise _unfit(name, error) from None
 
 
 def unfit_reason(info: dict[str, Any]) -> str | None:
@@ -79,21 +79,16 @@ async def _probe(client: "redis.asyncio.Redis", name: str, probe: tuple[str, int
         raise RedisUnfit(f"{name} does not let this user run scripts: {reason(error)}.") from None
 
 
-def _unfit(name: str, url: str, error: Exception) -> RemoteClawError:
+def _unfit(name: str, error: Exception) -> RemoteClawError:
     """Return what a server's first refusal, or its silence, means for its operator."""
-    scheme = url.partition(":")[0]
     if isinstance(error, exceptions.BusyLoadingError):
         return RedisUnavailable(f"{name} is still loading its data: try again soon.")
-    if LOGIN.search(str(error)):
+    if isinstance(error, exceptions.ResponseError) or LOGIN.search(str(error)):
         return RedisUnfit(
-            f"{name} gives no permission ({reason(error)}): write user and password in [redis] "
-            f"url, as {scheme}://USER:PASSWORD@…."
+            f"{name} refuses ({reason(error)}): correct [redis] url, also its user and password."
         )
-    if isinstance(error, exceptions.ResponseError):
-        return RedisUnfit(f"{name} answers with an error ({reason(error)}): correct [redis] url.")
-    tls = " (rediss:// is for servers with TLS)" if scheme == "rediss" else ""
     return RedisUnavailable(
-        f"{name} can't be reached ({reason(error)}): start it, or correct [redis] url{tls}."
+        f"{name} can't be reached ({reason(error)}): start it, or correct [redis] url."
     )
 
 

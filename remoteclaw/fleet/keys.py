@@ -26,9 +26,6 @@ WAKE = "rc:wake"
 #: Stream: dead letters, which are entries that were given up, until an operator retries or drops
 #: them.
 DEAD_LETTERS = "rc:dead"
-#: Stream: replies that no adapter could read, as they were, each with where it stood; the last
-#: 1,000.
-DAMAGED_REPLIES = "rc:damaged"
 #: The lanes, each an RQ queue: what people send, and what no person waits for at a keyboard.
 #: A lane's name with `@` and a host's id behind it is for its sessions whose agent is there.
 LANES: tuple[Lane, ...] = ("agents", "background")
@@ -255,7 +252,7 @@ def outcome_channel(sid: str) -> str:
 
 def reply_stream(provider: str, account: str) -> str:
     """Stream: what an adapter has still to deliver, oldest first; once no adapter has read it for
-    an hour, at most 10,000 replies, 32 MB and 3 days."""
+    an hour, at most 32 MB and 3 days."""
     return f"rc:out:{provider}:{account}"
 
 

@@ -17,7 +17,6 @@ from typing import Any
 import orjson
 
 from remoteclaw.clock import boottime
-from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.reply import NewerReply, decode_reply
@@ -48,8 +47,6 @@ ANSWER_MS = 24 * 3600 * 1000
 NEWER_S = 15.0
 #: How many replies are looked at, or dropped, at once: each may have some MB.
 PAGE = 64
-#: How many damaged replies are kept: they are looked at by people, if at all.
-MOST_DAMAGED = 1000
 
 log = logging.getLogger(__name__)
 
@@ -153,7 +150,7 @@ class ReplyReader:
         """Yield replies in order, for ever; one that got no receipt comes again after a restart.
 
         While another adapter reads the stream, this one waits; so it does before a reply that only
-        a newer one can read. A damaged one is put aside.
+        a newer one can read. A damaged one is passed over, and stays until an operator drops it.
         """
         last = b"0"
         while True:
@@ -165,36 +162,20 @@ class ReplyReader:
                 # Delivery is slow: another adapter may have the stream by now.
                 if boottime() > self._claimed_at + CLAIM_EVERY_S and not await self.claim():
                     break
+                where = f"{entry_id.decode()} of {self._stream}"
                 try:
                     reply = decode_reply(entry_id.decode(), fields)
                 except NewerReply as newer:
-                    where = f"{entry_id.decode()} of {self._stream}"
                     log.warning("reply %s waits for a newer adapter: %s", where, newer)
                     await asyncio.sleep(NEWER_S)
                     last = b"0"
                     break
                 except (KeyError, TypeError, ValueError) as error:
-                    await self._put_aside(entry_id, error)
+                    log.error("reply %s is damaged and left there: %s", where, type(error).__name__)
+                    last = entry_id
                     continue
                 last = entry_id
                 yield reply
-
-    async def _put_aside(self, entry_id: bytes, error: Exception) -> None:
-        """Move a reply that can't be read out of the way, unless another adapter took over."""
-        with contextlib.suppress(LeaseLost):
-            await self._scripts.run(
-                "damaged",
-                keys={
-                    "reader": self._reader,
-                    "replies": self._stream,
-                    "damaged": keys.DAMAGED_REPLIES,
-                },
-                args={"token": self._token, "reply": entry_id, "most": MOST_DAMAGED},
-                deadline=math.inf,
-            )
-            where = f"{entry_id.decode()} of {self._stream}"
-            why, aside = type(error).__name__, keys.DAMAGED_REPLIES
-            log.error("reply %s is damaged (%s) and put aside in %s", where, why, aside)
 
     async def _read(self, last: bytes) -> list[tuple[bytes, dict[bytes, bytes]]]:
         """Return what follows an entry; nothing if that takes long."""
@@ -206,10 +187,7 @@ class ReplyReader:
 
     async def left_s(self, operation: Operation) -> float:
         """Return how much time there is to begin an operation, in seconds, on Redis' clock."""
-        seconds, microseconds = await self._scripts.call(
-            self._scripts.client.time, deadline=math.inf
-        )
-        return float(operation.expires_ms / 1000 - seconds - microseconds / 1e6)
+        return (operation.expires_ms - await self._scripts.now_ms(deadline=math.inf)) / 1000
 
     async def receipt(
         self,
@@ -321,16 +299,12 @@ class Replies:
     async def readers(self) -> Readers:
         """Return for which accounts adapters read."""
         client = self._scripts.client
-
-        async def look() -> tuple[Any, Any]:
-            return await client.time(), await client.zrange(keys.READERS, 0, -1, withscores=True)
-
-        (seconds, microseconds), found = await self._scripts.call(look)
+        found = await self._scripts.call(client.zrange, keys.READERS, 0, -1, withscores=True)
         until_ms = {}
         for name, score in found:
             provider, _, account = name.decode().partition("\0")
             until_ms[provider, account] = int(score)
-        return Readers(seconds * 1000 + microseconds // 1000, until_ms)
+        return Readers(await self._scripts.now_ms(), until_ms)
 
     async def live(self, sid: str) -> AsyncGenerator[dict[str, Any], None]:
         """Yield a session's answers as far as they have come, for ever; some may be missed."""

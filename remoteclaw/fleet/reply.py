@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ from remoteclaw.protocols import Operation, Reply
 
 __all__ = ["NewerReply", "decode_reply", "operation_payload", "reply_payload"]
 
-#: The newest form of a reply that is read here.
+#: The form in which replies are written, and the newest that is read here.
 REPLY_VERSION = 1
 
 
@@ -40,9 +41,8 @@ def reply_payload(
 
     What a `call` sends is numbered from 0 with `index` for itself.
     """
-    by_call = {"call": call, "effect": effect} if call else {}
     return {
-        "v": 1,
+        "v": REPLY_VERSION,
         "sid": sid,
         "turn": turn,
         "attempt": attempt,
@@ -54,22 +54,24 @@ def reply_payload(
         "reply_to_id": reply_to_id,
         "attachments": [attachment.model_dump() for attachment in attachments],
         "entries": list(entries),
-        **by_call,
+        "call": call,
+        "effect": effect,
     }
 
 
 def operation_payload(call: str, operation: Operation) -> dict[str, Any]:
     """Return the JSON of an operation, for the call that asks for it."""
-    return {
-        "v": 1,
-        "kind": "operation",
-        "call": call,
-        "operation": operation.name,
-        "channel_id": operation.channel_id,
-        "thread_id": operation.thread_id,
-        "args": dict(operation.args),
-        "expires_ms": operation.expires_ms,
-    }
+    payload = reply_payload(
+        sid="",
+        turn="",
+        attempt=0,
+        index=0,
+        channel_id=operation.channel_id,
+        thread_id=operation.thread_id,
+        text="",
+        call=call,
+    )
+    return {**payload, "operation": asdict(operation)}
 
 
 @functools.cache
@@ -86,45 +88,4 @@ def decode_reply(reply_id: str, fields: Mapping[bytes, bytes]) -> Reply:
     data = orjson.loads(fields[b"reply"])
     if data["v"] > REPLY_VERSION:
         raise NewerReply(f"version {data['v']} is newer than {REPLY_VERSION}")
-    told = _operation(data) if data.get("kind") == "operation" else _message(data)
-    return _shape().validate_python({"id": reply_id, **told})
-
-
-def _message(data: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "sid": data["sid"],
-        "turn": data["turn"],
-        "attempt": data["attempt"],
-        "index": data["index"],
-        "channel_id": data["channel_id"],
-        "thread_id": data["thread_id"],
-        "text": data["text"],
-        "is_error": data["is_error"],
-        "reply_to_id": data.get("reply_to_id"),
-        "attachments": data.get("attachments", ()),
-        "is_final": bool(data["entries"]),
-        "entries": data["entries"],
-        "call": data.get("call"),
-        "effect": data.get("effect"),
-    }
-
-
-def _operation(data: dict[str, Any]) -> dict[str, Any]:
-    names = ("channel_id", "thread_id", "args", "expires_ms")
-    operation = {"name": data["operation"], **{name: data[name] for name in names}}
-    return {
-        "sid": "",
-        "turn": "",
-        "attempt": 0,
-        "index": 0,
-        "channel_id": data["channel_id"],
-        "thread_id": data["thread_id"],
-        "text": "",
-        "is_error": False,
-        "reply_to_id": None,
-        "attachments": (),
-        "is_final": False,
-        "entries": (),
-        "call": data["call"],
-        "operation": operation,
-    }
+    return _shape().validate_python({**data, "id": reply_id, "is_final": bool(data["entries"])})

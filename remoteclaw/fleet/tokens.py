@@ -6,7 +6,7 @@ Only their digests are kept, and a digest from Redis is no token.
 import functools
 import logging
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import orjson
 from pydantic import TypeAdapter
@@ -46,7 +46,7 @@ class Tokens:
     ) -> tuple[str, TokenView]:
         """Return a new token, which can't be read again, and what is kept of it."""
         token_id, token = new_operator_token()
-        now = await self._now()
+        now = await self._scripts.now_ms()
         kept = {
             "name": name,
             "scope": scope,
@@ -67,7 +67,7 @@ class Tokens:
         """
         client = self._scripts.client
         found: dict[bytes, bytes] = await self._scripts.call(client.hgetall, keys.TOKENS)
-        now = await self._now()
+        now = await self._scripts.now_ms()
         views = [
             _view(token_id.decode(errors="replace"), data, now) for token_id, data in found.items()
         ]
@@ -79,16 +79,8 @@ class Tokens:
 
     async def read(self, token_id: str) -> TokenView | None:
         """Return what is kept of a token; None if there is none with this id."""
-        client = self._scripts.client
-
-        async def look() -> Any:
-            pipeline = client.pipeline(transaction=False)
-            pipeline.hget(keys.TOKENS, token_id)
-            pipeline.time()
-            return await pipeline.execute()
-
-        data, now = await self._scripts.call(look)
-        return _view(token_id, data, _ms(now)) if data else None
+        data = await self._scripts.call(self._scripts.client.hget, keys.TOKENS, token_id)
+        return _view(token_id, data, await self._scripts.now_ms()) if data else None
 
     async def find(self, token: str) -> TokenView | None:
         """Return whose token this is; None unless it is valid, as a whole, now."""
@@ -96,16 +88,6 @@ class Tokens:
         view = await self.read(token_id) if token_id else None
         is_valid = view is not None and is_same(view.digest, digest(token)) and not view.is_expired
         return view if is_valid else None
-
-    async def _now(self) -> int:
-        """Return the time on Redis' clock, which all gateways share."""
-        client = self._scripts.client
-        return _ms(await self._scripts.call(client.time))
-
-
-def _ms(time: tuple[int, int]) -> int:
-    seconds, microseconds = time
-    return int(seconds) * 1000 + int(microseconds) // 1000
 
 
 @functools.cache

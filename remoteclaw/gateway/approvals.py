@@ -19,7 +19,7 @@ __all__ = ["approval_of", "approve", "reject"]
 async def approval_of(call: Call, plan: PlannedChange) -> Approval:
     """Return a change that an agent asks for as it waits for approval."""
     assert call.caller is not None, "operators' changes don't wait"
-    now = await call.fleet.approvals.now_ms()
+    now = await call.fleet.scripts.now_ms()
     people = {entry.message.from_ for entry in call.turn.entries if entry.origin == "chat"}
     return Approval(
         id=secrets.token_hex(6),  # random, so that no agent can have another one's

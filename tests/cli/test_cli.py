@@ -339,14 +339,14 @@ def test_a_redis_database_that_is_not_there(directory: Path) -> None:
     with redis_on_a_port(directory) as (_, place):
         result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}/99")
 
-    refused(result, "answers with an error (DB index is out of range): correct [redis] url.")
+    refused(result, "refuses (DB index is out of range): correct [redis] url, also its user and")
 
 
 def test_tls_to_a_redis_that_has_none(directory: Path) -> None:
     with redis_on_a_port(directory) as (_, place):
         result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"rediss://{place}")
 
-    refused(result, "or correct [redis] url (rediss:// is for servers with TLS).")
+    refused(result, "or correct [redis] url.")
 
 
 def listens(place: str) -> bool:

@@ -1,9 +1,9 @@
 -- Replies on their streams.
 
--- What no adapter reads is kept for three days, and 10,000 replies or 32 MB of it: a platform that is
+-- What no adapter reads is kept for three days, and 32 MB of it: a platform that is
 -- connected later gets no answers to what was asked weeks ago, and the rest of the server keeps its memory.
 -- An adapter that was there within the hour is only being started again: nothing of its is given up.
-local UNREAD_MS, MOST_UNREAD = 3 * 24 * 3600 * 1000, 10000
+local UNREAD_MS = 3 * 24 * 3600 * 1000
 local MOST_UNREAD_BYTES = 32 * 1024 * 1024
 local AWAY_MS = HOUR_MS
 
@@ -29,27 +29,17 @@ local function give_up(stream, id, payload, why)
   end
 end
 
--- Take the oldest reply from a stream that no adapter reads, if it is older than that, or one too many;
--- the entries that it answers tell so. bytes: what the stream takes, which is slow to measure
--- → how many bytes it takes less, or nothing if none was taken
-local function give_up_oldest(stream, most, bytes)
-  local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
-  if not oldest then return nil end
-  local age = now_ms() - tonumber(string.match(oldest[1], '^%d+'))
-  if age <= UNREAD_MS and redis.call('XLEN', stream) <= most and bytes <= MOST_UNREAD_BYTES then
-    return nil
-  end
-  give_up(stream, oldest[1], oldest[2][2], 'no adapter has read it')
-  return #oldest[2][2]
-end
-
--- Take so many replies at most, from the oldest on.
-local function give_up_unread(stream, most, looks)
+-- Take from a stream that no adapter reads what is too old, or too much; the entries that it answers tell so.
+-- most: how many replies are looked at, from the oldest on
+local function give_up_unread(stream, most)
   local bytes = bytes_of(stream)
-  while looks > 0 do
-    local gone = give_up_oldest(stream, most, bytes)
-    if not gone then return end
-    bytes, looks = bytes - gone, looks - 1
+  for _ = 1, most do
+    local oldest = redis.call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
+    if not oldest then return end
+    local age = now_ms() - tonumber(string.match(oldest[1], '^%d+'))
+    if age <= UNREAD_MS and bytes <= MOST_UNREAD_BYTES then return end
+    give_up(stream, oldest[1], oldest[2][2], 'no adapter has read it')
+    bytes = bytes - #oldest[2][2]
   end
 end
 
@@ -57,8 +47,6 @@ end
 local function put_reply(stream, payload)
   local id = redis.call('XADD', stream, '*', 'reply', payload)
   local provider, account = string.match(stream, '^rc:out:(.-):(.*)$')
-  if is_unread(provider .. '\0' .. account) then
-    give_up_unread(stream, MOST_UNREAD, 8)
-  end
+  if is_unread(provider .. '\0' .. account) then give_up_unread(stream, 8) end
   return id
 end

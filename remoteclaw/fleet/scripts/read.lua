@@ -14,7 +14,7 @@ if token and token ~= args.token then
 end
 redis.call('SET', keys.reader, args.token, 'PX', args.claim_ms)
 if is_unread(args.account) then
-  give_up_unread(keys.replies, math.huge, math.huge)
+  give_up_unread(keys.replies, math.huge)
 end
 local now = now_ms()
 redis.call('ZADD', keys.readers, now + args.claim_ms, args.account)

@@ -2,28 +2,18 @@
 -- If a call wrote it, the caller is told what came of it.
 -- keys: reader, replies, receipts?, outcomes*, blobs*
 -- args: token, reply, answer?, answer_ms
-
--- Where there is little room, an answer is kept for the call that waits for it, and not for its repetition.
-local MINUTE_MS = 60 * 1000
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then  -- a claim that only ran out is renewed so
   return redis.error_reply('FENCED another adapter reads this stream')
 end
 local now = now_ms()
-if redis.call('XDEL', keys.replies, args.reply) == 0 then
-  for _, outcome in ipairs(keys.outcomes) do  -- dropped in the moment in which it was delivered
-    if redis.call('HDEL', outcome, 'undelivered') == 1 then
-      redis.call('HSETNX', outcome, 'delivered', now)
-    end
-  end
-  return 0
-end
+if redis.call('XDEL', keys.replies, args.reply) == 0 then return 0 end
 for _, outcome in ipairs(keys.outcomes) do
   if redis.call('EXISTS', outcome) == 1 then redis.call('HSETNX', outcome, 'delivered', now) end
 end
 for _, blob in ipairs(keys.blobs) do redis.call('UNLINK', blob) end
 if args.answer then
   redis.call('XADD', keys.receipts, '*', 'id', keys.replies .. ' ' .. args.reply, 'answer', args.answer)
-  redis.call('PEXPIRE', keys.receipts, is_full_for('tools') and MINUTE_MS or args.answer_ms)
+  redis.call('PEXPIRE', keys.receipts, args.answer_ms)
 end
 return 1
