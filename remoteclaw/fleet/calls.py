@@ -314,12 +314,11 @@ class ToolCalls:
         return status.decode(), made.decode().split("\n")
 
 
-def _too_much(scope: str, what: str, number: str, most: str) -> str:
-    whose = "the tools of this turn" if scope == "turn" else "the turns of this chat within an hour"
+def _too_much(what: str, number: str, most: str) -> str:
     return (
-        f"Nothing was done: with this call, {whose} would have sent {int(number):,} {what}, and "
-        f"{int(most):,} are the most. Each chat counts, and each part of a long text. Don't repeat "
-        "it: put what matters into your answer."
+        f"Nothing was done: with this call, the turns of this chat would have sent {int(number):,} "
+        f"{what} within an hour, and {int(most):,} are the most. Each chat counts, and each part "
+        "of a long text. Don't repeat it: put what matters into your answer."
     )
 
 

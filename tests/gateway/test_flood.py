@@ -122,15 +122,14 @@ async def test_the_owner_is_answered_whatever_a_stranger_s_turns_do(
     assert worker.poll() is None
     info = await client.info("memory")
     assert info["used_memory"] < 0.8 * MEMORY
-    assert any("the tools of this turn would have sent" in why for why in told[0])
-    assert any("the turns of this chat within an hour" in why for why in told[3])
+    assert any("the turns of this chat would have sent" in why for why in told[3])
 
     await eventually(lambda: is_idle(stack))
     listed = await command(stack, "replies", "list")
     dropped = await command(stack, "replies", "drop", "telegram/default", "--yes")
 
     assert re.search(r"telegram/default +\d+ +\S+ MB .* by no adapter\n", listed)
-    assert listed.count("main/telegram/default/666:666:") == 4
+    assert "main/telegram/default/666:666:" in listed
     assert int(dropped.partition(" ")[0]) > 250
     assert await client.xlen(keys.reply_stream("telegram", "default")) == 0
     assert (await client.info("memory"))["used_memory"] < info["used_memory"] - 4 * 1024 * 1024

@@ -4,34 +4,10 @@
 --   the turn did, what those of the chat have sent within the hour; of an operator only the call
 -- args: epoch?, turn?, call_ms, note?, note_ms: how long the call and the note (JSON) are kept
 -- → done|again, what came of it: ids, one a line; or why nothing was done:
---   no room: the server is too full; too much: what would have been sent (`sends_too_much`)
+--   no room: the server is too full; too much: messages|bytes, how many would have been sent, and how many are the most
 
--- What the tools of one turn, and of a chat's turns within an hour, may send.
-local MOST_OF_TURN = {messages = 100, bytes = 1024 * 1024}
-local MOST_OF_HOUR = {messages = 300, bytes = 4 * 1024 * 1024}
-
--- Whether a call would send more than its turn may, or its chat within the hour.
--- added: messages, bytes
--- → nothing, or what it would be: turn|hour, messages|bytes, how many, and how many are the most
-local function sends_too_much(state, hour, added)
-  for _, counted in ipairs({{'turn', state, MOST_OF_TURN}, {'hour', hour, MOST_OF_HOUR}}) do
-    local scope, key, most = unpack(counted)
-    for what, number in pairs(added) do
-      local sent = number + (tonumber(redis.call('HGET', key, 'sent_' .. what)) or 0)
-      if sent > most[what] then return table.concat({scope, what, sent, most[what]}, '\n') end
-    end
-  end
-  return nil
-end
-
--- Count what a call has sent.
-local function count_sent(state, hour, added)
-  for what, number in pairs(added) do
-    redis.call('HINCRBY', state, 'sent_' .. what, number)
-    redis.call('HINCRBY', hour, 'sent_' .. what, number)
-  end
-  if redis.call('PTTL', hour) < 0 then redis.call('PEXPIRE', hour, HOUR_MS) end
-end
+-- What the tools of a chat's turns may send within an hour.
+local MOST_OF_HOUR = {sent_messages = 300, sent_bytes = 4 * 1024 * 1024}
 
 -- Refuse a call whose turn doesn't run, and answer one that was done.
 -- → what the script returns; nothing if it goes on
@@ -57,17 +33,19 @@ end
 local function count_call(keys, args, messages)
   if is_full_for(args.epoch and 'tools' or 'messages') then return {'no room', ''} end
   if not args.epoch then return nil end
-  local sent = {messages = messages, bytes = 0}
-  for _, value in ipairs(ARGV) do sent.bytes = sent.bytes + #value end
-  local beyond = sends_too_much(keys.caller, keys.sent, sent)
-  if beyond then return {'too much', beyond} end
-  args.sends = sent
+  args.sends = {sent_messages = messages, sent_bytes = 0}
+  for _, value in ipairs(ARGV) do args.sends.sent_bytes = args.sends.sent_bytes + #value end
+  for what, number in pairs(args.sends) do
+    local sum, most = number + (tonumber(redis.call('HGET', keys.sent, what)) or 0), MOST_OF_HOUR[what]
+    if sum > most then return {'too much', table.concat({string.sub(what, 6), sum, most}, '\n')} end
+  end
 end
 
 -- Remember a call and note it with the turn. → what the script returns
 local function end_call(keys, args, ...)
   local result = table.concat({...}, '\n')
-  if args.sends then count_sent(keys.caller, keys.sent, args.sends) end
+  for what, number in pairs(args.sends or {}) do redis.call('HINCRBY', keys.sent, what, number) end
+  if args.sends and redis.call('PTTL', keys.sent) < 0 then redis.call('PEXPIRE', keys.sent, HOUR_MS) end
   redis.call('SET', keys.call, result, 'PX', args.call_ms)
   if args.note then
     redis.call('RPUSH', keys.side_effects, args.note)
