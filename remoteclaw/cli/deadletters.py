@@ -53,7 +53,7 @@ def show_letter(letter: str) -> None:
             }
         )
         echo("")
-        echo_text("(It can't be read.)" if found.text is None else found.text)
+        echo_text(found.entry.message.text if found.entry else "(It can't be read.)")
 
     on_fleet(run)
 
@@ -71,7 +71,7 @@ def retry_letter(letter: str, wait_s: float) -> None:
     async def run(fleet: "Fleet") -> int:
         found = await fleet.dead_letters.read(letter)
         accepted = await fleet.dead_letters.retry(letter)
-        is_ours = found.deliver == "caller" and wait_s > 0
+        is_ours = found.entry is not None and found.entry.deliver == "caller" and wait_s > 0
         echo(f"It is tried again as {reference_of(accepted)}.", err=is_ours)
         return await print_reply(fleet, accepted, wait_s) if is_ours else 0
 

@@ -2,22 +2,25 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
 from remoteclaw.errors import RedisRefused, UnknownDeadLetter
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.inbound import FULL, GRACE_MS, Accepted, entry_keys
+from remoteclaw.fleet.inbound import (
+    FULL,
+    GRACE_MS,
+    Accepted,
+    NewerEntry,
+    decode_entry,
+    entry_keys,
+)
 from remoteclaw.fleet.outcomes import OUTCOME_MS
 from remoteclaw.fleet.wake import Waker
-from remoteclaw.messages import Attachment, SessionKey
+from remoteclaw.messages import Attachment, Entry, SessionKey
 
 __all__ = ["DeadLetter", "DeadLetters"]
-
-#: Where an entry names a file's content.
-_BLOB = re.compile(rb'"blob":"([0-9a-f]{32})"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +36,13 @@ class DeadLetter:
     """How often it was tried."""
     category: str
     detail: str
-    text: str | None
-    """What the person wrote; None if that can't be read."""
-    deliver: str
-    """Where the reply was to go: to the `channel`, or to the `caller` who waited for it then."""
-    attachments: tuple[Attachment, ...] = ()
-    """The files that came with it; they are kept as long as it is."""
-    blobs: tuple[str, ...] = ()
-    """The names of their contents, also where the rest of the entry can't be read."""
-    is_said: bool = True
-    """Whether a person has sent it."""
+    entry: Entry | None
+    """The message; None if it can't be read."""
+
+    @property
+    def attachments(self) -> tuple[Attachment, ...]:
+        """The files that came with it; they are kept as long as it is."""
+        return self.entry.message.attachments if self.entry else ()
 
 
 class DeadLetters:
@@ -80,6 +80,7 @@ class DeadLetters:
         """
         letter = await self.read(letter_id)
         sid = letter.session.sid
+        is_said = letter.entry is None or letter.entry.origin == "chat"
         reply = await self._scripts.run(
             "retry",
             keys={
@@ -93,7 +94,7 @@ class DeadLetters:
                 "grace_ms": GRACE_MS,
                 "outcomes": keys.outcome_prefix(sid),
                 "session_key": str(letter.session),
-                "bell": keys.bell(sid) if letter.is_said else None,
+                "bell": keys.bell(sid) if is_said else None,
                 "keep_ms": OUTCOME_MS,
             },
         )
@@ -113,7 +114,7 @@ class DeadLetters:
     async def drop(self, letter_id: str) -> None:
         """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
         letter = await self.read(letter_id)
-        blobs = [keys.blob(letter.session.sid, name) for name in letter.blobs]
+        blobs = [keys.blob(letter.session.sid, file.blob) for file in letter.attachments]
         dropped = await self._scripts.run(
             "drop",
             keys={"dead_letters": keys.DEAD_LETTERS, "blobs": blobs},
@@ -131,6 +132,10 @@ def _unknown(letter_id: str, became: bytes | None = None) -> str:
 
 def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
     error = orjson.loads(fields[b"error"] or b"{}")
+    try:
+        entry = decode_entry(fields[b"id"], fields)
+    except (ValueError, NewerEntry):
+        entry = None
     return DeadLetter(
         id=letter_id,
         session=SessionKey.parse(fields[b"key"].decode()),
@@ -138,21 +143,5 @@ def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
         attempts=int(fields[b"attempts"]) - 1,  # the last one only found that it was enough
         category=str(error.get("category", "")),
         detail=str(error.get("detail", "")),
-        **_readable(fields[b"entry"]),
-        blobs=tuple(name.decode() for name in _BLOB.findall(fields[b"entry"])),
+        entry=entry,
     )
-
-
-def _readable(entry: bytes) -> dict[str, Any]:
-    """Return text and destination, also where the rest of the entry can't be read."""
-    try:
-        data: Any = orjson.loads(entry)
-        message = data["message"]
-        return {
-            "text": str(message["text"]),
-            "deliver": str(data["deliver"]),
-            "is_said": data.get("origin", "chat") == "chat",
-            "attachments": tuple(map(Attachment.model_validate, message.get("attachments", ()))),
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return {"text": None, "deliver": "channel"}

@@ -28,10 +28,9 @@ from remoteclaw.messages import SessionKey
 
 __all__ = ["Lease", "Leases"]
 
-#: Parts of the lease's time: the slowest renewal (`listen()` renews each second), the time at which
-#: the owner stops itself, the time at which the holder kills the agent. The owner stops before the
-#: holder acts, and both before another worker can take the lease.
-RENEW_AT, STOP_AT, KILL_AT = 1 / 6, 0.8, 0.9
+#: Parts of the lease's time: when the owner stops itself, and when the holder kills the agent. The
+#: owner stops before the holder acts, and both before another worker can take the lease.
+STOP_AT, KILL_AT = 0.8, 0.9
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 #: Separates a CLI's session id from the note of its last process.
@@ -60,8 +59,6 @@ class Lease:
     """The CLIs' own session ids, by runtime and workspace."""
     notes: dict[str, str]
     """The notes of the CLIs' last processes, by runtime and workspace."""
-    waiting: list[RawEntry]
-    """The session's oldest entries, as far as they were read."""
     host: str
     """The host that serves the session now."""
     gateway: str | None
@@ -72,8 +69,8 @@ class Lease:
     scripts: Scripts
     waker: Waker
     turns: Turns = field(init=False)
-    _may_have_more: bool = False
-    """Whether there may be more entries than `waiting` has."""
+    newest_read: str = "0-0"
+    """The newest entry that `entries()` has read."""
 
     def __post_init__(self) -> None:  # noqa: D105 - it makes the turns of this lease
         self.turns = Turns(self)
@@ -129,8 +126,6 @@ class Lease:
                 "done_channel": keys.outcome_channel(self.sid),
             },
         )
-        if stops_tasks:
-            self.forget_waiting()
         self.session_ids.clear()
         self.notes.clear()
         self.state = replace(
@@ -159,26 +154,14 @@ class Lease:
     # -- a turn --------------------------------------------------------------------------------
 
     async def entries(self, *, most: int = READ_NEXT) -> list[RawEntry]:
-        """Return the oldest entries of the inbound stream that are not finished.
-
-        `most` is how many are wanted. By default the entries that were read before suffice.
-        """
-        if not self.waiting or (self._may_have_more and most > READ_NEXT):
-            client = self.scripts.client
-            self.waiting = await self.scripts.call(
-                client.xrange, keys.inbound(self.sid), count=most, deadline=self.stop_at
-            )
-            self._may_have_more = len(self.waiting) == most
-        return self.waiting
-
-    def forget_waiting(self) -> None:
-        """Have the entries read again."""
-        self.waiting = []
-
-    def drop_waiting(self, done: Collection[bytes], *, left: int) -> None:
-        """Remove ended entries from `waiting`; `left` is how many the stream still has."""
-        self.waiting = [entry for entry in self.waiting if entry[0] not in done]
-        self._may_have_more = left != len(self.waiting)
+        """Return the oldest entries of the inbound stream that are not finished."""
+        client = self.scripts.client
+        entries: list[RawEntry] = await self.scripts.call(
+            client.xrange, keys.inbound(self.sid), count=most, deadline=self.stop_at
+        )
+        if entries:
+            self.newest_read = entries[-1][0].decode()
+        return entries
 
     async def entries_after(self, after: str) -> list[RawEntry]:
         """Return the oldest entries behind the entry `after`, `READ_NEXT` at most."""
@@ -217,32 +200,24 @@ class Lease:
 
     # -- holding it ----------------------------------------------------------------------------
 
-    async def keep_renewing(self, renewed: Callable[[str, str], None]) -> None:
-        """Renew until cancelled; call `renewed` with stop mark and newest entry after each success.
+    async def listen(self, told: Callable[[str, str], None]) -> None:
+        """Renew until cancelled; call `told` with stop mark and newest entry after each success.
 
+        Renews each second, with each announcement, and as soon as it is connected again, because a
+        server that comes back may have lost its last second of writes, the lease among them.
         Raises `LeaseLost` when another worker holds the session, or when no renewal has succeeded
         for 0.8 of the lease: then another worker may soon take it.
-        """
-        while True:
-            await asyncio.sleep(self.lease_s * RENEW_AT)
-            renewed(*await self._renew())
-
-    async def listen(self, told: Callable[[str, str], None]) -> None:
-        """Call `told` with stop mark and newest entry when either changes, until cancelled.
-
-        Renews as soon as it is connected again, because a server that comes back may have lost its
-        last second of writes, the lease among them, and then each second, because announcements
-        get lost. Raises `LeaseLost` as `keep_renewing()` does.
         """
         await asyncio.sleep(LISTEN_DELAY_S)
         news = announcements(self.scripts.client, keys.bell(self.sid))
         async with contextlib.aclosing(news):
-            async for text in news:
-                if text is None:
-                    told(*await self._renew())
-                else:
-                    what, _, entry_id = text.decode().partition(" ")
-                    told(entry_id if what == "stop" else "", entry_id if what == "entry" else "")
+            while True:
+                try:
+                    async with asyncio.timeout(self.stop_at - boottime()):
+                        await anext(news)
+                except TimeoutError:
+                    raise LeaseLost("the lease could not be renewed: Redis is away") from None
+                told(*await self._renew())
 
     async def _renew(self) -> tuple[str, str]:
         """Renew the lease for its whole time; return stop mark and newest entry."""
@@ -264,13 +239,12 @@ class Lease:
     async def stays_quiet(self, seconds: float) -> bool:
         """Return whether no entry comes within these seconds, besides those that were read."""
         until = boottime() + seconds
-        streams: dict[Any, Any] = {keys.inbound(self.sid): self.waiting[-1][0]}
+        streams: dict[Any, Any] = {keys.inbound(self.sid): self.newest_read}
         while (left_ms := int((until - boottime()) * 1000)) > 0:
             block = min(left_ms, BLOCK_MS)
             if await self.scripts.call(
                 self.scripts.client.xread, streams, count=1, block=block, deadline=self.stop_at
             ):
-                self.forget_waiting()
                 return False
         return True
 
@@ -302,7 +276,6 @@ class Lease:
             )
             for stream, entries in found:
                 if stream == keys.inbound(self.sid).encode():
-                    self.waiting, self._may_have_more = entries, False
                     return "entry"
                 last_hint = entries[-1][0]
                 # An idle worker has taken the hint by now: it was blocked on the queue.
@@ -373,7 +346,6 @@ class Leases:
             "acquire",
             keys={
                 "state": keys.state(sid),
-                "inbound": keys.inbound(sid),
                 "active": keys.ACTIVE,
                 "session_map": keys.session_map(sid),
                 "gateway": keys.gateway(host),
@@ -384,7 +356,6 @@ class Leases:
                 "lease_ms": lease_ms,
                 "grace_ms": GRACE_MS,
                 "worker": worker,
-                "most_entries": READ_NEXT,
                 "map_ms": SESSION_MAP_MS,
                 "host": host,
             },
@@ -392,7 +363,7 @@ class Leases:
         )
         if reply[0] != b"acquired":
             return None
-        _, epoch, state, session_ids, entries, gateway = reply
+        _, epoch, state, session_ids, gateway = reply
         known = {name.decode(): value.decode() for name, value in pairs(session_ids).items()}
         return Lease(
             sid=sid,
@@ -400,12 +371,10 @@ class Leases:
             state=SessionState.decode(pairs(state)),
             session_ids={name: value.partition(NOTE_SEPARATOR)[0] for name, value in known.items()},
             notes={name: value.partition(NOTE_SEPARATOR)[2] for name, value in known.items()},
-            waiting=[tuple(entry) for entry in entries],
             host=host,
             gateway=gateway.decode() or None,
             lease_s=self.lease_s,
             renewed_at=sent_at,
             scripts=self._scripts,
             waker=self._waker,
-            _may_have_more=len(entries) == READ_NEXT,
         )

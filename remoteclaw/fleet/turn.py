@@ -64,11 +64,6 @@ class Batch:
     told: str = ""
     """What the person was told of the postponement, as `postpone()` was given it."""
 
-    @property
-    def entry_ids(self) -> frozenset[bytes]:
-        """The ids of the batch's entries."""
-        return frozenset(entry_id for entry_id, _ in self.entries)
-
 
 @dataclass(frozen=True, slots=True)
 class RecordAppend:
@@ -158,7 +153,6 @@ class Turns:
             },
         )
         if reply[0] == b"missing":
-            self._lease.forget_waiting()
             return None
         verdict, turn, attempt, before, entries, forgiven, begun_left_out = reply[:7]
         busy_since, queue, resumed, tries, told = reply[7:]
@@ -268,8 +262,6 @@ class Turns:
             },
         )
         found: Literal["postponed", "stopped", "news"] = verdict.decode()
-        if found == "news":
-            self._lease.forget_waiting()
         return found
 
     async def finish(
@@ -300,7 +292,6 @@ class Turns:
         `is_about_person` says that a person has sent one of the entries. `usage` is what the agent
         took, if it was asked; it counts for the day on this worker's local clock.
         """
-        done = {*self._running.entry_ids, *(entry_id.encode() for entry_id in taken_up)}
         left, hints, now, queue, hint = await self._lease.run_fenced(
             "finish",
             {
@@ -351,7 +342,6 @@ class Turns:
         self._batch = None
         heard_ms = int(now) if is_about_person else self._lease.state.last_heard_ms
         self._lease.state = replace(self._lease.state, last_heard_ms=heard_ms, queue=_queue(queue))
-        self._lease.drop_waiting(done, left=int(left))
         if task_result:
             await self._lease.waker.try_hint(task_result.to, hint.decode())
         return Finished(left=int(left), competing_hints=int(hints), at_ms=int(now))

@@ -75,12 +75,10 @@ class Drain:
         try:
             try:
                 async with asyncio.TaskGroup() as tasks:
-                    renewing = tasks.create_task(lease.keep_renewing(runner.on_lease_news))
                     listening = tasks.create_task(lease.listen(runner.on_lease_news))
                     try:
                         await self._serve(lease, bridge.keeper, runner)
                     finally:
-                        renewing.cancel()
                         listening.cancel()
             finally:
                 await bridge.aclose()

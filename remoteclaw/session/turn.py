@@ -155,7 +155,7 @@ class TurnRunner:
             was_interrupted=batch.furthest_phase_before not in NOT_ASKED,
             left_out=tuple(entry for entry in entries if entry.id in batch.left_out),
         )
-        ids = [entry_id.decode() for entry_id, _ in (*batch.entries, *lease.waiting)]
+        ids = [lease.newest_read, *(entry_id.decode() for entry_id, _ in batch.entries)]
         attempt = Attempt(
             batch=batch,
             turn=turn,

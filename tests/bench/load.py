@@ -100,7 +100,7 @@ async def many_sessions(stack: Stack, count: int) -> list[Figure]:
         assert lease is not None
         await lease.turns.begin([each.entry_id])
         await lease.remember("claude|/work", str(uuid.uuid4()))
-        entry = decode_entry(*lease.waiting[0])
+        entry = decode_entry(*(await lease.entries())[0])
         result = AgentDeliveryResult((ReplyPayload("ok"),), AgentRunResult(), McpSideEffects())
         lines = lines_of(Turn(lease.session, (entry,)), (), result, at_ms=entry.at_ms)
         record = RecordAppend(lines, most_bytes=256 * 1024, keep_ms=30 * 24 * 3600 * 1000)

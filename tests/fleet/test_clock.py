@@ -6,27 +6,10 @@ import pytest
 
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import GRACE_MS, Accepted
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.turn import Postponement
-from tests.support.stack import message
+from remoteclaw.fleet.inbound import GRACE_MS
+from tests.support.leases import accept, acquire, begun, let_pass, postpone
 
 HOUR_MS = 3_600_000
-
-
-async def append(fleet: Fleet, **fields: object) -> Accepted:
-    return await fleet.inbound.append(message("hello", **fields), agent="main")
-
-
-async def acquire(fleet: Fleet, accepted: Accepted) -> Lease:
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
-    assert lease is not None
-    return lease
-
-
-async def let_pass(fleet: Fleet, milliseconds: int) -> None:
-    """Move the clock that the scripts see."""
-    await fleet.scripts.client.incrby("test:shift", milliseconds)
 
 
 async def lose_all_since(fleet: Fleet, sid: str, state: Any) -> None:
@@ -39,7 +22,7 @@ async def lose_all_since(fleet: Fleet, sid: str, state: Any) -> None:
 
 
 async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     state = await fleet.scripts.client.hgetall(keys.state(accepted.session.sid))
     lost = await acquire(fleet, accepted)
     await lost.turns.begin([accepted.entry_id])
@@ -54,27 +37,11 @@ async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: F
     assert (batch.attempt, batch.furthest_phase_before) == (1, "spawned")
 
 
-async def test_an_epoch_that_was_lost_is_not_given_out_again(fleet: Fleet) -> None:
-    """Not even by a clock that is behind, which has no newer number to give."""
-    accepted = await append(fleet)
-    await (await acquire(fleet, accepted)).release()
-    await let_pass(fleet, -HOUR_MS)
-    state = await fleet.scripts.client.hgetall(keys.state(accepted.session.sid))
-    lost = await acquire(fleet, accepted)
-    await lose_all_since(fleet, lost.sid, state)
-
-    lease = await acquire(fleet, accepted)
-
-    assert int(lease.epoch) > int(state[b"epoch"])
-    with pytest.raises(LeaseLost):
-        await lost._renew()
-
-
 # -- a clock that is set back ---------------------------------------------------------------------
 
 
 async def test_a_clock_that_is_set_back_makes_no_lease_longer(fleet: Fleet) -> None:
-    dead, alive = await append(fleet), await append(fleet, from_="bob")
+    dead, alive = await accept(fleet), await accept(fleet, from_="bob")
     await acquire(fleet, dead)
     living = await acquire(fleet, alive)
     await fleet.sweeper.sweep()
@@ -93,13 +60,8 @@ async def test_a_clock_that_is_set_back_makes_no_lease_longer(fleet: Fleet) -> N
 
 async def test_it_leaves_alone_what_is_postponed(fleet: Fleet) -> None:
     """A plan's limit ends by the clock on the wall."""
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    seconds, _ = await fleet.scripts.client.time()
-    until_ms = seconds * 1000 + 2 * HOUR_MS
-    what = Postponement(until_ms, why="usage_limit", tries=1, told="", detail="")
-    await lease.turns.postpone(what, newest=accepted.entry_id)
+    lease, _ = await begun(fleet)
+    until_ms = await postpone(fleet, lease, 2 * HOUR_MS)
     await let_pass(fleet, -HOUR_MS)
 
     assert await fleet.sweeper.sweep() == 0

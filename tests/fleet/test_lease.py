@@ -7,27 +7,11 @@ import pytest
 
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.inbound import GRACE_MS, Accepted
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.fleet.turn import Postponement
+from remoteclaw.fleet.connection import Scripts, open_redis
+from remoteclaw.fleet.inbound import GRACE_MS
+from tests.support.leases import accept, acquire, answered, begun, idle, let_pass, postpone
 from tests.support.stack import REPLIES, message
 from tests.support.waiting import HANG_S, eventually
-
-
-async def append(fleet: Fleet, text: str = "hello", **fields: object) -> Accepted:
-    return await fleet.inbound.append(message(text, **fields), agent="main")
-
-
-async def acquire(fleet: Fleet, accepted: Accepted) -> Lease:
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
-    assert lease is not None
-    return lease
-
-
-async def let_pass(fleet: Fleet, milliseconds: int) -> None:
-    """Move the clock that the scripts see."""
-    await fleet.scripts.client.incrby("test:shift", milliseconds)
 
 
 async def hints(fleet: Fleet) -> int:
@@ -38,8 +22,8 @@ async def hints(fleet: Fleet) -> int:
 
 
 async def test_a_message_is_stored_and_hinted_once(fleet: Fleet) -> None:
-    first = await append(fleet, "one")
-    second = await append(fleet, "two")
+    first = await accept(fleet, "one")
+    second = await accept(fleet, "two")
 
     assert first.session.sid == second.session.sid
     assert await hints(fleet) == 1
@@ -49,8 +33,8 @@ async def test_a_message_is_stored_and_hinted_once(fleet: Fleet) -> None:
 
 
 async def test_a_repeated_message_is_the_same_entry(fleet: Fleet) -> None:
-    first = await append(fleet, id="platform-1")
-    again = await append(fleet, id="platform-1")
+    first = await accept(fleet, id="platform-1")
+    again = await accept(fleet, id="platform-1")
 
     assert again.is_duplicate
     assert again.entry_id == first.entry_id
@@ -60,17 +44,17 @@ async def test_a_repeated_message_is_the_same_entry(fleet: Fleet) -> None:
 
 
 async def test_the_same_id_in_another_chat_is_another_message(fleet: Fleet) -> None:
-    await append(fleet, id="7", channel_id="a")
-    other = await append(fleet, id="7", channel_id="b")
+    await accept(fleet, id="7", channel_id="a")
+    other = await accept(fleet, id="7", channel_id="b")
 
     assert not other.is_duplicate
 
 
 async def test_a_repetition_hints_a_session_that_still_waits(fleet: Fleet) -> None:
-    await append(fleet, id="1")
+    await accept(fleet, id="1")
     await fleet.scripts.client.delete("rq:queue:agents")  # the first caller died before its hint
 
-    await append(fleet, id="1")
+    await accept(fleet, id="1")
 
     assert await hints(fleet) == 1
 
@@ -83,16 +67,14 @@ async def test_an_idle_session_gives_no_lease(fleet: Fleet) -> None:
 
 
 async def test_a_held_session_gives_no_second_lease(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     await acquire(fleet, accepted)
 
     assert await fleet.leases.acquire(accepted.session.sid, worker="other", host="here") is None
 
 
 async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    old = await acquire(fleet, accepted)
-    await old.turns.begin([accepted.entry_id])
+    old, accepted = await begun(fleet)
     await let_pass(fleet, 31_000)
 
     new = await acquire(fleet, accepted)
@@ -109,25 +91,17 @@ async def test_an_expired_lease_is_taken_over_and_the_old_holder_is_fenced(fleet
         old.reset(accepted.entry_id, "/new", keep_ms=1000, keep=1),
         old.close(),
         old.release(),
-        old.turns.postpone(pause(60_000), newest=accepted.entry_id),
+        postpone(fleet, old, 60_000),
     ):
         with pytest.raises(LeaseLost):
             await write
     assert await fleet.scripts.client.exists(REPLIES) == 0
 
 
-def pause(until_ms: int) -> Postponement:
-    """Return a pause until a time."""
-    return Postponement(until_ms, why="retryable", tries=1, told="retryable", detail="busy")
-
-
 async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
+    lease, accepted = await begun(fleet)
     await lease.grant("digest", ["message_send"])
-    seconds, _ = await fleet.scripts.client.time()
-    await lease.turns.postpone(pause(seconds * 1000 + 20_000), newest=accepted.entry_id)
+    await postpone(fleet, lease, 20_000)
     await let_pass(fleet, 30_000)
 
     lease = await acquire(fleet, accepted)
@@ -146,12 +120,8 @@ async def test_the_agent_of_a_turn_that_is_postponed_keeps_its_tools(fleet: Flee
 
 
 async def test_a_renewal_that_comes_late_does_not_wake_what_was_postponed(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    seconds, _ = await fleet.scripts.client.time()
-    until = seconds * 1000 + 3_600_000
-    await lease.turns.postpone(pause(until), newest=accepted.entry_id)
+    lease, _ = await begun(fleet)
+    until = await postpone(fleet, lease, 3_600_000)
 
     state = keys.state(lease.sid)
     await lease._renew()
@@ -166,11 +136,10 @@ async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
     accepted = await fleet.inbound.append(message("job"), agent="main", lane="background")
     lease = await acquire(fleet, accepted)
     await lease.turns.begin([accepted.entry_id])
-    seconds, _ = await fleet.scripts.client.time()
-    await lease.turns.postpone(pause(seconds * 1000 + 60_000), newest=accepted.entry_id)
+    await postpone(fleet, lease, 60_000)
     await fleet.scripts.client.delete("rq:queue:background")
 
-    await append(fleet)
+    await accept(fleet)
 
     assert await hints(fleet) == 0
     view = await fleet.sessions.view(accepted.session.sid)
@@ -179,9 +148,7 @@ async def test_what_runs_by_itself_hints_nobody_while_its_session_is_postponed(
 
 
 async def test_a_late_holder_without_a_rival_may_finish(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
+    lease, accepted = await begun(fleet)
     await let_pass(fleet, 60_000)
 
     await lease.turns.finish("done", reply=[{"text": "late"}])
@@ -193,44 +160,38 @@ async def test_a_late_holder_without_a_rival_may_finish(fleet: Fleet) -> None:
 
 async def test_an_epoch_is_never_below_the_clock(fleet: Fleet) -> None:
     """A replica that lost the last writes must not give out an epoch a second time."""
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
 
     assert int(lease.epoch) >= int(accepted.entry_id.partition("-")[0])
 
 
 async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     lease.lease_s = 0.06
     lease.renewed_at -= 1
 
     with pytest.raises(LeaseLost, match="frozen"):
-        await lease.keep_renewing(lambda _stop, _newest: None)
+        await lease._renew()
 
 
-async def test_renewing_holds_the_lease_and_brings_news(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    accepted = await append(fleet)
+async def test_an_owner_that_reaches_no_redis_gives_up_in_time(fleet: Fleet) -> None:
+    accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
-    await fleet.sessions.stop(accepted.session.sid)
-    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.001)
-    newer = await append(fleet)
-    told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    lease.lease_s = 0.5
+    lease.scripts = Scripts(open_redis("unix:///nonexistent/socket"))
 
-    async with asyncio.TaskGroup() as tasks:
-        keep = tasks.create_task(lease.keep_renewing(lambda *news: told.put_nowait(news)))
-        assert await asyncio.wait_for(told.get(), HANG_S) == (accepted.entry_id, newer.entry_id)
-        keep.cancel()
+    with pytest.raises(LeaseLost, match="could not be renewed"):
+        await lease.listen(lambda _stop, _newest: None)
 
 
 # -- a turn ---------------------------------------------------------------------------------------
 
 
 async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
-    accepted = await append(fleet, "one")
-    other = await append(fleet, "two")
+    accepted = await accept(fleet, "one")
+    other = await accept(fleet, "two")
     lease = await acquire(fleet, accepted)
     await lease.turns.begin([accepted.entry_id])
     await lease.turns.mark("tool", "Bash")
@@ -245,7 +206,7 @@ async def test_an_unfinished_batch_is_begun_again_exactly(fleet: Fleet) -> None:
 
 
 async def test_begin_forgets_a_batch_whose_entries_are_gone(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     await fleet.scripts.client.delete(keys.inbound(accepted.session.sid))
 
@@ -254,9 +215,7 @@ async def test_begin_forgets_a_batch_whose_entries_are_gone(fleet: Fleet) -> Non
 
 
 async def test_a_message_of_a_turn_is_published_once(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
+    lease, _ = await begun(fleet)
 
     await lease.turns.publish(0, {"text": "a"})
     await lease.turns.publish(0, {"text": "a"})
@@ -266,7 +225,7 @@ async def test_a_message_of_a_turn_is_published_once(fleet: Fleet) -> None:
 
 
 async def test_finish_is_one_step_and_counts_once(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     batch = await lease.turns.begin([accepted.entry_id])
 
@@ -282,7 +241,7 @@ async def test_finish_is_one_step_and_counts_once(fleet: Fleet) -> None:
 
 
 async def test_an_outcome_is_kept_for_seven_days(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     key = keys.outcome_prefix(accepted.session.sid) + accepted.entry_id
     assert await fleet.scripts.client.pttl(key) == -1
     lease = await acquire(fleet, accepted)
@@ -295,9 +254,7 @@ async def test_an_outcome_is_kept_for_seven_days(fleet: Fleet) -> None:
 
 
 async def test_waiting_for_an_outcome_ends_with_it(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
+    lease, accepted = await begun(fleet)
 
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(
@@ -311,7 +268,7 @@ async def test_waiting_for_an_outcome_ends_with_it(fleet: Fleet) -> None:
 
 
 async def test_waiting_for_an_outcome_has_an_end(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
 
     assert (
         await fleet.outcomes.wait(accepted.session.sid, accepted.entry_id, timeout_s=0.01) is None
@@ -322,20 +279,14 @@ async def test_waiting_for_an_outcome_has_an_end(fleet: Fleet) -> None:
 
 
 async def test_a_message_that_arrives_before_close_is_not_stranded(fleet: Fleet) -> None:
-    accepted = await append(fleet, "one")
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("done", reply=[])
-    await append(fleet, "two")
+    lease, _ = await idle(fleet)
+    await accept(fleet, "two")
 
     assert await lease.close() is False
 
 
 async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("done", reply=[])
+    lease, accepted = await idle(fleet)
 
     assert await lease.close()
     assert await lease.close()
@@ -347,20 +298,17 @@ async def test_closing_makes_the_session_idle_and_counts_once(fleet: Fleet) -> N
 
 
 async def test_a_message_after_close_schedules_the_session_anew(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("done", reply=[])
+    lease, _ = await idle(fleet)
     await lease.close()
     await fleet.scripts.client.delete("rq:queue:agents")
 
-    await append(fleet, "two")
+    await accept(fleet, "two")
 
     assert await hints(fleet) == 1
 
 
 async def test_releasing_gives_the_session_back_to_the_queue(fleet: Fleet) -> None:
-    accepted = await append(fleet, "one")
+    accepted = await accept(fleet, "one")
     lease = await acquire(fleet, accepted)
     await fleet.scripts.client.delete("rq:queue:agents")
 
@@ -374,9 +322,9 @@ async def test_releasing_gives_the_session_back_to_the_queue(fleet: Fleet) -> No
 
 
 async def test_a_stop_covers_what_was_accepted_and_nothing_later(fleet: Fleet) -> None:
-    first, second = await append(fleet, "one"), await append(fleet, "two")
+    first, second = await accept(fleet, "one"), await accept(fleet, "two")
     assert await fleet.sessions.stop(first.session.sid) == 2
-    third = await append(fleet, "three")
+    third = await accept(fleet, "three")
     lease = await acquire(fleet, first)
 
     stopped = []
@@ -390,9 +338,7 @@ async def test_a_stop_covers_what_was_accepted_and_nothing_later(fleet: Fleet) -
 
 
 async def test_stopping_an_idle_session_does_nothing(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
+    lease, accepted = await begun(fleet)
     await lease.turns.finish("done", reply=[])  # it came first, so it has won
 
     assert await fleet.sessions.stop(accepted.session.sid) == 0
@@ -403,10 +349,8 @@ async def listeners(fleet: Fleet, channel: str) -> int:
     return int(count)
 
 
-async def test_a_running_turn_is_told_of_a_message_and_of_a_stop(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
+async def test_renewing_tells_of_a_message_and_of_a_stop(fleet: Fleet) -> None:
+    lease, accepted = await begun(fleet)
     told: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     async def hears(*news: str) -> None:
@@ -418,10 +362,10 @@ async def test_a_running_turn_is_told_of_a_message_and_of_a_stop(fleet: Fleet) -
         watch = tasks.create_task(lease.listen(lambda *news: told.put_nowait(news)))
         await eventually(lambda: listeners(fleet, keys.bell(lease.sid)))
         await hears("", accepted.entry_id)
-        newer = await append(fleet)
+        newer = await accept(fleet)
         await hears("", newer.entry_id)
         await fleet.sessions.stop(accepted.session.sid)
-        await hears(newer.entry_id, "")
+        await hears(newer.entry_id, newer.entry_id)
         watch.cancel()
 
 
@@ -429,7 +373,7 @@ async def test_a_running_turn_is_told_of_a_message_and_of_a_stop(fleet: Fleet) -
 
 
 async def test_the_sweeper_hints_a_session_whose_hint_was_lost(fleet: Fleet) -> None:
-    await append(fleet)
+    await accept(fleet)
     await fleet.scripts.client.delete("rq:queue:agents")
     assert await fleet.sweeper.sweep() == 0  # it may still be on its way
 
@@ -440,7 +384,7 @@ async def test_the_sweeper_hints_a_session_whose_hint_was_lost(fleet: Fleet) -> 
 
 
 async def test_the_sweeper_does_not_swell_a_queue_that_is_long(fleet: Fleet) -> None:
-    await append(fleet)
+    await accept(fleet)
     await let_pass(fleet, GRACE_MS + 1)
 
     assert await fleet.sweeper.sweep() == 0
@@ -448,7 +392,7 @@ async def test_the_sweeper_does_not_swell_a_queue_that_is_long(fleet: Fleet) -> 
 
 
 async def test_the_sweeper_hints_a_session_whose_worker_is_gone(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     await acquire(fleet, accepted)
     await let_pass(fleet, 29_000)
     assert await fleet.sweeper.sweep() == 0
@@ -459,7 +403,7 @@ async def test_the_sweeper_hints_a_session_whose_worker_is_gone(fleet: Fleet) ->
 
 
 async def test_the_sweeper_waits_longer_each_time(fleet: Fleet) -> None:
-    await append(fleet)
+    await accept(fleet)
     found = []
     for _ in range(4):
         await fleet.scripts.client.delete("rq:queue:agents")
@@ -471,9 +415,9 @@ async def test_the_sweeper_waits_longer_each_time(fleet: Fleet) -> None:
 
 async def test_a_lost_hint_is_repeated_though_the_queue_is_never_empty(fleet: Fleet) -> None:
     """Not soon, or a long queue would swell; but others must not keep it waiting for good."""
-    await append(fleet, from_="alice")
+    await accept(fleet, from_="alice")
     await fleet.scripts.client.delete("rq:queue:agents")
-    await append(fleet, from_="bob")
+    await accept(fleet, from_="bob")
 
     looks = 0
     while not await fleet.sweeper.sweep():
@@ -483,53 +427,31 @@ async def test_a_lost_hint_is_repeated_though_the_queue_is_never_empty(fleet: Fl
     assert 3 < looks < 10
 
 
-async def test_two_sweepers_hint_once(fleet: Fleet) -> None:
-    await append(fleet)
-    await fleet.scripts.client.delete("rq:queue:agents")
-    await let_pass(fleet, GRACE_MS + 1)
-
-    found = await asyncio.gather(fleet.sweeper.sweep(), fleet.sweeper.sweep())
-
-    assert sum(found) == 1
-
-
 # -- lingering ------------------------------------------------------------------------------------
 
 
 async def test_lingering_ends_with_the_sessions_next_message(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("done", reply=[])
-    await fleet.scripts.client.delete("rq:queue:agents")
+    lease, _ = await idle(fleet)
 
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(lease.wait(HANG_S))
-        await append(fleet, "two")
+        await accept(fleet, "two")
 
     assert waiting.result() == "entry"
 
 
 async def test_lingering_ends_when_another_session_waits(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("done", reply=[])
-    await fleet.scripts.client.delete("rq:queue:agents")
+    lease, _ = await idle(fleet)
 
     async with asyncio.TaskGroup() as tasks:
         waiting = tasks.create_task(lease.wait(HANG_S))
-        await append(fleet, "somebody else's", from_="bob")
+        await accept(fleet, "somebody else's", from_="bob")
 
     assert waiting.result() == "hint"
 
 
 async def test_lingering_has_an_end(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("done", reply=[])
-    await fleet.scripts.client.delete("rq:queue:agents")
+    lease, _ = await idle(fleet)
 
     assert await lease.wait(0.01) == "nothing"
 
@@ -538,7 +460,7 @@ async def test_lingering_has_an_end(fleet: Fleet) -> None:
 
 
 async def test_a_dead_workers_lease_ends_at_once(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     assert await fleet.leases.acquire(accepted.session.sid, worker="here pid 1", host="here")
     asked: list[str] = []
 
@@ -556,7 +478,7 @@ async def test_a_dead_workers_lease_ends_at_once(fleet: Fleet) -> None:
 
 
 async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     old = await acquire(fleet, accepted)
     await let_pass(fleet, 31_000)
     await acquire(fleet, accepted)
@@ -573,13 +495,13 @@ async def test_ending_a_lease_does_not_reach_its_successor(fleet: Fleet) -> None
 
 
 async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fleet) -> None:
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)  # by the host "here"
     await lease.turns.begin([accepted.entry_id])
     await lease.turns.finish("done", reply=[])
     await lease.close()
     await fleet.scripts.client.set(keys.host("agents@here"), 1)
-    await append(fleet, "again")
+    await accept(fleet, "again")
 
     sid = accepted.session.sid
     assert await fleet.leases.acquire(sid, worker="test", host="elsewhere") is None
@@ -587,13 +509,10 @@ async def test_a_hint_that_is_left_over_takes_no_session_from_its_host(fleet: Fl
 
 
 async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Fleet) -> None:
-    accepted = await append(fleet)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("done", reply=[])
+    lease, accepted = await idle(fleet)
     await lease.close()
     await fleet.scripts.client.set(keys.host("agents@here"), 1)
-    await append(fleet, "again")
+    await accept(fleet, "again")
     sid = accepted.session.sid
 
     for _ in range(8):
@@ -604,7 +523,7 @@ async def test_a_session_whose_host_is_busy_for_long_goes_to_another(fleet: Flee
 
 
 async def test_nobody_to_serve_it_does_not_fill_the_queue(fleet: Fleet) -> None:
-    await append(fleet)
+    await accept(fleet)
 
     for _ in range(100):
         await let_pass(fleet, 61_000)
@@ -616,27 +535,9 @@ async def test_nobody_to_serve_it_does_not_fill_the_queue(fleet: Fleet) -> None:
 # -- delivering -----------------------------------------------------------------------------------
 
 
-async def said(fleet: Fleet, text: str) -> None:
-    """Put a message on the reply stream, as a turn does."""
-    accepted = await append(fleet, from_=text)
-    lease = await acquire(fleet, accepted)
-    await lease.turns.begin([accepted.entry_id])
-    payload = reply_payload(
-        sid=lease.sid,
-        turn=accepted.entry_id,
-        attempt=1,
-        index=0,
-        channel_id="chat-1",
-        thread_id=None,
-        text=text,
-        entries=[accepted.entry_id],
-    )
-    await lease.turns.finish("done", reply=[], payloads=[payload])
-
-
 async def test_a_message_without_a_receipt_is_delivered_again(fleet: Fleet) -> None:
-    await said(fleet, "one")
-    await said(fleet, "two")
+    await answered(fleet, "one")
+    await answered(fleet, "two")
     died = fleet.replies.reader("test", "default")
     replies = died.replies()
     assert (await anext(replies)).text == "one"  # delivered, and then it dies
@@ -655,7 +556,7 @@ async def test_a_message_without_a_receipt_is_delivered_again(fleet: Fleet) -> N
 
 
 async def test_a_stream_has_one_reader_at_a_time(fleet: Fleet) -> None:
-    await said(fleet, "one")
+    await answered(fleet, "one")
     first, second = (fleet.replies.reader("test", "default") for _ in range(2))
     replies = first.replies()
     reply = await anext(replies)
@@ -673,8 +574,8 @@ async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.replies.CLAIM_EVERY_S", 0)
     monkeypatch.setattr("remoteclaw.fleet.replies.BLOCK_MS", 20)
-    await said(fleet, "one")
-    await said(fleet, "two")
+    await answered(fleet, "one")
+    await answered(fleet, "two")
     slow, quick = (fleet.replies.reader("test", "default") for _ in range(2))
     replies = slow.replies()
     assert (await anext(replies)).text == "one"
@@ -703,7 +604,7 @@ async def test_a_slow_reader_that_lost_its_stream_delivers_nothing_more(
 
 async def test_a_conversation_that_was_dropped_is_lost_once(fleet: Fleet) -> None:
     """The turn that drops it says so; the next one in the same lease doesn't say it again."""
-    accepted = await append(fleet)
+    accepted = await accept(fleet)
     lease = await acquire(fleet, accepted)
     await lease.remember("claude|/work", "of-the-cli")
     await lease.release()

@@ -9,8 +9,10 @@ import pytest
 from remoteclaw.errors import UnknownDeadLetter
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import Postponement
 from tests.support.failpoints import Failpoint, Proxy
+from tests.support.leases import accept, acquire, begun
 from tests.support.servers import Server
 from tests.support.stack import REPLIES, message
 
@@ -33,14 +35,6 @@ def lose(proxy: Proxy, step: str) -> Failpoint:
     return failpoint
 
 
-async def begun(fleet: Fleet) -> Lease:
-    accepted = await fleet.inbound.append(message("hello"), agent="main")
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([accepted.entry_id])
-    return lease
-
-
 async def test_append(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
     lost = lose(proxy, "append")
@@ -54,21 +48,19 @@ async def test_append(lossy: tuple[Fleet, Proxy]) -> None:
 
 async def test_acquire(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    accepted = await fleet.inbound.append(message("hello"), agent="main")
+    accepted = await accept(fleet)
     lost = lose(proxy, "acquire")
 
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
+    lease = await acquire(fleet, accepted)
 
     assert lost.reached.is_set()
-    assert lease is not None
     assert await lease.turns.begin([accepted.entry_id])
 
 
 async def test_begin(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    accepted = await fleet.inbound.append(message("hello"), agent="main")
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
-    assert lease is not None
+    accepted = await accept(fleet)
+    lease = await acquire(fleet, accepted)
     lost = lose(proxy, "begin")
 
     batch = await lease.turns.begin([accepted.entry_id])
@@ -95,7 +87,7 @@ async def test_what_is_said_is_said_once(
     lossy: tuple[Fleet, Proxy], step: str, write: Callable[[Lease], Awaitable[object]]
 ) -> None:
     fleet, proxy = lossy
-    lease = await begun(fleet)
+    lease, _ = await begun(fleet)
     lost = lose(proxy, step)
 
     await write(lease)
@@ -106,7 +98,7 @@ async def test_what_is_said_is_said_once(
 
 async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    lease = await begun(fleet)
+    lease, _ = await begun(fleet)
     second = await fleet.inbound.append(message("second"), agent="main")
     lost = lose(proxy, "steer")
 
@@ -122,12 +114,12 @@ async def test_steer(lossy: tuple[Fleet, Proxy]) -> None:
 
 async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    lease = await begun(fleet)
+    lease, accepted = await begun(fleet)
     lost = lose(proxy, "postpone")
     told = {"text": "later"}
     what = Postponement(10**13, why="retryable", tries=1, told="", detail="", notice=told)
 
-    assert await lease.turns.postpone(what, newest=lease.waiting[0][0].decode()) == "postponed"
+    assert await lease.turns.postpone(what, newest=accepted.entry_id) == "postponed"
 
     assert lost.reached.is_set()
     client = fleet.scripts.client
@@ -138,7 +130,7 @@ async def test_postpone(lossy: tuple[Fleet, Proxy]) -> None:
 async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
     """What comes between the command and its repetition is not stopped."""
     fleet, proxy = lossy
-    lease = await begun(fleet)
+    lease, _ = await begun(fleet)
     lost = lose(proxy, "append")
 
     await fleet.inbound.append(message("/stop"), agent="main")
@@ -152,10 +144,10 @@ async def test_a_command_to_stop(lossy: tuple[Fleet, Proxy]) -> None:
 
 async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    lease = await begun(fleet)
+    lease, accepted = await begun(fleet)
     await lease.remember("demo|here", "old")
     lost = lose(proxy, "reset")
-    turn = lease.waiting[0][0].decode()
+    turn = accepted.entry_id
 
     await lease.reset(turn, "/new", keep_ms=1000, keep=1)
 
@@ -171,8 +163,8 @@ async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
 async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
     """Also when nothing but the dead letter itself was left of the message."""
     fleet, proxy = lossy
-    lease = await begun(fleet)
-    entry = lease.waiting[0][0].decode()
+    lease, accepted = await begun(fleet)
+    entry = accepted.entry_id
     await lease.turns.finish("dead", reply=[])
     await fleet.scripts.client.delete(keys.outcome_prefix(lease.sid) + entry)
     (letter,) = await fleet.dead_letters.list()
@@ -189,7 +181,7 @@ async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
 
 async def test_close(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    lease = await begun(fleet)
+    lease, _ = await begun(fleet)
     await lease.turns.finish("done", reply=[])
     lost = lose(proxy, "close")
 
@@ -200,7 +192,7 @@ async def test_close(lossy: tuple[Fleet, Proxy]) -> None:
 
 async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    lease = await begun(fleet)
+    lease, _ = await begun(fleet)
     lost = lose(proxy, "release")
 
     await lease.release()
@@ -213,9 +205,10 @@ async def test_release(lossy: tuple[Fleet, Proxy]) -> None:
 
 async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
     fleet, proxy = lossy
-    lease = await begun(fleet)
-    payload = {"v": 1, "sid": lease.sid, "turn": "1-0", "attempt": 1, "index": 0, "channel_id": "c"}
-    payload |= {"thread_id": None, "text": "hi", "is_error": False, "entries": []}
+    lease, _ = await begun(fleet)
+    payload = reply_payload(
+        sid=lease.sid, turn="1-0", attempt=1, index=0, channel_id="c", thread_id=None, text="hi"
+    )
     await lease.turns.finish("done", reply=[], payloads=[payload])
     reader = fleet.replies.reader("test", "default")
     replies = reader.replies()

@@ -3,27 +3,17 @@
 from remoteclaw.cli.usage import MOST_DAYS
 from remoteclaw.events import AgentRunResult, AgentUsage
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import USAGE_MS
 from remoteclaw.fleet.usage import USAGE_DAYS, Usage
-from tests.support.stack import message
+from tests.support.leases import begun
 
 TURN = Usage.of(
     AgentRunResult(duration_ms=1500, usage=AgentUsage(100, 7, 5000, 30), total_cost_usd=0.0123456)
 )
 
 
-async def begun(fleet: Fleet, **fields: object) -> Lease:
-    """Return the lease of a session whose turn has begun."""
-    accepted = await fleet.inbound.append(message("hello", **fields), agent="main")
-    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([accepted.entry_id])
-    return lease
-
-
 async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) -> None:
-    lease = await begun(fleet)
+    lease, _ = await begun(fleet)
     batch = lease.turns._batch
     assert batch is not None
 
@@ -43,7 +33,7 @@ async def test_a_turn_counts_once_however_often_its_end_is_told(fleet: Fleet) ->
 
 async def test_turns_are_added_up_by_session_and_agent(fleet: Fleet) -> None:
     for chat in ("a", "b", "a"):
-        lease = await begun(fleet, channel_id=chat)
+        lease, _ = await begun(fleet, channel_id=chat)
         await lease.turns.finish("done", reply=[], usage=TURN)
         await lease.close()
 
@@ -53,7 +43,7 @@ async def test_turns_are_added_up_by_session_and_agent(fleet: Fleet) -> None:
 
 
 async def test_a_turn_without_an_agent_takes_nothing(fleet: Fleet) -> None:
-    lease = await begun(fleet)
+    lease, _ = await begun(fleet)
 
     await lease.turns.finish("stopped", reply=[])
 

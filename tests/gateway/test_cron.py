@@ -664,7 +664,7 @@ async def test_an_agent_that_is_not_configured_any_more_may_do_nothing(stack: St
     session = SessionKey("gone", "test", "default", "chat-1", "alice")
     lease = await stack.fleet.leases.acquire(session.sid, worker="test", host="here")
     assert lease is not None
-    await lease.turns.begin([lease.waiting[0][0].decode()])
+    await lease.turns.begin([(await lease.entries())[0][0].decode()])
     await lease.grant(digest("t"), frozenset(TOOLS))
 
     with pytest.raises(CallRefused, match="The policy doesn't allow"):

@@ -162,7 +162,7 @@ async def taken_up(stack: Stack, session: SessionKey) -> Turn:
     """Return the turn of what waits in a session."""
     lease = await stack.fleet.leases.acquire(session.sid, worker="t", host=stack.home.host_id)
     assert lease is not None
-    first = lease.waiting[0][0].decode()
+    first = (await lease.entries())[0][0].decode()
     assert await lease.turns.begin([first])
     await lease.grant(DIGEST, ["message_send"])
     door = gateway(stack.fleet, stack.home, HANDLERS)

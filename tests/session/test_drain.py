@@ -299,8 +299,7 @@ async def test_a_running_turn_is_stopped_and_what_waits_behind_it_too(stack: Sta
 async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.lease.LISTEN_DELAY_S", 1000)
-    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.01)
+    monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
     running = await stack.append("slow")
     task = asyncio.create_task(drain(stack, running))
     await stack.reached(running, "output")
@@ -369,10 +368,7 @@ async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: 
     assert said(await stack.outcome(accepted)).startswith(SECOND_TRY)
 
 
-async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.005)
+async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(stack: Stack) -> None:
     accepted = await stack.append("slow")
     task = asyncio.create_task(drain(stack, accepted))
     pid = agent_pid(await stack.reached(accepted, "spawned"))

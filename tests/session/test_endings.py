@@ -115,7 +115,6 @@ async def test_an_archive_is_forgotten_although_less_is_kept_by_now(agent: Stack
     for keep_ms in (365 * 86_400_000, 60_000):
         (each,) = await append(agent, "words")
         await client.set(keys.record(lease.sid), "words")
-        lease.waiting = []
         await begun(lease, each)
         await lease.reset(each.entry_id, "/new", keep_ms=keep_ms, keep=10)
         await lease.turns.finish("done", reply=[])

@@ -188,7 +188,7 @@ async def test_order_is_kept(agent: Stack, mode: str) -> None:
 async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(
     agent: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.002)
+    monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
     configure(agent, queue={"mode": "steer"})
     first, task = await busy(agent)
     command = await agent.append("/new three")

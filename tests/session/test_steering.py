@@ -161,7 +161,7 @@ async def test_what_only_a_newer_worker_can_read_waits_and_is_not_overtaken(agen
 
 
 async def test_nothing_overtakes_what_waits(agent: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("remoteclaw.fleet.lease.RENEW_AT", 0.002)
+    monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
     first = await agent.append("wait")
     second = await agent.append("two")
     task = drain(agent, first)

@@ -21,7 +21,7 @@ local function accept(keys, it)
   redis.call('ZADD', keys.sessions, now, it.sid)
   if it.bell then
     redis.call('HSET', keys.state, 'last_said_entry', id)
-    if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', it.bell, 'entry ' .. id) end
+    if redis.call('HEXISTS', keys.state, 'turn') == 1 then redis.call('PUBLISH', it.bell, '') end
   end
   local status, lane_now = unpack(redis.call('HMGET', keys.state, 'status', 'lane'))
   if status then

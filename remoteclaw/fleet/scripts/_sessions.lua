@@ -39,7 +39,7 @@ local function stop_one(sid, state, inbound, is_unwanted)
   redis.call('HSET', state, 'stop_entry', newest[1][1])
   if is_unwanted then redis.call('HSET', state, 'unwanted_entry', newest[1][1]) end
   if redis.call('HEXISTS', state, 'postponed_until_ms') == 1 then wake(sid, state) end
-  redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', 'stop ' .. newest[1][1])
+  redis.call('PUBLISH', 'rc:bell:{' .. sid .. '}', '')
   return redis.call('XLEN', inbound)
 end
 

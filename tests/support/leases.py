@@ -1,0 +1,72 @@
+"""Sessions at the moments that tests of the fleet begin with: accepted, leased, begun, idle."""
+
+from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.fleet.turn import Postponement
+from remoteclaw.messages import Attachment
+from tests.support.stack import message
+
+__all__ = ["accept", "acquire", "answered", "begun", "idle", "let_pass", "postpone"]
+
+
+async def accept(fleet: Fleet, text: str = "hello", **fields: object) -> Accepted:
+    """Have a message accepted."""
+    return await fleet.inbound.append(message(text, **fields), agent="main")
+
+
+async def acquire(fleet: Fleet, accepted: Accepted) -> Lease:
+    """Take a session's lease, on the host `here`."""
+    lease = await fleet.leases.acquire(accepted.session.sid, worker="test", host="here")
+    assert lease is not None
+    return lease
+
+
+async def begun(fleet: Fleet, text: str = "hello", **fields: object) -> tuple[Lease, Accepted]:
+    """Have a message accepted, and its turn begun."""
+    accepted = await accept(fleet, text, **fields)
+    lease = await acquire(fleet, accepted)
+    assert await lease.turns.begin([accepted.entry_id])
+    return lease, accepted
+
+
+async def idle(fleet: Fleet, text: str = "hello", **fields: object) -> tuple[Lease, Accepted]:
+    """Have a message answered; its lease is still held, and no hint waits."""
+    lease, accepted = await begun(fleet, text, **fields)
+    await lease.turns.finish("done", reply=[])
+    await fleet.scripts.client.delete("rq:queue:agents")
+    return lease, accepted
+
+
+async def answered(fleet: Fleet, text: str, *files: Attachment, **fields: object) -> Accepted:
+    """Have a message answered with its own text, on the reply stream; its session is idle."""
+    lease, accepted = await begun(fleet, text, **fields)
+    payload = reply_payload(
+        sid=lease.sid,
+        turn=accepted.entry_id,
+        attempt=1,
+        index=0,
+        channel_id="chat-1",
+        thread_id=None,
+        text=text,
+        attachments=files,
+        entries=[accepted.entry_id],
+    )
+    await lease.turns.finish("done", reply=[], payloads=[payload])
+    await lease.close()
+    return accepted
+
+
+async def let_pass(fleet: Fleet, milliseconds: int) -> None:
+    """Move the clock that the scripts of the fixture `fleet` see."""
+    await fleet.scripts.client.incrby("test:shift", milliseconds)
+
+
+async def postpone(fleet: Fleet, lease: Lease, milliseconds: int) -> int:
+    """Have a turn wait for so long; return until when."""
+    until_ms = await fleet.scripts.now_ms() + milliseconds
+    what = Postponement(until_ms, why="retryable", tries=1, told="retryable", detail="busy")
+    (*_, (newest, _)) = await lease.entries()
+    assert await lease.turns.postpone(what, newest=newest.decode()) == "postponed"
+    return until_ms
