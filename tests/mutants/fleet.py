@@ -13,7 +13,7 @@ MUTANTS = (
         "a command that another session's agent gives",
         before='if entry.origin != "chat":',
         after="if False:",
-        test="test_reset.py::test_only_people_give_commands",
+        test="test_only_people_give_commands",
     ),
     Mutant(
         "a person who speaks as an operator",

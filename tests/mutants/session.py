@@ -147,7 +147,7 @@ MUTANTS = (
         before="stop=stop, newest=newest)",
         after='stop=stop, newest="")',
         within="on_lease_news",
-        test="test_an_interruption_that_was_not_heard_is_found_at_the_next_renewal",
+        test="test_interrupt_stops_the_turn_for_the_new_message",
     ),
     Mutant(
         "what is read of an agent that is being parked",
