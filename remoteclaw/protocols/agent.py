@@ -113,9 +113,8 @@ class Capabilities:
 class Decision:
     """The answer to a request for a permission."""
 
-    verdict: Literal["allow", "allow_session", "deny"]
-    """`allow_session` holds for calls like this one until the process ends, where the CLI knows
-    that (`docs/agents.md` says what each takes for alike); else for this call."""
+    verdict: Literal["allow", "deny"]
+    """For this one call."""
     message: str = ""
     """The words for the agent with a denial."""
 

@@ -36,9 +36,6 @@ class AcpDialect:
     """Whether the system prompt goes with the first message, for want of a better way."""
     replays_late = False
     """Whether earlier messages are repeated behind the answer to `session/load`."""
-    for_session: tuple[str, ...] = ()
-    """The options that allow commands like one until the session ends: another agent's "always" may
-    be written down for ever."""
     log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
     """Patterns of the log in standard error, and of its lines for `read_log()`."""
 

@@ -29,12 +29,8 @@ __all__ = ["AcpTurn", "deny", "failure"]
 
 #: The answer to a request that gets no decision.
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
-#: The kinds of options that carry out a decision, the best first. None is for longer than asked.
-_KINDS = {
-    "allow": ("allow_once", "allow_always"),
-    "allow_session": ("allow_once", "allow_always"),
-    "deny": ("reject_once", "reject_always"),
-}
+#: The kind of option that carries out a decision: an agent's "always" may be for ever.
+_KINDS = {"allow": "allow_once", "deny": "reject_once"}
 
 
 class AcpTurn(CliTurn[RpcMessage]):
@@ -105,15 +101,9 @@ class AcpTurn(CliTurn[RpcMessage]):
             return
         if decision.verdict == "deny":
             self._denied.append(self._tool_of(message))
-        offered = [
-            (text(option.get("kind")), text(option.get("optionId")))
-            for option in mappings(message.params.get("options"))
-        ]
-        kinds = _KINDS[decision.verdict]
-        fitting = [name for kind in kinds for of, name in offered if of == kind and name]
-        if decision.verdict == "allow_session" and self._is_command(message):
-            for_session = [name for name in self._dialect.for_session if name in fitting]
-            fitting = [*for_session, *fitting]
+        options = mappings(message.params.get("options"))
+        kind = _KINDS[decision.verdict]
+        fitting = [text(option.get("optionId")) for option in options if option.get("kind") == kind]
         if not fitting:
             await self._peer.respond(message.id, _CANCELLED)
             return
@@ -159,14 +149,6 @@ class AcpTurn(CliTurn[RpcMessage]):
             *self._use(text(call.get("toolCallId"))),
             PermissionEvent(permission_id, tool, _input(known), server),
         ]
-
-    def _is_command(self, message: RpcMessage) -> bool:
-        """Whether a permission is for a command: "always" means commands like it.
-
-        Said of a file, gemini and opencode take it for all files; of a tool, for all its calls.
-        """
-        known = self._know(mapping(message.params.get("toolCall")))
-        return known.get("kind") == "execute"
 
     def _tool_of(self, message: RpcMessage) -> str:
         call = mapping(message.params.get("toolCall"))

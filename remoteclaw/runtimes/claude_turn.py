@@ -23,7 +23,7 @@ from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.claude_exchange import ClaudeActivity, Exchange
 from remoteclaw.runtimes.claude_failure import Failures
 from remoteclaw.runtimes.claude_peer import ClaudePeer
-from remoteclaw.runtimes.wire import count, mapping, mappings, text
+from remoteclaw.runtimes.wire import count, mapping, text
 
 __all__ = ["ClaudeTurn", "Conversation"]
 
@@ -31,8 +31,6 @@ __all__ = ["ClaudeTurn", "Conversation"]
 #: in which it replaces `@/any/file` by the file, whatever the agent is allowed to read, and takes
 #: `/name` for a command.
 CLOSING = "(End of the message.)"
-#: The denial of a tool whose input can't be repeated to claude.
-_TOO_DEEP = "The tool's input is nested too deeply: use it with less in it."
 #: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
@@ -134,24 +132,14 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         message = self._asked.pop(permission_id, None)
         if message is None:
             return
-        if decision.verdict == "deny":
-            await self._deny(message, decision.message)
-            return
         request = mapping(message.get("request"))
-        answer: dict[str, Any] = {
-            "behavior": "allow",
-            "updatedInput": mapping(request.get("input")),
-        }
-        if decision.verdict == "allow_session":
-            answer["updatedPermissions"] = _rules_for_session(request)
-        try:
-            await self._peer.respond(message, answer)
-        except TypeError:  # orjson reads what is nested deeper than it writes
-            await self._deny(message, _TOO_DEEP)
-
-    async def _deny(self, message: dict[str, Any], why: str) -> None:
-        self._denied.append(text(mapping(message.get("request")).get("tool_name")))
-        await self._peer.respond(message, {"behavior": "deny", "message": why})
+        if decision.verdict == "deny":
+            self._denied.append(text(request.get("tool_name")))
+            denial = {"behavior": "deny", "message": decision.message}
+            await self._peer.respond(message, denial)
+            return
+        asked = mapping(request.get("input"))
+        await self._peer.respond(message, {"behavior": "allow", "updatedInput": asked})
 
     # -- what claude says ----------------------------------------------------------------------
 
@@ -242,21 +230,3 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             aborted=aborted,
         )
         return self._before.followed_by(run) if self._before else run
-
-
-def _rules_for_session(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the suggested rules that allow this call again, none of them in a file of the user's.
-
-    Claude suggests more beside them: to accept all edits from now on (`rm` among them), or to open
-    another directory. A rule without content would allow the tool for whatever it is asked.
-    """
-    tool = text(request.get("tool_name"))
-    return [
-        {**one, "destination": "session"}
-        for one in mappings(request.get("permission_suggestions"))
-        if (one.get("type"), one.get("behavior")) == ("addRules", "allow")
-        and all(
-            rule.get("toolName") == tool and text(rule.get("ruleContent")).strip("*: ")
-            for rule in mappings(one.get("rules"))
-        )
-    ]

@@ -107,7 +107,7 @@ class CodexTurn(CliTurn[RpcMessage]):
             action = "decline" if decision.verdict == "deny" else "accept"
             await self._peer.respond(message.id, {"action": action, "content": {}})
             return
-        verdict = {"allow": "accept", "allow_session": "acceptForSession", "deny": "decline"}
+        verdict = {"allow": "accept", "deny": "decline"}
         await self._peer.respond(message.id, {"decision": verdict[decision.verdict]})
 
     # -- what codex says -----------------------------------------------------------------------

@@ -65,7 +65,6 @@ class GeminiRuntime(AcpRuntime):
         tested="0.61.0",
     )
     replays_late = True
-    for_session = ("proceed_always",)
     log = (
         re.compile(rb"\[[0-9TZ:.-]+\] \[[A-Z]+\]"),
         re.compile(rb"\] Attempt \d+ failed|Retrying after \d+ms"),

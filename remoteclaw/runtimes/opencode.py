@@ -68,7 +68,6 @@ class OpencodeRuntime(AcpRuntime):
         steers=True, explains_denial=False, reports_cost=True, forks=True, tested="1.18.33"
     )
     instructs_by_prompt = False  # its configuration names a file for that
-    for_session = ("always",)
     natives = ("opencode-linux-*/bin/opencode",)
     log = (
         re.compile(rb"timestamp="),

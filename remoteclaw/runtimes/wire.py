@@ -62,7 +62,7 @@ class Lines:
         return messages
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Send a message. Raises TypeError for what is nested too deeply to be written."""
+        """Send a message."""
         await self._pipes.write(orjson.dumps(message))
 
 

@@ -79,9 +79,7 @@ def test_earlier_tries_count_to_the_time_that_a_turn_may_take() -> None:
     assert pace.overdue(LIMITS) == Overdue("turn_s", 1000)
 
 
-@pytest.mark.parametrize(
-    ("verdict", "is_overdue"), [("allow", False), ("allow_session", False), ("deny", True)]
-)
+@pytest.mark.parametrize(("verdict", "is_overdue"), [("allow", False), ("deny", True)])
 def test_after_a_decision_the_time_counts_anew(verdict: Any, is_overdue: bool) -> None:
     clock = Clock()
     pace = Pace(clock)

@@ -2,15 +2,12 @@
 
 import json
 import os
-import signal
-import sys
 from pathlib import Path
 
 import pytest
 
-from remoteclaw.session.notices import SECOND_TRY
-from tests.support.agents import ROOT, AgentCli
-from tests.support.processes import is_alive, marked_processes
+from tests.support.agents import AgentCli
+from tests.support.processes import marked_processes
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
@@ -27,54 +24,10 @@ def pid_of(detail: str) -> int:
     return int(detail.rpartition(" ")[2])
 
 
-async def test_it_remembers_over_turns_and_processes(agent: Stack) -> None:
-    first = await agent.append("SAY:one")
-    await agent.outcome(first)
-    second = await agent.append("my colour is green RECALL")
-    assert "SAY:one" in said(await agent.outcome(second))
-    await agent.until_idle(second)
-    pid = pid_of(await agent.reached(second, "spawned"))
-    await eventually(lambda: "my colour is green" in transcripts())  # claude writes it 0.1 s later
-    os.kill(pid, signal.SIGKILL)
-    await eventually(lambda: not is_alive(pid))
-
-    third = await agent.append("RECALL")
-
-    assert "my colour is green" in said(await agent.outcome(third))
-    assert (await agent.reached(third, "spawned")).startswith("new claude")
-
-
 def transcripts() -> str:
     """Return what claude itself has kept of its conversations."""
     projects = Path(os.environ["HOME"]) / ".claude" / "projects"
     return "".join(file.read_text() for file in projects.rglob("*.jsonl"))
-
-
-async def test_a_follow_up_is_answered_by_the_same_process_through_another_worker(
-    agent: Stack,
-) -> None:
-    first = await agent.append("SAY:one")
-    await agent.outcome(first)
-    await agent.until_idle(first)
-    pid = pid_of(await agent.reached(first, "spawned"))
-    agent.workers[0].terminate()
-    await eventually(lambda: agent.workers[0].poll() is not None)
-    await agent.start_worker()
-
-    second = await agent.append("RECALL")
-
-    assert "SAY:one" in said(await agent.outcome(second))
-    assert await agent.reached(second, "spawned") == f"warm claude, pid {pid}"
-
-
-async def test_it_is_told_who_and_where(agent: Stack) -> None:
-    workspace = agent.home.path / "workspaces" / "main"
-
-    assert "GREPSYS true" in await agent.ask('GREPSYS:the user "alice" writes to you')
-    assert "GREPSYS true" in await agent.ask(f'GREPSYS:Your working directory is "{workspace}"')
-    assert '[remoteclaw {"from":{"id":"alice","name":"Alice"}' in await agent.ask(
-        "ECHO", user_name="Alice"
-    )
 
 
 async def test_a_message_is_never_an_option_or_a_command(agent: Stack) -> None:
@@ -97,41 +50,6 @@ async def test_a_message_reads_no_file(stack: Stack, claude: AgentCli) -> None:
         # The words themselves arrive as they are.
         assert json.dumps(text, ensure_ascii=False)[1:-1] in asked
         assert "TOP-SECRET" not in asked
-
-
-async def test_it_calls_a_tool_of_a_configured_mcp_server(stack: Stack, claude: AgentCli) -> None:
-    server = {
-        "command": sys.executable,
-        "args": ["-m", "tests.support.mcp_server"],
-        "env": {"PYTHONPATH": str(ROOT), "TOKEN": "only the server's"},
-    }
-    stack.configure(claude.config(mcp_servers={"probe": server}))
-    await stack.start_worker()
-
-    call = 'TOOL:probe__echo:{"text":"ping"}'
-    accepted = await stack.append(call)
-
-    assert "echo: ping" in said(await stack.outcome(accepted))
-    assert await stack.reached(accepted, "tool") == "mcp__probe__echo"
-    again = await stack.append('TOOL:probe__variable:{"name":"TOKEN"}')
-    assert "only the server's" in said(await stack.outcome(again))
-    assert (await stack.reached(again, "spawned")).startswith("warm")
-    assert "only the server's" not in command_lines(stack)
-
-
-def command_lines(stack: Stack) -> str:
-    return "".join(Path(f"/proc/{pid}/cmdline").read_text() for pid in marked_processes(stack.home))
-
-
-async def test_text_around_a_tool_is_two_paragraphs(stack: Stack, claude: AgentCli) -> None:
-    stack.configure(claude.config(permissions="auto"))
-    await stack.start_worker()
-    call = json.dumps({"command": "echo done-it", "description": "x"})
-
-    reply = await stack.ask(f"SAY:first I look\nTOOL:Bash:{call}")
-
-    assert reply.startswith("first I look\n\n")
-    assert "DONE done-it" in reply
 
 
 async def test_a_workspace_that_is_trusted_is_listened_to(stack: Stack, claude: AgentCli) -> None:
@@ -245,134 +163,13 @@ async def test_with_a_task_of_its_own_it_is_not_left_alone(stack: Stack, claude:
 # -- failures -------------------------------------------------------------------------------------
 
 
-async def test_a_failure_is_a_sentence_and_the_agent_stays_usable(agent: Stack) -> None:
-    for directive, words, category in (
-        ("HTTP:401", "isn't signed in", "auth"),
-        ("HTTP:400:credit", "no credit or quota left", "billing"),
-        ("HTTP:404:model", "`model` under [agents.", "unknown_model"),
-        ("DROP", "can't reach its model", "unreachable"),
-        ("HTTP:400:context", "is too long for", "context_overflow"),
-    ):
-        failed = await agent.append(f"{directive} please")
-        outcome = await agent.outcome(failed)
-        after = await agent.append("SAY:fine again")
-
-        assert outcome.status == "failed"
-        assert (outcome.error or {})["category"] == category
-        assert words in str(outcome.reply[-1]["text"])
-        assert "API Error" not in said(outcome)
-        assert said(await agent.outcome(after)) == "fine again"
-        how = "new" if category == "context_overflow" else "warm"
-        assert (await agent.reached(after, "spawned")).startswith(how)
-
-
-async def test_a_busy_model_is_asked_again_until_the_person_stops_it(agent: Stack) -> None:
-    for directive in ("HTTP:429", "HTTP:529", "OVERLOADED"):
-        accepted = await agent.append(f"{directive} please")
-
-        async def is_postponed(sid: str = accepted.session.sid) -> bool:
-            view = await agent.fleet.sessions.view(sid)
-            return view is not None and view.postponed == "retryable"
-
-        await eventually(is_postponed)
-        await agent.append("/stop")
-
-        assert (await agent.outcome(accepted)).status == "stopped"
-        after = await agent.append("SAY:fine again")
-        assert said(await agent.outcome(after)) == "fine again"
-
-
-async def test_a_failure_that_passes_is_not_seen_and_nothing_is_said_twice(agent: Stack) -> None:
-    for directive in ("HTTP:429*1", "HTTP:529*1"):
-        assert await agent.ask(f"{directive} now\nSAY:got it") == "got it"
-    text = "this sentence is long enough to be cut in the middle of it, and it is said once"
-    assert await agent.ask(f"DROP*1 now\nSAY:{text}") == text
-
+async def test_a_long_answer_that_breaks_off_is_said_once(agent: Stack) -> None:
     outcome = await agent.outcome(await agent.append("DROP*1 LONG:9000"))
 
     text = "".join(str(part["text"]) for part in outcome.reply)
     assert len(outcome.reply) > 2
     assert text.count("## Section 1\n") == 1
     assert text.endswith("END-OF-LONG")
-
-
-async def test_a_command_with_half_a_character_in_it_is_decided(
-    stack: Stack, claude: AgentCli
-) -> None:
-    stack.configure(claude.config(permissions="deny"))
-    await stack.start_worker()
-
-    assert "not allowed" in await stack.ask('TOOL:Bash:{"command": "touch a\\ud83d"}')
-
-
-async def test_a_message_that_a_hook_of_the_users_refuses_is_answered(agent: Stack) -> None:
-    settings = Path(os.environ["HOME"]) / ".claude" / "settings.json"
-    settings.parent.mkdir()
-    hook = {"hooks": [{"type": "command", "command": "echo not today >&2; exit 2"}]}
-    settings.write_text(json.dumps({"hooks": {"UserPromptSubmit": [hook]}}))
-
-    assert "not today" in await agent.ask("SAY:hi")
-
-
-async def test_a_turn_is_stopped_and_the_next_one_knows_it(agent: Stack) -> None:
-    running = await agent.append("DRIP:300:50")
-    await agent.reached(running, "output")
-
-    await agent.fleet.sessions.stop(running.session.sid)
-
-    outcome = await agent.outcome(running)
-    assert outcome.status == "stopped"
-    assert said(outcome).startswith("w1")
-    assert said(outcome).endswith("Stopped.")
-    after = await agent.append("RECALL")
-    assert "DRIP:300:50" in said(await agent.outcome(after))
-    assert (await agent.reached(after, "spawned")).startswith("warm")
-
-
-def runs(stack: Stack, command: bytes) -> bool:
-    found = []
-    for pid in marked_processes(stack.home):
-        try:
-            found.append(Path(f"/proc/{pid}/cmdline").read_bytes())
-        except OSError:
-            continue
-    return any(command in line for line in found)
-
-
-async def test_its_tool_shells_end_with_the_worker(stack: Stack, claude: AgentCli) -> None:
-    """claude starts them in sessions of their own, out of reach of a process group."""
-    stack.configure(claude.config(permissions="auto"))
-    worker = await stack.start_worker()
-    call = json.dumps({"command": "sleep 1000", "description": "x"})
-    running = await stack.append(f"TOOL:Bash:{call}")
-    await stack.reached(running, "tool")
-    await eventually(lambda: runs(stack, b"sleep\x001000"))
-    processes = marked_processes(stack.home)
-
-    worker.kill()
-
-    await eventually(lambda: not [pid for pid in processes if is_alive(pid)])
-
-
-async def test_a_conversation_that_it_does_not_know_starts_anew_and_says_so(
-    agent: Stack, claude: AgentCli
-) -> None:
-    first = await agent.append("SAY:one")
-    await agent.outcome(first)
-    await agent.until_idle(first)
-    await eventually(lambda: "SAY:one" in transcripts())
-    os.kill(pid_of(await agent.reached(first, "spawned")), signal.SIGKILL)
-    for transcript in (Path(os.environ["HOME"]) / ".claude" / "projects").rglob("*.jsonl"):
-        transcript.unlink()
-
-    second = await agent.outcome(await agent.append("SAY:two"))
-
-    assert second.status == "done"
-    told = [str(part["text"]) for part in second.reply]
-    # If it is asked in the moment in which it ends, nobody knows what it did.
-    notice, answer = [text for text in told if text != SECOND_TRY]
-    assert notice == "(I no longer have our earlier conversation itself, but notes of it.)"
-    assert answer == "two"
 
 
 async def test_it_gets_no_secret_that_it_does_not_need(

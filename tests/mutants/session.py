@@ -115,7 +115,7 @@ MUTANTS = (
         "strays of a killed holder that are left",
         before="if count := end_orphans(path.parent, agent):",
         after="if count := 0:",
-        test="test_a_holder_that_is_killed_in_a_turn",
+        test="test_the_holder",
     ),
     Mutant(
         "another agent beside one whose holder is frozen",

@@ -126,24 +126,6 @@ async def test_a_question_with_half_a_character_in_it_is_answered(
     }
 
 
-async def test_a_question_that_can_not_be_repeated_is_denied(home: Home, directory: Path) -> None:
-    """Claude wants back what it asked about, which may be nested deeper than we can write."""
-    body = (
-        "echo(heard())\n"
-        "deep = []\n"
-        "for _ in range(300): deep = [deep]\n"
-        "request = dict(subtype='can_use_tool', tool_name='Task', input=dict(x=deep))\n"
-        "say(type='control_request', request_id='r1', request=request)\n"
-        "result(heard('control_response')['response']['response']['behavior'])\n"
-    )
-
-    command = claude_script(directory, body)
-    async with agent_bridge(home, "claude", command=command, permissions="auto") as (bridge, *_):
-        [[answer]] = await answers_of(bridge, "one")
-
-    assert answer == "deny"
-
-
 async def test_an_agent_that_can_not_be_answered_is_ended(home: Home, directory: Path) -> None:
     """It would wait for its answer as long as a turn may take."""
     body = (
@@ -312,39 +294,11 @@ async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
     assert result.payloads[2].text.startswith('(About "two":) main stopped working')
 
 
-#: What claude suggests to allow beside one call, and in front of it the rule for that call.
-THIS_CALL = {
-    "type": "addRules",
-    "rules": [{"toolName": "Bash", "ruleContent": "x *"}],
-    "behavior": "allow",
-    "destination": "localSettings",
-}
-SUGGESTED = [
-    THIS_CALL,
-    {"type": "setMode", "mode": "acceptEdits", "destination": "session"},
-    {"type": "addDirectories", "directories": ["/"], "destination": "session"},
-    {**THIS_CALL, "rules": [{"toolName": "Bash"}]},
-    {**THIS_CALL, "rules": [{"toolName": "Bash", "ruleContent": "*"}]},
-    {**THIS_CALL, "rules": [{"toolName": "Write", "ruleContent": "x"}]},
-    {**THIS_CALL, "rules": [*THIS_CALL["rules"], {"toolName": "Bash"}]},
-    {**THIS_CALL, "type": "removeRules"},
-    {**THIS_CALL, "behavior": "deny"},
-]
-
-
 @pytest.mark.parametrize(
     ("decision", "answer"),
     [
         (Decision("allow"), {"behavior": "allow", "updatedInput": {"command": "x"}}),
         (Decision("deny", "not today"), {"behavior": "deny", "message": "not today"}),
-        (
-            Decision("allow_session"),
-            {
-                "behavior": "allow",
-                "updatedInput": {"command": "x"},
-                "updatedPermissions": [{**THIS_CALL, "destination": "session"}],
-            },
-        ),
     ],
 )
 async def test_somebody_who_is_asked_decides(
@@ -353,8 +307,7 @@ async def test_somebody_who_is_asked_decides(
     body = (
         "echo(heard())\n"
         "say(type='control_request', request_id='r', request=dict(subtype='can_use_tool',\n"
-        "    tool_name='Bash', input=dict(command='x'),\n"
-        f"    permission_suggestions={SUGGESTED}))\n"
+        "    tool_name='Bash', input=dict(command='x')))\n"
         "delta('while it waits ')\n"
         "delta(json.dumps(heard('control_response')['response']['response'])); result('')\n"
     )

@@ -23,8 +23,6 @@ BROUGHT = os.environ.get("REMOTECLAW_TEST_CLIS")
 
 #: The models to ask for; the others' own choice will do.
 MODELS = {"codex": "scripted", "gemini": "gemini-2.5-flash"}
-#: The CLI that stands for any other that speaks ACP.
-ANY_ACP = "opencode"
 
 
 class ModelServerProcess:
@@ -63,8 +61,7 @@ class ModelServerProcess:
 def find_cli(name: str) -> str | None:
     """Return the CLI that CI brought, else the one on PATH."""
     path = f"{BROUGHT}{os.pathsep}{os.environ['PATH']}" if BROUGHT else None
-    product = ANY_ACP if name == "acp" else name
-    return create_cli_runtime(product).find(product, path)
+    return create_cli_runtime(name).find(name, path)
 
 
 @dataclass(frozen=True)
@@ -76,11 +73,6 @@ class AgentCli:
     model: ModelServerProcess
 
     @property
-    def product(self) -> str:
-        """Which CLI it is: another name, where it is run as one that nothing is known of."""
-        return ANY_ACP if self.name == "acp" else self.name
-
-    @property
     def instructs_by_prompt(self) -> bool:
         """Whether it has no place for the system prompt but the first message."""
         runtime = create_cli_runtime(self.name)
@@ -89,8 +81,6 @@ class AgentCli:
     @property
     def command(self) -> tuple[str, ...]:
         """The program and its first arguments."""
-        if self.name == "acp":
-            return (self.program, "acp")
         if self.name != "codex":
             return (self.program,)
         provider = (
@@ -133,7 +123,7 @@ class AgentCli:
             },
             "opencode": {"OPENCODE_CONFIG_CONTENT": self._opencode_config},
             "demo": {},
-        }[self.product]
+        }[self.name]
 
     @property
     def _opencode_config(self) -> str:
@@ -156,9 +146,6 @@ class AgentCli:
             "model": "scripted/scripted",
             "small_model": "scripted/scripted",
         }
-        if self.name == "acp":  # what is not asked for can't be decided about
-            asked = dict.fromkeys(("bash", "edit"), "ask")
-            config["permission"] = {**asked, "external_directory": "allow"}
         return orjson.dumps(config).decode()
 
     def config(self, **more: Any) -> dict[str, Any]:
