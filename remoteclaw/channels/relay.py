@@ -22,7 +22,6 @@ OPERATE_S = 4.0
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
 ONLY_SENDS = "This channel's adapter can do nothing but send messages."
-NO_RECEIPT = "It was sent; what the adapter says of it makes no sense."
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 
 log = logging.getLogger(__name__)
@@ -69,12 +68,7 @@ async def _deliver(reply: Reply, adapter: ChannelAdapter) -> _Done:
         # For the files of an answer, people can ask at a command line; a caller is told.
         kept = () if reply.call else reply.attachments
         return _Done(False, kept, _failure(str(refusal)))
-    try:
-        return _Done(True, () if reply.call else tuple(receipt.kept), _told(reply, receipt))
-    except Exception as error:  # noqa: BLE001 - it is delivered, and would be again
-        log.error("an adapter's receipt makes no sense: %s", type(error).__name__)
-        told = {"delivered": True, "messageId": None, "error": NO_RECEIPT}
-        return _Done(True, () if reply.call else reply.attachments, orjson.dumps(told))
+    return _Done(True, () if reply.call else receipt.kept, _told(reply, receipt))
 
 
 def _told(reply: Reply, receipt: Receipt) -> bytes:
@@ -82,7 +76,7 @@ def _told(reply: Reply, receipt: Receipt) -> bytes:
     problems = [NO_EFFECT] if reply.effect and not receipt.has_effect else []
     problems += [f"The file {file.name} could not be sent." for file in receipt.kept]
     is_sent = bool(reply.text or len(receipt.kept) < len(reply.attachments))
-    message_id = None if receipt.message_id is None else _plain(str(receipt.message_id))
+    message_id = None if receipt.message_id is None else _plain(receipt.message_id)
     told = {"delivered": is_sent, "messageId": message_id, "error": " ".join(problems)}
     return orjson.dumps(told)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,9 @@ LOOK_S = 1.0
 
 @click.command()
 @click.option(
-    "--no-console", is_flag=True, help="Only run; without a terminal that is the default."
+    "--no-console",
+    is_flag=True,
+    help="Only run; the default without a terminal that can move its cursor.",
 )
 def up(no_console: bool) -> None:
     """Run everything on this machine, with a chat in this terminal.
@@ -39,7 +42,8 @@ def up(no_console: bool) -> None:
 
     home, config = load()
     home.create()
-    with_console = not no_console and sys.stdin.isatty() and sys.stdout.isatty()
+    can_draw = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
+    with_console = not no_console and can_draw and sys.stdin.isatty() and sys.stdout.isatty()
     configure_logging(home.logs / "up.log" if with_console else None)
     asyncio.run(_up(home, config, with_console=with_console))
 

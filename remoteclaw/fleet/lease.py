@@ -37,7 +37,7 @@ SESSION_MAP_MS = 7 * 24 * 3600 * 1000
 NOTE_SEPARATOR = "\n"
 #: How long one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
-#: How many entries are read at once: where the next one is enough, and where all of them matter.
+#: How many entries are read at once: with the lease and behind the running turn, and for a batch.
 READ_NEXT, READ_ALL = 16, 1000
 #: How long `acquire()` tries while Redis is away, in seconds.
 ACQUIRE_S = 10.0
@@ -153,11 +153,11 @@ class Lease:
 
     # -- a turn --------------------------------------------------------------------------------
 
-    async def entries(self, *, most: int = READ_NEXT) -> list[RawEntry]:
+    async def entries(self) -> list[RawEntry]:
         """Return the oldest entries of the inbound stream that are not finished."""
         client = self.scripts.client
         entries: list[RawEntry] = await self.scripts.call(
-            client.xrange, keys.inbound(self.sid), count=most, deadline=self.stop_at
+            client.xrange, keys.inbound(self.sid), count=READ_ALL, deadline=self.stop_at
         )
         if entries:
             self.newest_read = entries[-1][0].decode()

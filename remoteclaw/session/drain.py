@@ -22,7 +22,7 @@ from remoteclaw.messages import Entry
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.bridge import open_bridge
 from remoteclaw.session.inbox import read_inbox
-from remoteclaw.session.queue import Next, after_turn, entries_needed, typing_pause_s
+from remoteclaw.session.queue import Next, after_turn, typing_pause_s
 from remoteclaw.session.turn import TurnRunner
 
 __all__ = ["Drain"]
@@ -92,7 +92,7 @@ class Drain:
         last: Finished | None = None
         while True:
             try:
-                waiting = await read_inbox(lease, most=entries_needed(runner.queue))
+                waiting = await read_inbox(lease)
                 if not waiting:
                     await keeper.park()
                     if await lease.close():
@@ -145,7 +145,7 @@ async def _wait_while_typing(
         pause_s = typing_pause_s(waiting, queue, now_ms=now_ms, command_of=runner.command_of)
         if not pause_s or await lease.stays_quiet(pause_s):
             break
-        waiting = await read_inbox(lease, most=entries_needed(queue))
+        waiting = await read_inbox(lease)
         now_ms = waiting[-1].at_ms if waiting else now_ms  # the newest entry has just come
     return waiting
 

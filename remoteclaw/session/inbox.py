@@ -9,12 +9,12 @@ from remoteclaw.messages import ChannelMessage, Deliver, Entry, SessionKey
 __all__ = ["decode", "decode_all", "read_inbox"]
 
 
-async def read_inbox(lease: Lease, *, most: int) -> list[Entry]:
+async def read_inbox(lease: Lease) -> list[Entry]:
     """Return entries that wait, oldest first; a damaged one is returned alone.
 
     Raises `NewerEntry` if the first one needs a newer worker.
     """
-    entries = decode_all(await lease.entries(most=most), lease.session)
+    entries = decode_all(await lease.entries(), lease.session)
     readable = next((i for i, entry in enumerate(entries) if entry.unreadable), len(entries))
     return entries[: readable or 1]
 

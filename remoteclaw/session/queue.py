@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from remoteclaw.config.model import QueueConfig
 from remoteclaw.fleet.commands import Command, CommandOf
-from remoteclaw.fleet.lease import READ_ALL, READ_NEXT
+from remoteclaw.fleet.lease import READ_ALL
 from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
 
@@ -24,7 +24,6 @@ __all__ = [
     "Reaction",
     "after_turn",
     "batch_step",
-    "entries_needed",
     "may_be_postponed",
     "newcomer",
     "next_batch",
@@ -52,11 +51,6 @@ class NextBatch:
     """Entries of the batch of which the agent only sees the beginning, because of the cap."""
     is_dropped: bool = False
     """Whether the sender is told that the batch was dropped, without asking the agent."""
-
-
-def entries_needed(queue: QueueConfig) -> int:
-    """Return how many waiting entries `next_batch()` has to see."""
-    return READ_ALL if queue.mode in ("collect", "interrupt") or queue.cap else READ_NEXT
 
 
 def next_batch(

@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import orjson
 import pytest
@@ -12,7 +12,7 @@ from remoteclaw.fleet import keys, replies
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import operation_payload, reply_payload
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Operation, Receipt, Reply
+from remoteclaw.protocols import Operation, Reply
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import HANG_S, eventually
@@ -146,39 +146,6 @@ async def test_an_adapter_goes_on_once_the_newer_reply_is_delivered(
         await client.xdel(stream, newer_id)
 
         await eventually(lambda: platform.texts == ["behind"])
-
-
-class _Odd:
-    """A platform whose names for messages are no texts."""
-
-    def __init__(self, receipt: Any) -> None:
-        self.receipt = receipt
-        self.texts: list[str] = []
-
-    async def deliver(self, reply: Reply) -> Any:
-        """Take a message."""
-        self.texts.append(reply.text)
-        return self.receipt
-
-
-@pytest.mark.parametrize(
-    "receipt",
-    [Receipt(cast(Any, 7)), Receipt(cast(Any, {1})), Receipt("\ud800"), Receipt(kept=cast(Any, 5))],
-)
-async def test_an_odd_receipt_does_not_have_a_message_delivered_again(
-    stack: Stack, receipt: Receipt
-) -> None:
-    adapter = _Odd(receipt)
-    await answered(stack, "one")
-    relaying = asyncio.create_task(relay(stack.fleet.replies.reader("test", "default"), adapter))
-
-    await eventually(lambda: adapter.texts == ["one"])
-    await answered(stack, "two")
-    await eventually(lambda: adapter.texts == ["one", "two"])
-
-    assert not relaying.done()
-    relaying.cancel()
-    await asyncio.wait((relaying,))
 
 
 @pytest.mark.parametrize("claim_ms", [4000, 0])

@@ -13,7 +13,6 @@ import pytest
 
 from remoteclaw.bridge.chunks import SMALLEST_LIMIT
 from remoteclaw.channels.console.adapter import Console
-from remoteclaw.channels.console.editor import PlainEditor
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.reply import reply_payload
@@ -24,6 +23,7 @@ from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import Stack
+from tests.support.terminal import blind_editor
 from tests.support.waiting import eventually
 
 SID = "0" * 32
@@ -79,7 +79,7 @@ def platform(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str])
 
 def console(fleet: Fleet, directory: Path, capsys: pytest.CaptureFixture[str]) -> Double:
     adapter = Console(fleet, agent="main", account="default", downloads=directory)
-    adapter._editor = PlainEditor()
+    adapter._editor = blind_editor()
     lines: list[str] = []
 
     def texts() -> list[str]:

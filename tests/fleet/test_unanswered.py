@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from remoteclaw.channels.console.adapter import Console
-from remoteclaw.channels.console.editor import PlainEditor
 from remoteclaw.cli.send import _accepted
 from remoteclaw.errors import PerhapsSent, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
+from tests.support.terminal import blind_editor
 from tests.support.waiting import HANG_S
 
 #: Much longer than `append()` takes to give up here, in seconds.
@@ -66,7 +66,7 @@ async def test_a_message_that_found_no_server_is_not_sent(server: Server, fleet:
 @pytest.fixture
 def console(fleet: Fleet, directory: Path) -> Console:
     console = Console(fleet, agent="main", account="here", downloads=directory)
-    console._editor = PlainEditor()
+    console._editor = blind_editor()
     return console
 
 

@@ -9,12 +9,16 @@ from pathlib import Path
 
 import pexpect
 import pyte
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import DummyInput
+from prompt_toolkit.output import DummyOutput
 
+from remoteclaw.channels.console.editor import Editor
 from remoteclaw.config.home import Home
 from tests.support.command import REMOTECLAW
 from tests.support.waiting import HANG_S
 
-__all__ = ["REMOTECLAW", "Terminal", "env"]
+__all__ = ["REMOTECLAW", "Terminal", "blind_editor", "env"]
 
 
 def env(home: Home, **more: str) -> dict[str, str]:
@@ -31,6 +35,12 @@ def env(home: Home, **more: str) -> dict[str, str]:
         "REMOTECLAW__AGENTS__MAIN__RUNTIME": "demo",
         **more,
     }
+
+
+def blind_editor() -> Editor:
+    """Return the editor of a console that has no terminal."""
+    with create_app_session(input=DummyInput(), output=DummyOutput()):
+        return Editor(str, lambda: None)
 
 
 class Terminal:

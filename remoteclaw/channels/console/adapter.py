@@ -16,13 +16,7 @@ from typing import Any
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from remoteclaw.channels.console.editor import (
-    PROMPT,
-    Editor,
-    Interrupts,
-    PlainEditor,
-    PromptEditor,
-)
+from remoteclaw.channels.console.editor import PROMPT, Editor, Interrupts
 from remoteclaw.channels.console.transcript import RunningTools, Transcript
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime, now_ms
@@ -84,14 +78,12 @@ class Console:
         """Chat until the person leaves, or the terminal does."""
         # Nothing here needs to know where the cursor is, and a terminal that doesn't answer that
         # question would delay every line by a second.
-        term = os.environ.get("TERM", "")
-        output = Vt100_Output.from_pty(sys.stdout, term=term)
+        output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
         output.enable_cpr = False
-        # Between two lines, and in a dumb terminal, a Ctrl-C comes as a signal.
+        # Between two lines, a Ctrl-C comes as a signal.
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         with create_app_session(output=output):
-            is_plain = term in ("", "dumb", "unknown")
-            self._editor = PlainEditor() if is_plain else PromptEditor(self._above, self._interrupt)
+            self._editor = Editor(self._above, self._interrupt)
             try:
                 await self._chat()
             finally:
@@ -133,8 +125,7 @@ class Console:
                 return  # the terminal was closed
             self._interrupts.forget()
             if text.strip():
-                if not self._editor.keeps_typed:
-                    await self._say(f"{PROMPT}{_shortened(printable(text))}")
+                await self._say(f"{PROMPT}{_shortened(printable(text))}")
                 self._deeds.put_nowait(functools.partial(self._send, text))
 
     async def _do(self) -> None:

@@ -11,7 +11,8 @@ from remoteclaw.gateway.places import place_of
 from remoteclaw.gateway.rights import is_for_owner
 from remoteclaw.gateway.sessions import answered, current
 from remoteclaw.messages import SessionKey
-from remoteclaw.tasks.spawn import Task, check_spawn, spawn
+from remoteclaw.tasks.limits import check_depth, check_hops
+from remoteclaw.tasks.spawn import spawn
 from remoteclaw.tools import tasks as contract
 
 __all__ = ["HANDLERS"]
@@ -19,7 +20,8 @@ __all__ = ["HANDLERS"]
 
 async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResult:
     parent = await current(call)
-    check_spawn(call.config, call.caller, parent)
+    check_hops(call.config, call.caller)
+    check_depth(call.config, parent)
     session = await _new_session(call, params, parent.key)
     side_effect = {
         "type": "session_spawned",
@@ -28,15 +30,17 @@ async def _spawn(call: Call, params: contract.SpawnParams) -> contract.SpawnResu
         "text": params.prompt,
         "ts": now_ms(),
     }
-    task = Task(
+    started, entry_id = await spawn(
+        call.fleet,
+        call.config,
+        call.caller,
+        call.id,
         prompt=params.prompt,
         parent=parent,
         session=session,
         label=params.label,
         people=call.people(parent.key),
-    )
-    started, entry_id = await spawn(
-        call.fleet, call.config, call.caller, call.id, task, side_effect=side_effect
+        side_effect=side_effect,
     )
     call.note(side_effect)
     return contract.SpawnResult(
