@@ -40,8 +40,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Run two tests per core: a test waits for processes for half of its time."""
-    return 2 * len(os.sched_getaffinity(0))
+    """Run three tests per core: a test waits for processes for two thirds of its time."""
+    return 3 * len(os.sched_getaffinity(0))
 
 
 # A busy machine is no failure; a test that hangs is ended by its time limit.
