@@ -11,7 +11,7 @@ import click
 from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.output import clock, complain, echo, echo_json, echo_text, table
 from remoteclaw.errors import ConfigError
-from remoteclaw.host.terminal import login_name, one_line
+from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.config.edit import ConfigFile, PlannedChange
@@ -121,7 +121,7 @@ def approve_change(change: str) -> None:
     async def run(fleet: "Fleet") -> None:
         if waits := await fleet.approvals.find(change):
             echo(f"The change is {_shown(waits.patch)}.")
-        done = await approve(fleet, home, change, by=login_name())
+        done = await approve(fleet, home, change)
         echo(f"It is done: {one_line(', '.join(done.changed))}.")
         for line in done.needs_restart:
             echo(f"It holds after a restart: {one_line(line)}.")
@@ -138,7 +138,7 @@ def reject_change(change: str) -> None:
     home, _ = load()
 
     async def run(fleet: "Fleet") -> None:
-        await reject(fleet, home, change, by=login_name())
+        await reject(fleet, home, change)
         echo("It is rejected.")
 
     on_fleet(run)

@@ -14,6 +14,7 @@ import orjson
 
 from remoteclaw.errors import CallRefused, LeaseLost, RedisUnavailable
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.approvals import VALID_MS, Approval
 from remoteclaw.fleet.blobs import REPLY_MS
 from remoteclaw.fleet.caller import Caller, Grant, RunningTurn, call_name
 from remoteclaw.fleet.connection import Scripts
@@ -81,11 +82,6 @@ class ToolCalls:
             self._scripts.client.get, keys.call(call_name(caller, call))
         )
         return None if made is None else made.decode().split("\n")
-
-    async def remember(self, caller: Caller | None, call: str, made: str) -> None:
-        """Replace the result of a call that was performed, for as long as it is remembered."""
-        name = keys.call(call_name(caller, call))
-        await self._scripts.call(self._scripts.client.set, name, made, xx=True, keepttl=True)
 
     async def side_effects(self, caller: Caller) -> list[dict[str, Any]]:
         """Return what the tools of the caller's running turn did so far, oldest first."""
@@ -229,44 +225,27 @@ class ToolCalls:
         call: str,
         made: str,
         *,
-        who: str,
-        most: int,
-        within_ms: int,
         note: Mapping[str, Any] | None,
-        pending: tuple[str, bytes, int] | None = None,
+        approval: Approval | None = None,
     ) -> None:
         """Remember that a call changes RemoteClaw itself, before it does, and what comes of it.
 
-        `who` makes at most so many changes within so long. A `pending` one is kept for approval:
-        its id, what it is, and for how long (ms). Raises `CallRefused`.
+        An `approval` is kept for a person's decision instead. Raises `CallRefused`.
         """
-        waiting_id, waiting, valid_ms = pending or ("", b"", 0)
-        status, (told, *_) = await self.perform(
+        status, _ = await self.perform(
             caller,
             call,
             note,
             "call_change",
-            {"changes": keys.config_changes(who), "approvals": keys.APPROVALS},
+            {"approvals": keys.APPROVALS},
             {
-                "most": most,
-                "within_ms": within_ms,
                 "made": made,
-                "approval_id": waiting_id,
-                "approval": waiting,
-                "approval_ms": valid_ms,
+                "approval_id": approval.id if approval else None,
+                "approval": approval.encode() if approval else None,
+                "approval_ms": VALID_MS,
                 "most_waiting": MOST_APPROVALS,
             },
         )
-        if status == "limited":
-            wait_s = -(-int(told) // 1000)
-            often = f"{most} times" if most > 1 else "once"
-            raise CallRefused(
-                "UNAVAILABLE",
-                f"Nothing was done: this can be asked for {often} in {within_ms // 1000} s. "
-                f"Ask again in {wait_s} s.",
-            )
-        if status == "taken":
-            raise CallRefused("UNAVAILABLE", "Nothing was done: its id was taken. Ask again.")
         if status == "full":
             raise CallRefused(
                 "UNAVAILABLE",

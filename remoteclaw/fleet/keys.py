@@ -49,7 +49,7 @@ WAITS = "rc:waits"
 CRON_OPEN = "rc:cron:open"
 #: String: exists while a scheduler looks for due cron jobs; 30 seconds from its last look.
 CRON_SCHEDULER = "rc:cron:scheduler"
-#: Hash: configuration changes that wait for approval, or did, by id, as JSON; an hour.
+#: Hash: configuration changes that wait for approval, by id, as JSON; an hour.
 APPROVALS = "rc:approvals"
 #: Hash: operators' tokens for the gateway, by id, as JSON; secrets as digests alone.
 TOKENS = "rc:tokens"
@@ -216,11 +216,6 @@ def cron_runs(job_id: str) -> str:
     """List: how a cron job's last runs ended, and its due times that had no run, newest first; 30
     days."""
     return f"{CRON_RUNS}:{job_id}"
-
-
-def config_changes(who: str) -> str:
-    """List: when a caller's last configuration changes were made (ms), newest first; a minute."""
-    return f"rc:config:changes:{who}"
 
 
 def usage_day(day: str) -> str:

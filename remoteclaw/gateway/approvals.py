@@ -37,18 +37,14 @@ async def approval_of(call: Call, plan: PlannedChange) -> Approval:
     )
 
 
-async def approve(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Approval:
-    """Apply a change that waits, once; return it.
+async def approve(fleet: Fleet, home: Home, change_id: str) -> Approval:
+    """Apply a change that waits; return it.
 
     Raises `CallRefused` if there is none, or the file has changed since it was asked for.
     """
     file = ConfigFile(home.config_file)
     async with file.locked():
         change = await _find(fleet, home, change_id)
-        if change.status == "rejected":
-            raise CallRefused("INVALID_REQUEST", f"The change {change_id} was rejected.")
-        if change.status == "done":
-            return change
         content = file.read()
         # With that hash, a process that was killed since has written it.
         if content.hash != change.after:
@@ -59,17 +55,15 @@ async def approve(fleet: Fleet, home: Home, change_id: str, *, by: str) -> Appro
             if plan.after.hash != change.after:
                 raise _moved(change_id)
             await file.write(plan)
-        await fleet.approvals.decide(change, "done", by=by)
+        await fleet.approvals.remove(change_id)
         return change
 
 
-async def reject(fleet: Fleet, home: Home, change_id: str, *, by: str) -> None:
-    """Discard a change that waits. Raises `CallRefused` if there is none, or it is done."""
+async def reject(fleet: Fleet, home: Home, change_id: str) -> None:
+    """Discard a change that waits. Raises `CallRefused` if there is none."""
     async with ConfigFile(home.config_file).locked():
-        change = await _find(fleet, home, change_id)
-        if change.status == "done":
-            raise CallRefused("INVALID_REQUEST", f"The change {change_id} was done already.")
-        await fleet.approvals.decide(change, "rejected", by=by)
+        await _find(fleet, home, change_id)
+        await fleet.approvals.remove(change_id)
 
 
 async def _find(fleet: Fleet, home: Home, change_id: str) -> Approval:
@@ -78,7 +72,7 @@ async def _find(fleet: Fleet, home: Home, change_id: str) -> Approval:
         raise CallRefused(
             "NOT_FOUND",
             f"No change {change_id!r} waits for approval: `remoteclaw config approvals` shows "
-            "those that do, each for an hour.",
+            "those that do, each for an hour or until it is decided.",
         )
     if change.host != home.host_id:
         raise CallRefused(

@@ -15,7 +15,7 @@ from remoteclaw.gateway.transfers import Transfers
 from remoteclaw.messages import SessionKey, people_of, person
 from remoteclaw.tools.catalog import Method, Result, Tool
 
-__all__ = ["Call", "Handler", "Restart", "Subscriber"]
+__all__ = ["Call", "Handler", "Subscriber"]
 
 
 class Subscriber(Protocol):
@@ -26,16 +26,6 @@ class Subscriber(Protocol):
 
     def unsubscribe(self, sid: str) -> None:
         """Send no more of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restart:
-    """The restart of a gateway's process."""
-
-    wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once a call asks for it."""
-    asking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a call asks, so that several at once ask for one restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +53,8 @@ class Call:
     """What the call did besides answering, as it was noted with its turn."""
     subscriber: Subscriber | None = None
     """The connection that the call came over, if events can be sent over it."""
-    restart: Restart | None = None
-    """The restart of this process; None where it is no gateway's."""
+    restart: asyncio.Event | None = None
+    """Set to restart this process; None where it is no gateway's."""
 
     @property
     def watched_config(self) -> CurrentConfig | None:

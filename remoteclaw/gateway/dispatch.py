@@ -11,6 +11,7 @@ turn. Four sets of tools decide that:
 - *allowed*: what the policy allows for the running turn, decided at each call (`rights.py`).
 """
 
+import asyncio
 import contextlib
 import hashlib
 import logging
@@ -30,7 +31,7 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
-from remoteclaw.gateway.call import Call, Handler, Restart, Subscriber
+from remoteclaw.gateway.call import Call, Handler, Subscriber
 from remoteclaw.gateway.params import checked
 from remoteclaw.gateway.principals import Agent, Operator, Principal
 from remoteclaw.gateway.rights import check_allowed
@@ -56,9 +57,9 @@ class Dispatcher:
         handlers: Mapping[str, Handler],
         *,
         methods: Mapping[str, Method] = METHODS,
-        restart: Restart | None = None,
+        restart: asyncio.Event | None = None,
     ) -> None:
-        """`config` returns the current configuration; `restart` is the restart of this process.
+        """`config` returns the current configuration; `restart` is set to restart this process.
 
         Raises `RuntimeError` for a method without a handler or a handler without a method: such a
         gateway does not start.

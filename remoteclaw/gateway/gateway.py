@@ -14,7 +14,7 @@ from remoteclaw.config.model import Config
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth import Authenticator
-from remoteclaw.gateway.call import Handler, Restart, Subscriber
+from remoteclaw.gateway.call import Handler, Subscriber
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.limits import Calls
@@ -65,7 +65,7 @@ class Gateway:
         self.home = home
         self.config = config
         self.meters = Meters()
-        self.restart = Restart()
+        self.restart = asyncio.Event()
         self.calls = Calls()
         self.dispatcher = Dispatcher(
             fleet, home, config, handlers, methods=methods, restart=self.restart

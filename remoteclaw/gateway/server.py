@@ -93,16 +93,12 @@ async def _serve(
         address = url_of(sockets[0])
 
         def restarts() -> bool:
-            return gateway.restart.wanted.is_set() and not stop.is_set()
+            return gateway.restart.is_set() and not stop.is_set()
 
         announced = fleet.gateways.announced(home.host_id, address, stays=restarts)
         async with served(gateway, *sockets) as server, announced:
             said(address)
-            await _first(stop, gateway.restart.wanted)
-            while restarts() and not _can_restart(current):
-                log.error("the gateway is not restarted: its file has changed since it was asked")
-                gateway.restart.wanted.clear()
-                await _first(stop, gateway.restart.wanted)
+            await _first(stop, gateway.restart)
             if restarts():
                 server.accept_no_more()
                 await asyncio.sleep(ARRIVE_S)
@@ -112,11 +108,6 @@ async def _serve(
         return restarts()
     finally:
         await fleet.aclose()
-
-
-def _can_restart(current: CurrentConfig) -> bool:
-    """Whether a gateway that starts now would start, and with the same Redis."""
-    return current().redis == current.at_start.redis and current.problem is None
 
 
 def _raise_descriptors() -> None:
@@ -198,7 +189,7 @@ def _ending(app: ASGIApp, gateway: Gateway) -> ASGIApp:
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def closing(message: Message) -> None:
-            if message["type"] == "http.response.start" and gateway.restart.wanted.is_set():
+            if message["type"] == "http.response.start" and gateway.restart.is_set():
                 message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             await send(message)
 

@@ -134,7 +134,7 @@ async def test_a_person_sees_and_decides_what_an_agent_asks_for(stack: Stack) ->
     done = 'The change is {"queue": {"cap": 5}}.\nIt is done: queue.cap.\n'
     assert approved.stdout == done
     assert load_config(stack.home.config_file).queue.cap == 5
-    assert f"The change {one} was rejected" in config("approve", one).stderr
+    assert f"No change '{one}' waits for approval" in config("approve", one).stderr
     assert "No change 'x' waits for approval" in config("approve", "x").stderr
     assert 'a person approves each call: tools.approve has "gateway_config_patch"' in explained
 

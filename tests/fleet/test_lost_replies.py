@@ -8,6 +8,7 @@ import pytest
 
 from remoteclaw.errors import UnknownDeadLetter
 from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.approvals import Approval
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.fleet.turn import Postponement
@@ -223,14 +224,15 @@ async def test_receipt(lossy: tuple[Fleet, Proxy]) -> None:
 
 
 async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None:
-    """It counts once towards how many there may be, and waits once for approval."""
+    """It waits once for approval."""
     fleet, proxy = lossy
     lost = lose(proxy, "call_change")
-    more: Any = {"who": "agent:main", "most": 1, "within_ms": 60_000, "note": None}
+    facts: dict[str, Any] = dict.fromkeys(("host", "tool", "base", "after", "session"), "x")
+    facts |= dict.fromkeys(("changed", "needs_restart", "senders"), ()) | {"patch": {}}
+    waits = Approval(id="id", asked_ms=0, expires_ms=60_000, **facts)
 
-    await fleet.calls.change(None, "c", "made", **more, pending=("id", b"{}", 60_000))
+    await fleet.calls.change(None, "c", "made", note=None, approval=waits)
 
     assert lost.reached.is_set()
     assert await fleet.calls.made(None, "c") == ["made"]
-    assert await fleet.scripts.client.llen(keys.config_changes("agent:main")) == 1
-    assert await fleet.scripts.client.hgetall(keys.APPROVALS) == {b"id": b"{}"}
+    assert await fleet.scripts.client.hgetall(keys.APPROVALS) == {b"id": waits.encode()}

@@ -1,7 +1,6 @@
 """The tools that change the configuration: who may change what, once, and nothing besides."""
 
 import asyncio
-import hashlib
 import json
 import tomllib
 from collections.abc import Iterator
@@ -18,11 +17,10 @@ from remoteclaw.config.merge_patch import merged
 from remoteclaw.config.model import Config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.config.rights import declared, fields
-from remoteclaw.errors import CallError, CallRefused, RedisUnavailable
+from remoteclaw.errors import CallError, CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.methods.configuration import HANDLERS
-from tests.support.hostile import HOSTILE
-from tests.support.restarts import change_before_the_lock, take_away
+from tests.support.restarts import BROKEN, take_away
 from tests.support.stack import Stack
 from tests.support.turns import Turn, begin_turn, gateway, operator
 
@@ -149,11 +147,6 @@ async def refused(
     return refusal.value.code, str(refusal.value)
 
 
-async def unlimited(stack: Stack) -> None:
-    """Forget how often the agent has changed something."""
-    await stack.fleet.scripts.client.delete(keys.config_changes("agent:main"))
-
-
 # -- what an agent may change ---------------------------------------------------------------------
 
 
@@ -165,9 +158,9 @@ async def test_an_agent_changes_what_is_open_and_nothing_else(
     file, changes = stack.home.config_file, list(every_change())
     for name, change, is_open in changes:
         file.write_text(configured)
-        await unlimited(stack)
         if is_open:
             answer = await turn.call("gateway_config_patch", patches=change)
+            assert "canary" not in json.dumps(answer)
             assert answer["status"] == "applied", name
             assert answer["changed"][0].startswith(name), name
             assert tomllib.loads(file.read_text()) == merged(FULL, change), name
@@ -176,6 +169,7 @@ async def test_an_agent_changes_what_is_open_and_nothing_else(
             code, told = await refused(turn, "gateway_config_patch", patches=change)
             assert code == "FORBIDDEN", (name, told)
             assert f"agents may not change {name}" in told.replace('"', ""), (name, told)
+            assert "canary" not in told
             assert file.read_text() == configured, name
 
     assert len(changes) > 85
@@ -210,6 +204,12 @@ async def test_an_agent_takes_nothing_away_either(stack: Stack, configured: str)
         ),
         ({"hooks": {"agent_end": ["os:abort"]}}, "FORBIDDEN", "may not change hooks.agent_end"),
         ({"redis": 3}, "FORBIDDEN", "may not change redis, redis.url"),
+        # A right guess changes nothing, and is refused as a wrong one is.
+        (
+            {"agents": {"main": {"env": {"KEY": "canary"}}}},
+            "FORBIDDEN",
+            "may not change agents.main.env.KEY:",
+        ),
         ({"queue": {"mode": "loud"}}, "INVALID_REQUEST", "[queue] mode is not valid"),
         ({"queue": {"mod": "steer"}}, "INVALID_REQUEST", "did you mean 'mode'?"),
         ({"agents": {"main": {"model": "-c"}}}, "INVALID_REQUEST", "must be a model's name"),
@@ -266,50 +266,6 @@ async def test_no_channel_takes_what_a_variable_says_of_another(
     assert code in ("FORBIDDEN", "INVALID_REQUEST")
     assert stack.home.config_file.read_text() == configured
     assert load_config(stack.home.config_file).channel("matrix").tools.deny == ("*",)
-
-
-async def test_hostile_keys_and_values_are_refused_in_a_sentence(
-    stack: Stack, configured: str
-) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    for text in HOSTILE:
-        for change in (
-            {text: {"a": 1}},
-            {"agents": {"main": {"env": {text: text}}}},
-            {"agents": {text: {"model": text}}},
-            {"agents": {"main": {"model": text}}},
-            {"queue": {"channels": {"x": {text: text}}}},
-            {"queue": {"mode": text}},
-        ):
-            if text == "NO_REPLY" and change == {"agents": {"main": {"model": text}}}:
-                continue  # which could be a model's name
-            code, told = await refused(turn, "gateway_config_patch", patches=change)
-            assert code in ("INVALID_REQUEST", "FORBIDDEN"), told
-            assert told.isprintable(), told
-            assert len(told) < 1500
-    assert stack.home.config_file.read_text() == configured
-
-
-@pytest.mark.parametrize("guess", ["wrong", "canary"])
-async def test_nothing_closed_can_be_guessed_at(stack: Stack, guess: str) -> None:
-    """A right guess changes nothing, and is refused as a wrong one is."""
-    turn = await begin_turn(stack, HANDLERS)
-    change = {"agents": {"main": {"env": {"KEY": guess}}}}
-    code, told = await refused(turn, "gateway_config_patch", patches=change)
-
-    assert code == "FORBIDDEN"
-    assert "may not change agents.main.env.KEY:" in told
-
-
-async def test_a_secret_is_never_told(stack: Stack) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    for _, change, _ in every_change():
-        await unlimited(stack)
-        try:
-            told = json.dumps(await turn.call("gateway_config_patch", patches=change))
-        except CallRefused as refusal:
-            told = str(refusal)
-        assert "canary" not in told
 
 
 # -- a whole configuration ------------------------------------------------------------------------
@@ -369,8 +325,10 @@ async def test_the_same_call_again_does_nothing_again(stack: Stack) -> None:
     first = await turn.call("gateway_config_patch", "one", patches=change)
     inode = stack.home.config_file.stat().st_ino
     again = await turn.call("gateway_config_patch", "one", patches=change)
+    (noted,) = await stack.fleet.scripts.client.lrange(keys.side_effects(turn.agent.sid), 0, -1)
     assert first == again
     assert stack.home.config_file.stat().st_ino == inode
+    assert json.loads(noted)["changed"] == ["queue.mode"]
 
 
 async def test_what_was_noted_and_not_written_is_done_when_it_is_asked_again(
@@ -394,60 +352,6 @@ async def test_what_was_noted_and_not_written_is_done_when_it_is_asked_again(
     assert load_config(stack.home.config_file, {}).queue.mode == "steer"
 
 
-async def test_what_a_person_has_changed_since_is_not_overwritten(stack: Stack) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    change = {"queue": {"mode": "steer"}}
-    await turn.call("gateway_config_patch", "one", patches=change)
-    by_hand = stack.home.config_file.read_text().replace('"steer"', '"collect"')
-    by_hand += "[tools]\napprove = ['gateway_config_patch']\n"
-    stack.home.config_file.write_text(by_hand)
-    code, told = await refused(turn, "gateway_config_patch", "one", patches=change)
-
-    assert code == "UNAVAILABLE"
-    assert "was asked for before" in told
-    assert stack.home.config_file.read_text() == by_hand
-
-
-async def test_what_a_person_has_undone_stays_undone(stack: Stack) -> None:
-    """An answered call is never done again, also where the file is what it was before the call."""
-    turn = await begin_turn(stack, HANDLERS)
-    change = {"queue": {"mode": "steer"}}
-    await turn.call("gateway_config_patch", "one", patches=change)
-    file = ConfigFile(stack.home.config_file)
-    file.file.write_bytes(file.backup.read_bytes())
-    code, told = await refused(turn, "gateway_config_patch", "one", patches=change)
-
-    assert code == "UNAVAILABLE"
-    assert "was asked for before" in told
-    assert load_config(file.file, {}).queue.mode == "followup"
-
-
-async def test_calls_repeated_in_turns_change_nothing_more(stack: Stack) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    for mode in ("steer", "followup"):
-        await turn.call("gateway_config_patch", mode, patches={"queue": {"mode": mode}})
-    inode = stack.home.config_file.stat().st_ino
-    for _ in range(3):
-        await refused(turn, "gateway_config_patch", "steer", patches={"queue": {"mode": "steer"}})
-
-    assert stack.home.config_file.stat().st_ino == inode
-
-
-async def test_what_is_written_and_could_not_be_noted_is_not_said_to_have_failed(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-
-    async def away(*_: Any) -> None:
-        raise RedisUnavailable("Redis is away.")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("remoteclaw.fleet.calls.ToolCalls.remember", away)
-        told = await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
-
-    assert told["status"] == "applied"
-
-
 async def test_a_turn_that_is_over_changes_nothing(stack: Stack, configured: str) -> None:
     turn = await begin_turn(stack, HANDLERS)
     await stack.fleet.sessions.stop(turn.agent.sid)
@@ -455,45 +359,6 @@ async def test_a_turn_that_is_over_changes_nothing(stack: Stack, configured: str
 
     assert code == "TURN_OVER"
     assert stack.home.config_file.read_text() == configured
-
-
-async def test_a_stranger_changes_nothing(stack: Stack, configured: str) -> None:
-    turn = await begin_turn(stack, HANDLERS, from_="mallory")
-    code, why = await refused(turn, "gateway_config_patch", patches={"queue": {"mode": "steer"}})
-
-    assert code == "FORBIDDEN"
-    assert "gateway_config_patch here: it answers only to an owner" in why
-    assert stack.home.config_file.read_text() == configured
-
-
-async def test_a_change_is_noted_with_the_turn(stack: Stack) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    await turn.call("gateway_config_patch", patches={"queue": {"mode": "steer"}})
-    (noted,) = await stack.fleet.scripts.client.lrange(keys.side_effects(turn.agent.sid), 0, -1)
-
-    assert json.loads(noted)["changed"] == ["queue.mode"]
-
-
-async def test_a_model_that_goes_round_in_circles_is_stopped(stack: Stack) -> None:
-    """In all of an agent's sessions together; what is refused or changes nothing counts not."""
-    turn = await begin_turn(stack, HANDLERS)
-    second = await begin_turn(stack, HANDLERS, channel_id="chat-2")
-    for number in range(3):
-        await refused(turn, "gateway_config_patch", patches={"redis": {"url": "x"}})
-        change = {"queue": {"cap": number}}
-        assert (await turn.call("gateway_config_patch", patches=change))["status"] == "applied"
-        assert (await turn.call("gateway_config_patch", patches=change))["status"] == "unchanged"
-    code, told = await refused(second, "gateway_config_patch", patches={"queue": {"cap": 9}})
-    assert code == "UNAVAILABLE"
-    assert told.startswith("Nothing was done: this can be asked for 3 times in 60 s. Ask again in ")
-    assert 0 < int(told.split()[-2]) <= 60
-    answer, _ = await turn.gateway.call(
-        operator(), "config.patch", {"patches": {"queue": {"cap": 9}}}
-    )
-
-    assert answer.model_dump()["status"] == "applied"
-    ttl = await stack.fleet.scripts.client.pttl(keys.config_changes("agent:main"))
-    assert 0 < ttl <= 60_000
 
 
 async def test_two_agents_at_once_lose_nothing(stack: Stack) -> None:
@@ -510,21 +375,9 @@ async def test_two_agents_at_once_lose_nothing(stack: Stack) -> None:
     assert set(load_config(stack.home.config_file, {}).queue.channels) == {"c0", "c1", "c2"}
 
 
-async def test_with_a_broken_file_an_agent_changes_nothing(stack: Stack) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    config = load_config(stack.home.config_file, {})
-    stack.home.config_file.write_text("[agents.main]\nenv = 'canary'\n")
-    turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
-    code, told = await refused(turn, "gateway_config_patch", patches={"queue": {"cap": 1}})
-
-    assert code == "UNAVAILABLE"
-    assert "has a mistake in it, which a person has to correct first" in told
-    assert "canary" not in told
-
-
-@pytest.mark.parametrize("how", ["empty", "gone"])
-async def test_while_the_file_is_empty_or_gone_an_agent_changes_nothing(
-    stack: Stack, how: Literal["empty", "gone"]
+@pytest.mark.parametrize("how", ["empty", "gone", "broken"])
+async def test_while_the_file_is_not_valid_an_agent_changes_nothing(
+    stack: Stack, how: Literal["empty", "gone", "broken"]
 ) -> None:
     """Some editors leave it like that for a moment: then nothing that it forbids may be lost."""
     file = stack.home.config_file
@@ -535,13 +388,14 @@ async def test_while_the_file_is_empty_or_gone_an_agent_changes_nothing(
     take_away(file, how)
     before = current()
     patch = await refused(turn, "gateway_config_patch", patches={"queue": {"mode": "steer"}})
-    empty = hashlib.sha256(b"").hexdigest()
-    whole = await refused(turn, "gateway_config_apply", config=config, baseHash=empty)
+    base = ConfigFile(file).read().hash
+    whole = await refused(turn, "gateway_config_apply", config=config, baseHash=base)
 
     for code, told in (patch, whole):
         assert code == "UNAVAILABLE"
-        assert "is gone, empty or not valid" in told
-    assert not file.exists() or file.read_text() == ""
+        assert "is gone, empty or has a mistake in it" in told
+        assert "canary" not in told
+    assert not file.exists() or file.read_text() == {"empty": "", "broken": BROKEN}[how]
     assert current() == before
     assert before.agents["main"].tools.deny == ("sessions_spawn",)
 
@@ -560,32 +414,7 @@ async def test_without_a_file_from_the_start_an_agent_makes_one(
     assert current().queue.mode == "steer"
 
 
-async def test_what_a_person_forbids_while_a_call_waits_for_the_file_holds(
-    stack: Stack, configured: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    turn = await begin_turn(stack, HANDLERS)
-    denied = configured + "\n[tools]\ndeny = ['gateway_*']\n"
-    change_before_the_lock(stack, monkeypatch, denied)
-    code, told = await refused(turn, "gateway_config_patch", patches={"queue": {"cap": 1}})
-
-    assert (code, told) == ("FORBIDDEN", "The policy doesn't allow gateway_config_patch here.")
-    assert stack.home.config_file.read_text() == denied
-
-
 # -- operators ------------------------------------------------------------------------------------
-
-
-async def test_what_stands_for_a_secret_is_not_written_over_it_in_a_broken_file(
-    stack: Stack, configured: str
-) -> None:
-    broken = configured.replace("lease_s = 20", "lease_s = 20000")
-    stack.home.config_file.write_text(broken)
-    door = gateway(stack.fleet, stack.home, HANDLERS, config=Config())
-    change = {"fleet": {"lease_s": 4}, "agents": {"main": {"env": {"KEY": "***"}}}}
-    with pytest.raises(CallRefused, match=r"'agents\.main\.env\.KEY' has \*\*\* in it"):
-        await door.call(operator(), "config.patch", {"patches": change})
-
-    assert stack.home.config_file.read_text() == broken != configured
 
 
 async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
@@ -594,40 +423,12 @@ async def operate(stack: Stack, method: str, **params: Any) -> dict[str, Any]:
     return answer.model_dump(mode="json", exclude_none=True)
 
 
-async def test_an_operator_changes_everything(stack: Stack, configured: str) -> None:
-    for name, change, _ in every_change():
-        stack.home.config_file.write_text(configured)
-        await stack.fleet.scripts.client.flushall()
-        if name.startswith("hooks."):
-            continue  # they would be imported
-        answer = await operate(stack, "config.patch", patches=change)
-        assert answer["status"] == "applied", name
-    stack.home.config_file.write_text(configured)
-    await stack.fleet.scripts.client.flushall()
+async def test_an_operator_changes_everything(stack: Stack) -> None:
     change = {"fleet": {"workers": 3}, "agents": {"other": {"permissions": "auto"}}}
     answer = await operate(stack, "config.patch", patches=change)
 
     assert answer["needsRestart"] == ["fleet.workers: restart `remoteclaw up`"]
     assert tomllib.loads(stack.home.config_file.read_text()) == merged(FULL, change)
-
-
-async def test_hooks_are_looked_at_in_a_process_of_their_own(
-    stack: Stack, configured: str, directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marker = directory / "imported"
-    (directory / "ours.py").write_text(
-        f"import os\nopen({str(marker)!r}, 'a').write(str(os.getpid()))\ndef end(event): ...\n"
-    )
-    monkeypatch.chdir(directory)
-    with pytest.raises(CallRefused, match="can't be imported where the gateway runs"):
-        await operate(stack, "config.patch", patches={"hooks": {"agent_end": ["nothing:there"]}})
-    assert stack.home.config_file.read_text() == configured
-    answer = await operate(stack, "config.patch", patches={"hooks": {"agent_end": ["ours:end"]}})
-
-    assert answer["needsRestart"] == [
-        "hooks.agent_end: restart the workers, and `remoteclaw up` where it has a console"
-    ]
-    assert marker.exists()
 
 
 async def test_what_the_environment_hides_is_told(

@@ -649,16 +649,4 @@ MUTANTS = (
         after="ipairs({batch or ''})",
         test="test_a_message_that_joins_narrows_the_rights_of_the_turn",
     ),
-    Mutant(
-        "any number of changes",
-        before="if since >= 0 and since < within then",
-        after="if false then",
-        test="test_a_model_that_goes_round_in_circles_is_stopped",
-    ),
-    Mutant(
-        "a change that is decided twice",
-        before="if now ~= args.before then return 'changed' end",
-        after="",
-        test="test_what_was_decided_stays_so",
-    ),
 )
