@@ -9,19 +9,17 @@ of code, and what another session's agent or the clock has written.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from remoteclaw.messages import ChannelMessage, Entry
 
-__all__ = ["STOP", "Command", "CommandOf", "Name", "at_once", "command_in", "words_for"]
+__all__ = ["Command", "Name", "at_once", "command_of"]
 
 Name = Literal["reset", "stop"]
-#: The word that stops what the session does and has waiting.
-STOP = "/stop"
-#: Returns the command that an entry is; None if it is for the agent.
-CommandOf = Callable[[Entry], "Command | None"]
+#: What each word does: begin a new conversation, or stop what the session does and has waiting.
+WORDS: Mapping[str, Name] = {"/new": "reset", "/reset": "reset", "/stop": "stop"}
 
 #: A message's first word, if it is short enough for a command: that has 32 characters at most, and
 #: so have the names of Telegram's bots.
@@ -35,7 +33,7 @@ class Command:
 
     name: Name
     word: str
-    """The word that stood for it, as it is configured."""
+    """The word that stood for it."""
     rest: str = ""
     """The text behind it."""
     has_files: bool = False
@@ -47,40 +45,32 @@ class Command:
         return not self.rest and not self.has_files
 
 
-def words_for(name: Name, words: Iterable[str]) -> dict[str, tuple[Name, str]]:
-    """Return some words for a command, as `command_in()` looks for them."""
-    return {word.casefold(): (name, word) for word in words}
-
-
-def command_in(entry: Entry, words: Mapping[str, tuple[Name, str]]) -> Command | None:
+def command_of(entry: Entry) -> Command | None:
     """Return the command that an entry is; None if it is for the agent."""
     if entry.origin == "operator":
         return Command("reset", entry.message.text)
     if entry.origin != "chat":
         return None
-    return _command(entry.message, words)
+    return _command(entry.message)
 
 
 def at_once(message: ChannelMessage) -> Literal["stop", "wake", ""]:
     """Return what a person's message does the moment it is accepted.
 
-    It stops all before it, or has a postponed session look at it: all commands begin with / or !,
-    and which there are is known where the session is served.
+    It stops all before it, or has a postponed session look at it.
     """
-    if _command(message, _STOPS):
-        return "stop"
-    return "wake" if message.text.lstrip()[:1] in ("/", "!") else ""
+    command = _command(message)
+    if command is None:
+        return ""
+    return "stop" if command.name == "stop" else "wake"
 
 
-def _command(message: ChannelMessage, words: Mapping[str, tuple[Name, str]]) -> Command | None:
+def _command(message: ChannelMessage) -> Command | None:
     first = _FIRST.match(message.text)
     word, at, bot = first[1].partition("@") if first else ("", "", "")
-    meant = words.get(word.casefold())
-    if first is None or meant is None or (at and not _BOT.fullmatch(bot)):
+    word = word.casefold()
+    if first is None or word not in WORDS or (at and not _BOT.fullmatch(bot)):
         return None
     behind = message.text[first.end() :].strip()
-    command = Command(*meant, behind, has_files=bool(message.attachments))
+    command = Command(WORDS[word], word, behind, has_files=bool(message.attachments))
     return command if command.is_alone or command.name != "stop" else None
-
-
-_STOPS = words_for("stop", (STOP,))

@@ -7,7 +7,6 @@ import time
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import RecordConfig
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.fleet.commands import CommandOf
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Postponement
@@ -37,13 +36,10 @@ class Asking:
         lease: Lease,
         bridge: SessionBridge,
         record: RecordConfig,
-        *,
-        command_of: CommandOf,
     ) -> None:
         self._lease = lease
         self._bridge = bridge
         self._record = record
-        self._command_of = command_of
 
     async def ask(self, attempt: Attempt) -> AgentDeliveryResult | None:
         """Ask until there is an answer, or a failure to tell; None if the turn is postponed.
@@ -137,7 +133,7 @@ class Asking:
         await attempt.progress.settle()
         await self._bridge.keeper.park()
         behind = attempt.behind
-        while may_be_postponed(behind, command_of=self._command_of):
+        while may_be_postponed(behind):
             verdict = await self._lease.turns.postpone(what, newest=attempt.known)
             if verdict != "news":
                 return verdict == "postponed"

@@ -142,7 +142,7 @@ async def _wait_while_typing(
     queue = runner.queue
     until = boottime() + MOST_DEBOUNCES * queue.debounce_ms / 1000
     while waiting and boottime() < until:
-        pause_s = typing_pause_s(waiting, queue, now_ms=now_ms, command_of=runner.command_of)
+        pause_s = typing_pause_s(waiting, queue, now_ms=now_ms)
         if not pause_s or await lease.stays_quiet(pause_s):
             break
         waiting = await read_inbox(lease)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from remoteclaw.config.model import QueueConfig
-from remoteclaw.fleet.commands import Command, CommandOf
+from remoteclaw.fleet.commands import Command, command_of
 from remoteclaw.fleet.lease import READ_ALL
 from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Entry, Turn, stream_order
@@ -58,7 +58,6 @@ def next_batch(
     queue: QueueConfig,
     *,
     busy_since_ms: int | None,
-    command_of: CommandOf,
 ) -> NextBatch:
     """Return the next batch of the waiting entries; `waiting` is not empty.
 
@@ -92,9 +91,7 @@ def next_batch(
     return NextBatch(_ids(batch), left_out=left_out)
 
 
-def typing_pause_s(
-    waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int, command_of: CommandOf
-) -> float:
+def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int) -> float:
     """Return for how many seconds the person may still be typing; 0 if the next turn begins now.
 
     `now_ms` is on Redis' clock. There is no pause in the modes interrupt and steer, once as
@@ -204,7 +201,7 @@ class Newcomer(StrEnum):
     """It waits for its own turn, and no entry behind it joins."""
 
 
-def newcomer(entry: Entry, *, command_of: CommandOf) -> Newcomer:
+def newcomer(entry: Entry) -> Newcomer:
     """Return whether an entry joins the running turn: only a person's message for the chat does.
 
     A command, and a message with another destination than the chat, are not overtaken.
@@ -219,7 +216,7 @@ def newcomer(entry: Entry, *, command_of: CommandOf) -> Newcomer:
 # -- what ends a turn, or a lease -----------------------------------------------------------------
 
 
-def may_be_postponed(behind: Sequence[Entry], *, command_of: CommandOf) -> bool:
+def may_be_postponed(behind: Sequence[Entry]) -> bool:
     """Return whether a turn with these entries behind it may be postponed.
 
     It may not if one of them ends the conversation: then the turn's answer is no longer wanted.

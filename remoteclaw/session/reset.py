@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from remoteclaw.bridge.freshness import kind_of, staleness
 from remoteclaw.config.model import Config
-from remoteclaw.fleet.commands import STOP, Command, command_in, words_for
+from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
 
@@ -27,15 +27,9 @@ class Resets:
         """`discard_agent` ends the session's agent, whether it is at hand or parked."""
         self._lease = lease
         self._discard_agent = discard_agent
-        resets = words_for("reset", config.sessions.reset_triggers)
-        self._words = resets | words_for("stop", (STOP,))
         self._policy = config.reset_of(lease.session.provider, kind_of(lease.session))
         self._keep_ms = config.record.keep_ms
         self._keep = config.sessions.keep_archived if self._keep_ms else 0
-
-    def command_of(self, entry: Entry) -> Command | None:
-        """Return the command that an entry is; None if it is for the agent."""
-        return command_in(entry, self._words)
 
     async def why(self, turn: str, entries: Sequence[Entry], *, was_asked: bool) -> str | None:
         """Return why a turn of these entries begins a new conversation; None if it doesn't.
@@ -43,7 +37,7 @@ class Resets:
         It is the same in each attempt at the turn. If the agent `was_asked` before, the messages
         that joined the turn since then don't count.
         """
-        command = self.command_of(entries[0])
+        command = command_of(entries[0])
         if command and command.name == "reset":
             return command.word
         if self._lease.state.reset_turn == turn:
@@ -83,7 +77,7 @@ class Resets:
         was ended, without what was said in the thread before.
         """
         first, *rest = entries
-        command = self.command_of(first)
+        command = command_of(first)
         if command and not command.is_alone:
             first = _with(first, text=command.rest)
         shown = (first, *rest)

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
-from remoteclaw.fleet.commands import CommandOf
 from remoteclaw.fleet.inbound import NewerEntry
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.messages import Entry
@@ -19,9 +18,8 @@ MOST_STEERED = 20
 class Steering:
     """The newcomers of one turn: each is recorded as a part of it before the agent hears of it."""
 
-    def __init__(self, lease: Lease, newest: str, *, command_of: CommandOf) -> None:
+    def __init__(self, lease: Lease, newest: str) -> None:
         """`newest` is the last entry that is known; all before it belong to the turn."""
-        self._command_of = command_of
         self._lease = lease
         self._newest = newest
         self._taken: list[Entry] = []
@@ -60,7 +58,7 @@ class Steering:
             return []
         entries: list[Entry] = []
         for entry in arrived:
-            match newcomer(entry, command_of=self._command_of):
+            match newcomer(entry):
                 case Newcomer.JOINS:
                     entries.append(entry)
                 case Newcomer.STOPS_JOINING:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from remoteclaw.clock import now_ms
 from remoteclaw.config.model import Config, QueueConfig
 from remoteclaw.errors import ErrorCategory
+from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Finished, RecordAppend
 from remoteclaw.fleet.usage import Usage
@@ -76,8 +77,7 @@ class TurnRunner:
         self._bridge = bridge
         self._config = config
         self._resets = Resets(lease, config, discard_agent=bridge.keeper.forget)
-        self.command_of = self._resets.command_of
-        self._asking = Asking(lease, bridge, config.record, command_of=self.command_of)
+        self._asking = Asking(lease, bridge, config.record)
         self._running: Attempt | None = None
 
     @property
@@ -91,14 +91,13 @@ class TurnRunner:
             waiting,
             self.queue,
             busy_since_ms=self._lease.state.busy_since_ms,
-            command_of=self.command_of,
         )
         attempt = await self._begin(plan, waiting)
         if attempt is None:
             return Finished(left=0, competing_hints=0, at_ms=0)
         self._running = attempt
         try:
-            command = self.command_of(attempt.turn.entries[0])
+            command = command_of(attempt.turn.entries[0])
             match step := batch_step(attempt.batch, attempt.turn, command=command):
                 case BatchStep.AGENT:
                     await self._start_conversation(attempt)
@@ -166,7 +165,7 @@ class TurnRunner:
             known=max(ids, key=stream_order),
         )
         if takes_newcomers(turn, attempt.behind, attempt.queue, can_steer=bridge.can_steer):
-            attempt.steering = Steering(lease, attempt.known, command_of=self.command_of)
+            attempt.steering = Steering(lease, attempt.known)
         return attempt
 
     async def _start_conversation(self, attempt: Attempt) -> None:

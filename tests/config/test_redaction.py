@@ -23,7 +23,7 @@ SHOWN = {
         "AgentConfig.spawns",
     ),
     *("McpServerSettings.command", "RedisConfig.maxmemory"),
-    *("SessionsConfig.reset_triggers", "ResetConfig.daily", "ResetConfig.timezone"),
+    *("ResetConfig.daily", "ResetConfig.timezone"),
     *("GatewayConfig.host", "GatewayConfig.hosts", "GatewayConfig.origins"),
     *("ToolsConfig.allow", "ToolsConfig.deny", "ToolsConfig.also_allow", "ToolsConfig.approve"),
     *("ChannelConfig.instructions", "ChannelConfig.formatting", "ChannelConfig.owners"),

@@ -85,7 +85,6 @@ SAMPLES: dict[str, Any] = {
     "tools.allow": ["cron_*"],
     "sessions.max_depth": 2,
     "sessions.max_children": 4,
-    "sessions.reset_triggers": ["!neu"],
     "sessions.reset_by_kind": {"group": {}},
     **{
         f"{table}.{key}": value

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.config.model import QueueConfig
-from remoteclaw.fleet.commands import STOP, Command, command_in, words_for
+from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.turn import Batch, Finished
 from remoteclaw.messages import Deliver, Entry, Origin, SessionKey, Turn
 from remoteclaw.session.queue import (
@@ -30,12 +30,7 @@ from remoteclaw.session.queue import (
 )
 from tests.support.stack import message
 
-WORDS = words_for("reset", ("/new",)) | words_for("stop", (STOP,))
 SESSION = SessionKey.of(message("hi"), agent="main")
-
-
-def command_of(entry: Entry) -> Command | None:
-    return command_in(entry, WORDS)
 
 
 def entry(
@@ -90,7 +85,7 @@ def plans(
     found = []
     left = list(waiting)
     while left:
-        plan = next_batch(left, queue, busy_since_ms=busy_since_ms, command_of=command_of)
+        plan = next_batch(left, queue, busy_since_ms=busy_since_ms)
         assert plan.batch, "it would wait for ever"
         found.append(plan)
         left = [each for each in left if each.id not in plan.batch]
@@ -137,7 +132,7 @@ def test_the_cap_leaves_out_messages_of_people_alone(
 ) -> None:
     queue = QueueConfig.model_validate(settings)
 
-    plan = next_batch(CROWD, queue, busy_since_ms=busy_since_ms, command_of=command_of)
+    plan = next_batch(CROWD, queue, busy_since_ms=busy_since_ms)
 
     assert plan == expected
 
@@ -206,7 +201,7 @@ def test_a_person_who_may_still_be_typing_is_waited_for(
 ) -> None:
     queue = QueueConfig.model_validate({"debounce_ms": 1000, **settings})
 
-    assert typing_pause_s(waiting, queue, now_ms=now_ms, command_of=command_of) == expected
+    assert typing_pause_s(waiting, queue, now_ms=now_ms) == expected
 
 
 # -- what a batch comes to ------------------------------------------------------------------------
@@ -315,7 +310,7 @@ def test_which_turns_others_join(
     ],
 )
 def test_what_joins_a_running_turn(came: Entry, expected: Newcomer) -> None:
-    assert newcomer(came, command_of=command_of) is expected
+    assert newcomer(came) is expected
 
 
 # -- what ends ------------------------------------------------------------------------------------
@@ -334,7 +329,7 @@ def test_what_joins_a_running_turn(came: Entry, expected: Newcomer) -> None:
 def test_a_turn_waits_unless_its_conversation_is_to_end(
     behind: list[Entry], expected: bool
 ) -> None:
-    assert may_be_postponed(behind, command_of=command_of) is expected
+    assert may_be_postponed(behind) is expected
 
 
 @pytest.mark.parametrize(

@@ -103,14 +103,6 @@ async def test_settings_of_the_session_stay(agent: Stack) -> None:
     assert after.session_ids == {}
 
 
-async def test_the_words_are_configured(agent: Stack) -> None:
-    configure(agent, sessions={"reset_triggers": ["!neu"]})
-
-    replies = await talk(agent, "one", "/new", "!Neu", "two")
-
-    assert replies[1:] == ["heard /new, knew one", RESET, "heard two, knew -"]
-
-
 async def test_a_session_without_an_agent_can_be_reset(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)

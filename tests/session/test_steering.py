@@ -313,7 +313,7 @@ async def test_no_more_than_so_many_join_a_turn(agent: Stack) -> None:
     many = await append(agent, *(f"m{number}" for number in range(MOST_STEERED + 5)))
     lease = await owner(agent, first)
     await lease.turns.begin([first.entry_id])
-    steering = Steering(lease, first.entry_id, command_of=lambda _: None)
+    steering = Steering(lease, first.entry_id)
 
     async def taken() -> list[str]:
         found = []

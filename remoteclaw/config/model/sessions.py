@@ -50,11 +50,6 @@ class SessionsConfig(Section):
     max_hops: Annotated[int, BY_PEOPLE] = Field(default=30, ge=1, le=1000)
     """How many turns in a row may each be started by the one before; after that, a person or a cron
     job has to write first."""
-    reset_triggers: Annotated[tuple[str, ...], BY_PEOPLE] = Field(
-        default=("/new", "/reset"), max_length=20
-    )
-    """Commands that begin a new conversation, in upper or lower case: alone, or before its first
-    message. An empty list turns them off."""
     keep_archived: Annotated[int, BY_PEOPLE] = Field(default=10, ge=0, le=1000)
     """How many ended conversations of a session are kept, each for as long as a record is; the
     oldest go first."""
@@ -62,17 +57,6 @@ class SessionsConfig(Section):
     """When conversations end by themselves; `[channels.NAME.reset]` says it for a channel."""
     reset_by_kind: Annotated[dict[ChatKind, ResetConfig], BY_PEOPLE] = Field(default_factory=dict)
     """The same for a kind of chat: direct, group or thread."""
-
-    @field_validator("reset_triggers")
-    @classmethod
-    def _check_triggers(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for trigger in value:
-            # A plain word would end conversations by chance.
-            if not re.fullmatch(r"[/!][^\W_][\w-]{0,30}", trigger):
-                raise ValueError(f"has {trigger!r}: write / or ! and one word, such as /new")
-            if trigger.casefold() == "/stop":
-                raise ValueError(f"has {trigger!r}, which stops what runs")
-        return value
 
 
 class RecordConfig(Section):
