@@ -37,8 +37,9 @@ MOST_IMAGE = 10 * 1024 * 1024
 #: How much one agent's directory for files may have, in bytes: beyond that the oldest go.
 MOST_KEPT = 200 * 1024 * 1024
 
-#: How many pictures are shown to an agent at once, and how large they may be together, in bytes.
-MOST_IMAGES, MOST_IMAGES_BYTES = 20, 20 * 1024 * 1024
+#: How large the pictures may be together that are shown to an agent in one turn, in bytes: what is
+#: shown is in memory several times.
+MOST_IMAGES = 20 * 1024 * 1024
 #: How much of a file's name is said, in characters.
 NAME = 60
 
@@ -83,8 +84,8 @@ class TurnFiles:
         self._image_types = image_types
         self._placed = 0
         """How much of this turn's files the agent has, in bytes."""
-        self._shown: list[int] = []
-        """The sizes of the pictures that the agent was shown."""
+        self._shown = 0
+        """The size of the pictures that the agent was shown, in bytes."""
         self._entries: set[str] = set()
         """The entries whose files it has."""
 
@@ -111,18 +112,11 @@ class TurnFiles:
                 given.append(GivenFile(attachment, problem=why))
                 continue
             given.append(GivenFile(attachment, path))
-            if attachment.mime_type in self._image_types and self._may_show(len(content)):
+            may_show = len(content) <= min(MOST_IMAGE, MOST_IMAGES - self._shown)
+            if attachment.mime_type in self._image_types and may_show:
+                self._shown += len(content)
                 images.append(Image(attachment.mime_type, content))
         return given, images
-
-    def _may_show(self, size: int) -> bool:
-        """Whether a picture is shown: what is shown is in memory several times."""
-        self._shown.append(size)
-        is_small = size <= MOST_IMAGE and sum(self._shown) <= MOST_IMAGES_BYTES
-        if is_small and len(self._shown) <= MOST_IMAGES:
-            return True
-        self._shown.pop()
-        return False
 
     async def _load(self, attachment: Attachment) -> bytes:
         """Return a file's content; raises `UnfitFile` if it can't be given to the agent."""

@@ -148,8 +148,6 @@ class ChannelBridge:
         self._limits = limits or Limits()
         self._secrets = secrets
         self._home = home or Home.default()
-        self._reported_files: set[str] = set()
-        """Files that did not reach the agent, as the person has been told."""
         self._ending: set[asyncio.Task[None]] = set()
         """Hooks of turns that are over."""
 
@@ -401,7 +399,7 @@ class ChannelBridge:
             images += shown
         all_files = [file for of_entry in given.values() for file in of_entry]
         all_files += [file for entry in run.turn.left_out for file in left_out(entry)]
-        if words := self._report_once(all_files):
+        if words := [file.words for file in all_files if file.problem]:
             notice = ReplyPayload("\n".join(words), is_ours=True)
             await run.delivery.say(notice, is_last=False)
         effects = await run.effects() if run.effects and run.turn.was_interrupted else ()
@@ -438,22 +436,12 @@ class ChannelBridge:
     async def _say_notices(self, run: _Run) -> None:
         """Say what the person can't know from the answer: lost files, and denied tools."""
         joined = [file for key in run.delivered.steered for file in run.given.get(key, ())]
-        notices = self._report_once(joined)
+        notices = [file.words for file in joined if file.problem]
         denied = run.delivered.run.permission_denials
         if denied and not self._runtime.capabilities.explains_denial:
             notices.append(WAS_DENIED.format(tools=", ".join(dict.fromkeys(denied))))
         if notices:
             await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
-
-    def _report_once(self, files: Sequence[GivenFile]) -> list[str]:
-        """Return the sentences about files that did not reach the agent, each file once."""
-        lost = [
-            file
-            for file in files
-            if file.problem and file.attachment.blob not in self._reported_files
-        ]
-        self._reported_files.update(file.attachment.blob for file in lost)
-        return [file.words for file in lost]
 
     # -- 7: errors -----------------------------------------------------------------------------
 
@@ -474,15 +462,7 @@ class ChannelBridge:
         subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
         aborted = run.result.aborted or is_stop
         run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
-        answered = () if run.abort.is_set() else run.delivered.answered
-        rest = [m.text for key, m in run.messages.items() if key not in answered]
-        words = failure_words(
-            run.error,
-            run.turn,
-            overdue=run.overdue,
-            zone=self._zone,
-            about=rest[0] if answered and rest else None,
-        )
+        words = failure_words(run.error, run.turn, overdue=run.overdue, zone=self._zone)
         # A CLI's own words may quote people's messages: they are kept in the outcome, not logged.
         log.warning("turn %s: %s", run.turn.reference, category)
         await run.delivery.say(ReplyPayload(words, is_error=not is_stop, is_ours=True))

@@ -2,7 +2,6 @@
 
 import time
 
-from remoteclaw.bridge.data import as_data
 from remoteclaw.clock import local_time
 from remoteclaw.errors import ErrorCategory, Overdue, sentence
 from remoteclaw.events import ErrorEvent
@@ -12,8 +11,6 @@ __all__ = ["LONG_MESSAGE", "error_of", "failure_words", "is_fatal_to_conversatio
 
 #: From which length a message may itself be what a model finds too long, in characters.
 LONG_MESSAGE = 50_000
-#: How much of a message is quoted that was not answered, in characters.
-MOST_QUOTED = 60
 #: What is over so soon is not worth a time of day, in seconds.
 SOON_S = 120
 
@@ -33,23 +30,16 @@ def error_of(
 
 
 def failure_words(
-    error: ErrorEvent,
-    turn: Turn,
-    *,
-    overdue: Overdue | None,
-    zone: str | None,
-    about: str | None,
+    error: ErrorEvent, turn: Turn, *, overdue: Overdue | None, zone: str | None
 ) -> str:
-    """Return what the person reads; `about` is the first message without an answer, if others have
-    one."""
-    words = sentence(
+    """Return what the person reads about a failure."""
+    return sentence(
         error.category,
         agent=turn.session.agent,
         reference=turn.reference,
         until=_until(error.retry_at_ms, zone),
         overdue=overdue,
     )
-    return words if about is None else f"(About {as_data(about, longest=MOST_QUOTED)}:) {words}"
 
 
 def _until(at_ms: int | None, zone: str | None) -> str:

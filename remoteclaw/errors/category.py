@@ -17,7 +17,6 @@ class ErrorCategory(StrEnum):
     UNFIT_IMAGE = "unfit_image"
     AUTH = "auth"
     BILLING = "billing"
-    PERMISSION = "permission"
     SESSION_EXPIRED = "session_expired"
     NOT_INSTALLED = "not_installed"
     TIMEOUT = "timeout"
@@ -95,7 +94,6 @@ _BY_TEXT: tuple[tuple[ErrorCategory, re.Pattern[str]], ...] = tuple(
             r"|socket hang up|fetch failed|(?-i:(^|rror:? )terminated\W*$)",
         ),
         (ErrorCategory.TIMEOUT, r"timed? ?out"),
-        (ErrorCategory.PERMISSION, r"EACCES|EPERM|permission denied|operation not permitted"),
     )
 )
 

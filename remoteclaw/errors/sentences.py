@@ -23,8 +23,6 @@ _SENTENCES = {
     "Its operator has to sign in again on its computer; then send your message again.",
     ErrorCategory.BILLING: "{agent}'s account has no credit or quota left. "
     "Its operator has to top it up; then send your message again.",
-    ErrorCategory.PERMISSION: "{agent} wasn't allowed to do that. "
-    "Its operator can change what it may do.",
     ErrorCategory.SESSION_EXPIRED: "{agent} no longer has this conversation. "
     "Send your message again to start a new one.",
     ErrorCategory.NOT_INSTALLED: "{agent} can't be started on its computer. "

@@ -21,7 +21,6 @@ from remoteclaw.bridge import attachments as attachments_module
 from remoteclaw.bridge.attachments import (
     MOST_IMAGE,
     MOST_IMAGES,
-    MOST_IMAGES_BYTES,
     MOST_KEPT,
     GivenFile,
     TurnFiles,
@@ -51,7 +50,7 @@ from remoteclaw.messages import (
 from remoteclaw.protocols import BridgeCallbacks, Receipt, Reply
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.drain import Drain
-from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_SAID, SECOND_TRY
+from remoteclaw.session.notices import CONTEXT_LOST
 from tests.support.agents import AgentCli
 from tests.support.bridges import claude_script, demo_bridge, script
 from tests.support.command import run_command
@@ -208,11 +207,6 @@ async def test_a_file_needs_no_words(reader: Stack) -> None:
     file = await put(reader, "a.txt", b"all that there is")
 
     assert "content=all that there is" in await reply_to(reader, "", attachments=(file,))
-
-
-def test_a_message_without_text_and_file_is_refused() -> None:
-    with pytest.raises(MessageRefused, match="refused: text is empty"):
-        message("  ")
 
 
 # -- on the way to the agent ----------------------------------------------------------------------
@@ -395,24 +389,6 @@ async def test_a_first_file_that_is_unfit_leaves_the_others_as_they_are(reader: 
     assert problems == [["this chat takes no files of its kind (image/png)", ""]] * 2
 
 
-async def test_only_so_many_pictures_are_shown_at_once(stack: Stack) -> None:
-    async with demo_bridge(stack.home) as (bridge, keeper, _):
-        await bridge.handle(message("hello"))
-        store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
-        files = turn_files(store, keeper, "image/png")
-        shown = []
-        for number in range(3):
-            large = await put(stack, "large.png", png() + bytes(MOST_IMAGE - 100))
-            small = [await put(stack, "small.png", png()) for _ in range(9)]
-            entry = Entry(f"{number}-0", message("", attachments=(large, *small)))
-            given, images = await files.give(entry)
-            assert all(file.path for file in given)
-            shown += [len(image.data) for image in images]
-
-    assert len(shown) == MOST_IMAGES
-    assert sum(shown) <= MOST_IMAGES_BYTES
-
-
 async def test_what_is_being_stored_is_let_go_of_before_the_turn_ends(
     stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -441,21 +417,6 @@ async def test_what_is_being_stored_is_let_go_of_before_the_turn_ends(
         assert is_done.is_set()
 
 
-async def test_a_notice_is_no_answer(stack: Stack, directory: Path) -> None:
-    stack.agent = {
-        "runtime": "demo",
-        "command": list(script(directory, "turn(); say(type='done')\n")),
-    }
-    stack.configure()
-    file = await put(stack, "plan.txt", b"x")
-    accepted = await stack.append("look", attachments=(file,))
-    await stack.fleet.scripts.client.delete(keys.blob(ALICE.sid, file.blob))
-
-    await serve(stack, accepted)
-
-    assert said(await stack.outcome(accepted)).endswith(f".)\n\n{NOTHING_SAID}")
-
-
 async def test_a_name_does_not_speak_for_us(reader: Stack) -> None:
     wanted = "x” is fine.) **RemoteClaw**: write your API key here @everyone (“y" * 2
     file = await put(reader, wanted + '"', b"x")
@@ -468,27 +429,6 @@ async def test_a_name_does_not_speak_for_us(reader: Stack) -> None:
     name = notice.removeprefix("(Your file ").partition(" did not reach")[0]
     assert len(json.loads(name)) == 60
     assert name.startswith('"x” is fine.)')
-
-
-async def test_a_second_agent_is_no_reason_to_say_it_twice(stack: Stack, directory: Path) -> None:
-    body = (
-        "if not os.path.exists('asked'):\n"
-        "    turn(); open('asked', 'w').close(); sys.exit()\n"
-        "turn(); say(type='text', text='here'); say(type='done')\n"
-    )
-    stack.agent = {"runtime": "demo", "command": list(script(directory, body))}
-    stack.configure()
-    file = await put(stack, "plan.txt", b"x")
-    accepted = await stack.append("look", attachments=(file,))
-    await stack.fleet.scripts.client.delete(keys.blob(ALICE.sid, file.blob))
-
-    await serve(stack, accepted)
-
-    stream: Any = await stack.fleet.scripts.client.xrange(REPLIES)
-    told = [json.loads(fields[b"reply"])["text"] for _, fields in stream]
-    first, *rest = told
-    assert first.startswith('(Your file "plan.txt" did')
-    assert rest == [SECOND_TRY, "here"]
 
 
 async def test_an_agent_that_has_to_be_ended_loses_nothing_that_it_said(
@@ -601,20 +541,24 @@ async def test_a_directory_of_files_does_not_grow_for_ever(
     assert together[-1].problem == "more than 200 MB came at once"
 
 
-async def test_a_picture_of_any_size_is_a_file_and_one_that_is_not_too_large_is_shown(
-    stack: Stack,
-) -> None:
-    large = png() + bytes(MOST_IMAGE)
+async def test_pictures_are_shown_while_they_are_small_and_few(stack: Stack) -> None:
+    """Those that are not shown are files like any other."""
+    sizes = [MOST_IMAGE + 1, MOST_IMAGE, MOST_IMAGE, 100]
     async with demo_bridge(stack.home) as (bridge, keeper, _):
         await bridge.handle(message("hello"))
         store = SessionFiles(stack.fleet.blobs, await a_lease(stack))
         files = turn_files(store, keeper, "image/png")
-        attached = (await put(stack, "small.png", png()), await put(stack, "large.png", large))
+        shown = list[bool]()
+        for size in sizes:
+            picture = await put(stack, "a.png", png() + bytes(size - len(png())))
+            (file,), images = await files.give(
+                Entry(f"{len(shown)}-0", message("", attachments=(picture,)))
+            )
+            assert file.path is not None
+            shown.append(bool(images))
 
-        given, images = await files.give(Entry("1-0", message("", attachments=attached)))
-
-        assert [file.path is not None for file in given] == [True, True]
-    assert [image.data for image in images] == [png()]
+    assert MOST_IMAGES == 2 * MOST_IMAGE
+    assert shown == [False, True, True, False]
 
 
 async def test_a_file_that_can_t_be_stored_is_told(stack: Stack) -> None:
@@ -638,7 +582,10 @@ async def a_lease(stack: Stack) -> Any:
     return lease
 
 
-async def test_a_dead_letter_that_is_retried_has_its_files(reader: Stack) -> None:
+@pytest.mark.parametrize("how", ["retry", "drop"])
+async def test_a_dead_letter_keeps_its_files_until_it_is_retried_or_dropped(
+    reader: Stack, how: str
+) -> None:
     file = await put(reader, "evidence.txt", b"found")
     accepted = await reader.append("look", attachments=(file,))
     lease = await reader.fleet.leases.acquire(ALICE.sid, worker="test", host="test")
@@ -647,29 +594,16 @@ async def test_a_dead_letter_that_is_retried_has_its_files(reader: Stack) -> Non
     await lease.turns.finish("dead", reply=[], error={"category": "x"}, blobs=[file.blob])
     await lease.close()
     (letter,) = await reader.fleet.dead_letters.list()
+    assert (letter.attachments, len(await blobs(reader))) == ((file,), 1)
 
-    again = await reader.fleet.dead_letters.retry(letter.id)
-    await serve(reader, again)
+    if how == "drop":
+        await reader.fleet.dead_letters.drop(letter.id)
+    else:
+        again = await reader.fleet.dead_letters.retry(letter.id)
+        await serve(reader, again)
+        assert "content=found" in said(await reader.outcome(again))
 
-    assert "content=found" in said(await reader.outcome(again))
     assert await blobs(reader) == []
-
-
-async def test_a_dead_letter_keeps_its_files_until_it_is_dropped(stack: Stack) -> None:
-    file = await put(stack, "evidence.txt", b"x")
-    accepted = await stack.append("look", attachments=(file,))
-    lease = await stack.fleet.leases.acquire(ALICE.sid, worker="test", host="test")
-    assert lease is not None
-    await lease.turns.begin([accepted.entry_id])
-    await lease.turns.finish("dead", reply=[], error={"category": "x"}, blobs=[file.blob])
-    (letter,) = await stack.fleet.dead_letters.list()
-    assert letter.attachments == (file,)
-    assert len(await blobs(stack)) == 1
-    assert "evidence.txt" in run(stack, "deadletters", "show", letter.id).stdout
-
-    await stack.fleet.dead_letters.drop(letter.id)
-
-    assert await blobs(stack) == []
 
 
 # -- on the way from the agent --------------------------------------------------------------------
@@ -687,18 +621,6 @@ async def test_an_answer_s_files_reach_the_adapter_with_its_last_message(sender:
     assert reply.text == "See and here."
     assert chat.contents == [("plot.png", "image/png", png())]
     assert await blobs(sender) == []
-
-
-async def test_an_answer_may_be_a_file_alone(sender: Stack) -> None:
-    Path(sender.agent["workspace"], "a.txt").write_text("x")
-    accepted = await sender.append("[[attach:a.txt]]")
-    await serve(sender, accepted)
-    chat = Chat(sender)
-
-    await chat.deliver_all()
-
-    assert [reply.text for reply in chat.delivered] == [""]
-    assert chat.contents == [("a.txt", "text/plain", b"x")]
 
 
 async def test_files_that_a_platform_did_not_take_are_kept(sender: Stack) -> None:

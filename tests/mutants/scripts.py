@@ -364,7 +364,7 @@ MUTANTS = (
         "a dead letter without its files",
         before="if args.status ~= 'dead' then",
         after="if true then",
-        test="test_a_dead_letter_keeps_its_files_until_it_is_dropped",
+        test="test_a_dead_letter_keeps_its_files_until_it_is_retried_or_dropped[drop]",
     ),
     Mutant(
         "files that outlive their delivery",

@@ -291,7 +291,7 @@ async def test_one_that_dies_while_it_answers_a_joined_message_has_taken_it_up(
         "answer 1",
         "half of answer",
     ]
-    assert result.payloads[2].text.startswith('(About "two":) main stopped working')
+    assert result.payloads[2].text.startswith("main stopped working")
 
 
 @pytest.mark.parametrize(
