@@ -28,9 +28,8 @@ async def store(call: Call, provider: str, source: str) -> Attachment:
     Raises `CallRefused` with the reason if it can't be sent there.
     """
     sid = call.caller.session.sid if call.caller else OPERATOR
-    is_fetched = _ADDRESS.match(source) is not None
     try:
-        async with call.transfers.one(call.principal, is_fetched=is_fetched):
+        async with call.transfers.one(call.principal):
             name, content = await _content(call, source)
             channel = call.config.channel(provider)
             if problem := unwanted(channel, mime_type_of(name, content), len(content)):

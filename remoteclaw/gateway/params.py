@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -17,6 +17,7 @@ MOST_PROBLEMS = 5
 _SUBJECT = re.compile(r"^(Input|String|Tuple|Value) should ")
 #: pydantic's sentences with Python's words, in JSON's.
 _PLAIN = {
+    "extra_forbidden": "is no parameter",
     "tuple_type": "must be a list",
     "dict_type": "must be an object",
     "model_type": "must be an object",
@@ -30,7 +31,7 @@ def checked(method: Method, params: Mapping[str, Any]) -> Params:
         return method.params.model_validate(params)
     except ValidationError as error:
         found = error.errors(include_url=False, include_input=False, include_context=False)
-        problems = [_problem(method, one["type"], one["loc"], one["msg"]) for one in found]
+        problems = [_problem(one["type"], one["loc"], one["msg"]) for one in found]
         rest = len(problems) - MOST_PROBLEMS
         more = f" (and {rest} more)" if rest > 0 else ""
         told = "; ".join(problems[:MOST_PROBLEMS])
@@ -38,20 +39,6 @@ def checked(method: Method, params: Mapping[str, Any]) -> Params:
         raise CallRefused("INVALID_REQUEST", f"{name}: {told}{more}.") from None
 
 
-def _problem(method: Method, kind: str, where: Sequence[str | int], message: str) -> str:
-    if kind == "extra_forbidden":
-        why = f"is no parameter; there are {', '.join(_names(method.params, where)) or 'none'}"
-    else:
-        plain = _SUBJECT.sub("must ", message.removeprefix("Value error, "))
-        why = _PLAIN.get(kind, plain)
-    return f"{'.'.join(map(str, where))[:100]} {why}".strip()
-
-
-def _names(params: type[Params], where: Sequence[str | int]) -> list[str]:
-    """Return the names of the parameters beside the one that is somewhere in them."""
-    for name in where[:-1]:
-        fields = params.model_fields.values()
-        found = next(field for field in fields if field.alias == name)
-        kinds = (found.annotation, *get_args(found.annotation))
-        params = next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Params))
-    return [field.alias or name for name, field in params.model_fields.items()]
+def _problem(kind: str, where: Sequence[str | int], message: str) -> str:
+    plain = _SUBJECT.sub("must ", message.removeprefix("Value error, "))
+    return f"{'.'.join(map(str, where))[:100]} {_PLAIN.get(kind, plain)}".strip()

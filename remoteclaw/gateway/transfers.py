@@ -10,10 +10,8 @@ from remoteclaw.gateway.principals import Agent, Principal
 
 __all__ = ["Transfers"]
 
-#: How many files are held at once, each of 20 MB at most: those that agents send of their
-#: workspaces, which takes a moment, those that are fetched for them, and those that are fetched
-#: for operators.
-READ, FETCHED, FETCHED_FOR_OPERATORS = 2, 3, 1
+#: How many files are held at once, each of 20 MB at most.
+MOST_FILES = 6
 #: How long a call waits for its turn, in seconds.
 WAIT_S = 10.0
 BUSY = "Too many files are being sent at once: send it again in a moment."
@@ -26,24 +24,19 @@ class Transfers:
     """
 
     def __init__(self) -> None:
-        self._read = asyncio.Semaphore(READ)
-        self._fetched = asyncio.Semaphore(FETCHED)
-        self._for_operators = asyncio.Semaphore(FETCHED_FOR_OPERATORS)
+        self._places = asyncio.Semaphore(MOST_FILES)
         self._callers: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def one(self, principal: Principal, *, is_fetched: bool) -> AsyncIterator[None]:
+    async def one(self, principal: Principal) -> AsyncIterator[None]:
         """Hold one file; raises `CallRefused` if others are held for too long."""
-        if isinstance(principal, Agent):
-            places, who = self._fetched if is_fetched else self._read, principal.sid
-        else:
-            places, who = self._for_operators, principal.credential
+        who = principal.sid if isinstance(principal, Agent) else principal.credential
         own = self._callers.setdefault(who, asyncio.Lock())
         async with contextlib.AsyncExitStack() as held:
             try:
                 async with asyncio.timeout(WAIT_S):
                     await held.enter_async_context(own)
-                    await held.enter_async_context(places)
+                    await held.enter_async_context(self._places)
             except TimeoutError:
                 raise CallRefused("UNAVAILABLE", BUSY) from None
             yield

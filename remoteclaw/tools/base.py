@@ -1,10 +1,9 @@
 """The declaration of a method: its parameters, result, scope and effect."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from remoteclaw.described import DescribedModel
@@ -65,23 +64,6 @@ class Params(DescribedModel):
         # A person's words don't belong in errors and logs.
         hide_input_in_errors=True,
     )
-
-    aliases: ClassVar[Mapping[str, str]] = {}
-    """Names of older versions that are accepted, each with the current one."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _rename(cls, values: Any) -> Any:
-        # Renamed before anything is checked, so that nothing is checked under one name only.
-        if not isinstance(values, dict):
-            return values
-        renamed: dict[str, Any] = {}
-        for name, value in values.items():
-            real = cls.aliases.get(name, name)
-            if real in renamed:
-                raise ValueError(f"{real} is given twice: {name} is another name for it")
-            renamed[real] = value
-        return renamed
 
 
 class NoParams(Params):

@@ -1,7 +1,6 @@
 """Methods that send to chats, or act in them."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -25,8 +24,6 @@ Source = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class SendParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"to": "target", "mediaUrl": "media", "text": "message"}
-
     target: Target
     message: Text
     """The text."""
@@ -37,8 +34,6 @@ class SendParams(Params):
 
 
 class ReplyParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
-
     message: Text
     """The text."""
     reply_to_id: MessageId | None = None
@@ -46,8 +41,6 @@ class ReplyParams(Params):
 
 
 class ThreadReplyParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
-
     message: Text
     """The text."""
     thread_id: Id
@@ -55,8 +48,6 @@ class ThreadReplyParams(Params):
 
 
 class BroadcastParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"text": "message"}
-
     targets: Annotated[
         tuple[Target, ...], Field(min_length=1, max_length=MAX_TARGETS, strict=False)
     ]
@@ -66,8 +57,6 @@ class BroadcastParams(Params):
 
 
 class SendAttachmentParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"to": "target", "media": "file", "message": "caption"}
-
     target: Target
     file: Source
     """The file's path in the workspace, or an https address."""
@@ -76,8 +65,6 @@ class SendAttachmentParams(Params):
 
 
 class SendWithEffectParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"to": "target", "text": "message"}
-
     target: Target
     message: Text
     """The text."""
@@ -103,7 +90,7 @@ class BroadcastResult(Result):
 
 
 class ReactParams(Params):
-    emoji: Annotated[str, Field(max_length=64)]
+    emoji: Annotated[str, Field(max_length=64, pattern=r"^\P{Cc}*$")]
     """The emoji; an empty text takes the reaction away."""
     message_id: MessageId
 
@@ -113,8 +100,6 @@ class MessageParams(Params):
 
 
 class ReadParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"to": "channelId"}
-
     channel_id: ChatId | None = None
     """A chat on this channel; else this one."""
     limit: Annotated[int, Field(ge=1, le=100)] = 20

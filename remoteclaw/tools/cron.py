@@ -1,7 +1,6 @@
 """Methods about cron jobs: messages to a session that come by the clock."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -61,8 +60,6 @@ class JobSpec(Params):
 class JobPatch(Params):
     """What to change of a job; what is absent stays."""
 
-    aliases: ClassVar[Mapping[str, str]] = {}
-
     name: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     """Its new name."""
     schedule: Schedule | None = None
@@ -91,37 +88,27 @@ class AddParams(Params):
 
 
 class UpdateParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"patch": "updates", "id": "jobId"}
-
     job_id: JobId
     updates: JobPatch
     """What changes; the rest stays."""
 
 
 class JobParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"id": "jobId"}
-
     job_id: JobId
 
 
 class RunParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"id": "jobId"}
-
     job_id: JobId
     force: bool = False
     """Also while a run of the job is unfinished."""
 
 
 class ListParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"query": "filter"}
-
     filter: Annotated[str, Field(max_length=200)] | None = None
     """Only jobs whose name contains this, in any case."""
 
 
 class RunsParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"id": "jobId"}
-
     job_id: JobId | None = None
     """One job's runs; else those of all jobs."""
     limit: Limit = 20

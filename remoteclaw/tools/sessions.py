@@ -1,7 +1,6 @@
 """Methods about sessions: conversations of people with agents."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -96,8 +95,6 @@ class HistoryResult(Result):
 
 
 class SendParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"timeoutSeconds": "timeout"}
-
     session_key: SessionKeyText | None = None
     label: Label | None = None
     """Or the session's label."""

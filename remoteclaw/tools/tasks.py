@@ -1,7 +1,6 @@
 """Methods about tasks: sessions that a session starts to work for it."""
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -12,8 +11,6 @@ __all__ = ["METHODS"]
 
 
 class SpawnParams(Params):
-    aliases: ClassVar[Mapping[str, str]] = {"task": "prompt"}
-
     prompt: Text
     """The task, in full: the new session knows nothing of this conversation."""
     agent_id: Id | None = None

@@ -308,7 +308,7 @@ async def test_a_refusal_is_a_tools_error_that_a_model_can_read(stack: Stack) ->
 
     told = [text_of(result) for result in (wrong, denied, unknown, late)]
     assert all(result.is_error for result in (wrong, denied, unknown, late))
-    assert told[0] == "sessions_list: limt is no parameter; there are filter, limit."
+    assert told[0] == "sessions_list: limt is no parameter."
     assert told[1] == (
         "The policy doesn't allow cron_list here: it answers only to an owner, and this turn is "
         "not, or not only, an owner's. Say so in your answer."

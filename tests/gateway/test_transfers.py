@@ -9,24 +9,22 @@ from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import keys
 from remoteclaw.gateway import sending, transfers
 from remoteclaw.gateway.principals import Agent
-from remoteclaw.gateway.transfers import FETCHED, READ, Transfers
+from remoteclaw.gateway.transfers import MOST_FILES, Transfers
 from remoteclaw.host import fetch as fetching
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES
 from tests.support.stack import Stack
-from tests.support.turns import Turn, operator
+from tests.support.turns import Turn
 from tests.support.waiting import eventually
 
 AGENTS = [Agent(f"{number:032}", "digest") for number in range(8)]
 
 
-@pytest.mark.parametrize(("is_fetched", "places"), [(False, READ), (True, FETCHED)])
-async def test_agents_hold_only_so_many_files_at_once(is_fetched: bool, places: int) -> None:
-    """And the file of an operator does not wait for any of theirs."""
+async def test_only_so_many_files_are_held_at_once() -> None:
     bounds, ends, held, most, sent = Transfers(), asyncio.Event(), 0, 0, 0
 
     async def send(agent: Agent) -> None:
         nonlocal held, most, sent
-        async with bounds.one(agent, is_fetched=is_fetched):
+        async with bounds.one(agent):
             held += 1
             most = max(most, held)
             await ends.wait()
@@ -36,24 +34,22 @@ async def test_agents_hold_only_so_many_files_at_once(is_fetched: bool, places: 
     async with asyncio.TaskGroup() as tasks:
         for agent in AGENTS * 4:
             tasks.create_task(send(agent))
-        await eventually(lambda: held == places)
-        async with bounds.one(operator(), is_fetched=True):
-            assert held == places
+        await eventually(lambda: held == MOST_FILES)
         ends.set()
 
-    assert (most, sent) == (places, len(AGENTS) * 4)
-    assert (READ + FETCHED + 1) * MAX_ATTACHMENT_BYTES <= 128 * 1024 * 1024
+    assert (most, sent) == (MOST_FILES, len(AGENTS) * 4)
+    assert MOST_FILES * MAX_ATTACHMENT_BYTES <= 128 * 1024 * 1024
 
 
 async def test_one_agent_does_not_take_the_places_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfers, "WAIT_S", 0.1)
     bounds = Transfers()
 
-    async with bounds.one(AGENTS[0], is_fetched=True):
+    async with bounds.one(AGENTS[0]):
         with pytest.raises(CallRefused, match="Too many files"):
-            async with bounds.one(AGENTS[0], is_fetched=True):
+            async with bounds.one(AGENTS[0]):
                 pass
-        async with bounds.one(AGENTS[1], is_fetched=True):
+        async with bounds.one(AGENTS[1]):
             pass
 
 
@@ -66,7 +62,7 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
     monkeypatch.setattr(transfers, "WAIT_S", 0.1)
     params = {"target": "chat-2", "file": "plan.txt"}
 
-    async with turn.gateway._transfers.one(turn.agent, is_fetched=False):
+    async with turn.gateway._transfers.one(turn.agent):
         with pytest.raises(CallRefused, match="Too many files") as refusal:
             await turn.call("message_send_attachment", **params)
     await turn.call("message_send_attachment", **params)

@@ -24,7 +24,7 @@ MUTANTS = (
     ),
     Mutant(
         "files that a gateway holds all at once",
-        before="async with call.transfers.one(call.principal, is_fetched=is_fetched):",
+        before="async with call.transfers.one(call.principal):",
         after="if True:",
         test="test_a_call_waits_for_its_turn_to_hold_a_file",
     ),
