@@ -1,7 +1,6 @@
 """The launch of an agent: its run directory, its command line and its holder."""
 
 import asyncio
-import logging
 import os
 import secrets
 import shutil
@@ -16,7 +15,7 @@ from remoteclaw.holder.budget import make_room
 from remoteclaw.holder.client import HolderClient, HolderLaunch, LaunchFailed
 from remoteclaw.holder.runs import run_name
 from remoteclaw.host.files import share_text
-from remoteclaw.protocols import FILES, AgentSpec, Launch
+from remoteclaw.protocols import FILES, AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 
 __all__ = ["LIFELINE", "UP_PREFIX", "Launched", "launch_agent"]
@@ -25,8 +24,6 @@ __all__ = ["LIFELINE", "UP_PREFIX", "Launched", "launch_agent"]
 LIFELINE = "REMOTECLAW_LIFELINE"
 #: How the run directories of those agents begin: `up` waits for them when it ends.
 UP_PREFIX = "up"
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +65,24 @@ async def launch_agent(
             text = spec.system_prompt.encode("utf-8", "replace")
             own = run_dir / launch.prompt_file.name
             await asyncio.to_thread(share_text, launch.prompt_file, text, own)
-    except BaseException as error:
+        key = secrets.token_hex(16)
+        held = HolderLaunch(
+            argv=launch.argv,
+            env=launch.env,
+            cwd=launch.cwd,
+            run_dir=run_dir,
+            key=key,
+            lifeline=lifeline,
+        )
+        holder = await HolderClient.start(held, epoch=epoch, deadline=deadline())
+    except Exception as error:
         shutil.rmtree(run_dir, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise _unavailable(str(error)) from None
-        raise
-    key = secrets.token_hex(16)
-    holder = await _hold(launch, run_dir, key, lifeline, epoch=epoch, deadline=deadline())
-    return Launched(holder, key, launch.session_id)
-
-
-async def _hold(
-    launch: Launch, run_dir: Path, key: str, lifeline: str, *, epoch: int, deadline: float
-) -> HolderClient:
-    holder_launch = HolderLaunch(
-        argv=launch.argv,
-        env=launch.env,
-        cwd=launch.cwd,
-        run_dir=run_dir,
-        key=key,
-        lifeline=lifeline,
-    )
-    try:
-        return await HolderClient.start(holder_launch, epoch=epoch, deadline=deadline)
-    except (LaunchFailed, OSError, EOFError) as error:
+        if not isinstance(error, (LaunchFailed, OSError, EOFError)):
+            raise
         # TimeoutError is an OSError; EOFError means that the holder itself did not start.
-        if isinstance(error, EOFError):
-            log.error("a holder failed: %s", _tail(run_dir / "holder.log"))
-        shutil.rmtree(run_dir, ignore_errors=True)
         why = str(error) or type(error).__name__
-        raise _unavailable(f"{launch.argv[0]} could not be started: {why}.") from None
+        raise _unavailable(f"{spec.command[0]} could not be started: {why}.") from None
+    return Launched(holder, key, launch.session_id)
 
 
 def _make_run_dir(runs: Path, name: str, budget: FleetConfig) -> Path:
@@ -110,10 +95,3 @@ def _make_run_dir(runs: Path, name: str, budget: FleetConfig) -> Path:
 
 def _unavailable(why: str) -> AgentUnavailable:
     return AgentUnavailable(why, category=ErrorCategory.NOT_INSTALLED)
-
-
-def _tail(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")[-500:].strip()
-    except OSError:
-        return "it left no log"

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tomlkit
 
 from remoteclaw.channels.console.editor import Interrupts
 from remoteclaw.channels.console.transcript import RunningTools, Transcript
 from remoteclaw.config.home import Home
-from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.terminal import REMOTECLAW, env
 from tests.support.terminal import Terminal as Screen
@@ -37,72 +35,37 @@ def terminal() -> Terminal:
     return Terminal()
 
 
-def test_a_message_without_live_text(terminal: Terminal) -> None:
-    terminal.complete("one\ntwo")
+@pytest.mark.parametrize(
+    ("live", "final", "lines"),
+    [
+        ([], "one\ntwo", ["one", "two"]),
+        (["one\ntw", "one\ntwo\nthr"], "one\ntwo\nthree", ["one", "two", "three"]),
+        (["one \n"], "one", ["one "]),
+        (["a wrong beginning"], "the answer", ["a wrong beginning", "main> the answer"]),
+    ],
+)
+def test_live_text_and_the_final_text_are_one_message(
+    terminal: Terminal, live: list[str], final: str, lines: list[str]
+) -> None:
+    for text in live:
+        terminal.live(text)
+        assert "\n".join([*terminal.lines, terminal.transcript.line]) == f"main> {text}"
+    terminal.complete(final)
+    terminal.live(final[:3])  # it comes late
+    terminal.complete("", index=1)  # it only ends the turn
 
-    assert terminal.lines == ["main> one", "two"]
-
-
-def test_a_line_is_written_once_it_is_complete(terminal: Terminal) -> None:
-    terminal.live("one\ntw")
-
-    assert terminal.lines == ["main> one"]
-    assert terminal.transcript.line == "tw"
-
-
-def test_live_text_and_the_final_text_are_one_message(terminal: Terminal) -> None:
-    terminal.live("one\ntw")
-    terminal.live("one\ntwo\nthr")
-    terminal.complete("one\ntwo\nthree")
-
-    assert terminal.lines == ["main> one", "two", "three"]
+    assert terminal.lines == [f"main> {lines[0]}", *lines[1:]]
     assert terminal.transcript.line == ""
 
 
-def test_white_space_at_the_end_of_live_text_is_no_difference(terminal: Terminal) -> None:
-    terminal.live("one \n")
-    terminal.complete("one")
-
-    assert terminal.lines == ["main> one "]
-
-
-def test_live_text_that_comes_late_is_not_shown_again(terminal: Terminal) -> None:
-    terminal.complete("one")
-    terminal.live("one")
-    terminal.live("on")
-
-    assert terminal.lines == ["main> one"]
-
-
-def test_turns_are_ordered_by_number(terminal: Terminal) -> None:
+def test_turns_and_attempts_are_ordered_by_number(terminal: Terminal) -> None:
     """Two messages in one millisecond: as text, 5-10 would come before 5-9."""
     terminal.complete("one", turn="5-9")
-    terminal.live("two\nthr", turn="5-10")
+    terminal.live("two", turn="5-10")
+    terminal.complete("(second try)", turn="5-10", attempt=2)
+    terminal.complete("two", turn="5-10", index=1, attempt=2)
 
-    assert terminal.lines == ["main> one", "main> two"]
-
-
-def test_an_answer_that_was_taken_back_is_shown_anew(terminal: Terminal) -> None:
-    terminal.live("a wrong beginning")
-    terminal.complete("the answer")
-
-    assert terminal.lines == ["main> a wrong beginning", "main> the answer"]
-
-
-def test_a_second_attempt_is_shown_anew(terminal: Terminal) -> None:
-    terminal.live("one", attempt=1)
-    terminal.complete("(second try)", index=0, attempt=2)
-    terminal.live("one", index=1, attempt=2)
-    terminal.complete("one", index=1, attempt=2)
-
-    assert terminal.lines == ["main> one", "main> (second try)", "main> one"]
-
-
-def test_a_reply_that_only_ends_the_turn_shows_nothing(terminal: Terminal) -> None:
-    terminal.complete("one")
-    terminal.complete("", index=1)
-
-    assert terminal.lines == ["main> one"]
+    assert terminal.lines == ["main> one", "main> two", "main> (second try)", "main> two"]
 
 
 @pytest.mark.parametrize("show", [Terminal.live, Terminal.complete])
@@ -126,40 +89,20 @@ def test_an_agent_cannot_turn_the_order_of_what_is_read(
 # -- Ctrl-C ---------------------------------------------------------------------------------------
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_second_ctrl_c_soon_after_the_first_leaves() -> None:
-    clock = Clock()
-    interrupts = Interrupts(clock)
+@pytest.mark.parametrize(
+    ("pauses_s", "leaves"), [([1.9], [True]), ([2.1, 1.0], [False, True]), ([0.0], [True])]
+)
+def test_a_second_ctrl_c_soon_after_the_first_leaves(
+    pauses_s: list[float], leaves: list[bool]
+) -> None:
+    now = [100.0]
+    interrupts = Interrupts(lambda: sum(now))
 
     assert not interrupts.press()
-    clock.now += 1.9
-    assert interrupts.press()
-
-
-def test_a_late_ctrl_c_is_a_first_one_again() -> None:
-    clock = Clock()
-    interrupts = Interrupts(clock)
-
-    assert not interrupts.press()
-    clock.now += 2.1
-    assert not interrupts.press()
-    clock.now += 1.0
-    assert interrupts.press()
-
-
-def test_what_was_typed_between_them_makes_the_second_ctrl_c_a_first_one() -> None:
-    interrupts = Interrupts(Clock())
-
-    assert not interrupts.press()
-    interrupts.forget()
+    for pause_s, expected in zip(pauses_s, leaves, strict=True):
+        now.append(pause_s)
+        assert interrupts.press() is expected
+    interrupts.forget()  # something was typed
     assert not interrupts.press()
 
 
@@ -294,18 +237,3 @@ def test_a_running_tool_is_shown_with_its_seconds(home: Home, directory: Path) -
 
         assert "· Read" not in screen.see_gone("· Read")
         assert b"swordfish" not in screen.raw
-
-
-def test_what_claude_runs_is_shown(home: Home, claude: AgentCli) -> None:
-    agent = claude.config(permissions="auto")
-    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
-    environment = env(home)
-    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
-    with Screen.running(REMOTECLAW, "up", env=environment) as screen:
-        screen.see("you>")
-        screen.type('SHELL:echo "nobody\'s key"; sleep 2\r')
-
-        screen.see('· Bash echo "[secret]"; sleep 2 (')
-
-        screen.see("main> DONE")
-        screen.see_gone("· Bash")

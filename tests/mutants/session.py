@@ -115,7 +115,7 @@ MUTANTS = (
         "strays of a killed holder that are left",
         before="if count := end_orphans(path.parent, agent):",
         after="if count := 0:",
-        test="test_the_holder",
+        test="test_the_agent[holder]",
     ),
     Mutant(
         "another agent beside one whose holder is frozen",

@@ -28,6 +28,7 @@ from tests.support.conversations import (
     answers,
     configure,
     drain,
+    dying,
     ended,
     passed,
     prompts,
@@ -319,15 +320,12 @@ async def test_another_attempt_ends_nothing_more(agent: Stack, phase: str) -> No
     first = await answered(agent, "one")
     await passed(agent, first, 3)
     two = await agent.append("two")
-    lease = await agent.fleet.leases.acquire(two.session.sid, worker="dead", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([two.entry_id])
-    await lease.reset(two.entry_id, "idle", keep_ms=60_000, keep=10)
-    if phase:
-        name = f"demo|{agent.home.path}/workspaces/main"
-        await lease.remember(name, "of-the-new-conversation")
-        await lease.turns.mark(phase)
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+    async with dying(agent, two) as lease:
+        await lease.reset(two.entry_id, "idle", keep_ms=60_000, keep=10)
+        if phase:
+            name = f"demo|{agent.home.path}/workspaces/main"
+            await lease.remember(name, "of-the-new-conversation")
+            await lease.turns.mark(phase)
 
     await drain(agent, two)
 

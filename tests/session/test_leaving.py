@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from remoteclaw.config.home import Home
-from remoteclaw.fleet import keys
 from remoteclaw.session.queue import MOST_ATTEMPTS
 from tests.support.bridges import script
+from tests.support.conversations import dying
 from tests.support.stack import Stack, said
 from tests.support.up import remoteclaw, running
 from tests.support.waiting import HANG_S, eventually, eventually_sync
@@ -26,10 +26,8 @@ async def test_a_message_outlives_any_number_of_polite_ends(stack: Stack) -> Non
     """They don't count as failures, or it would be given up at the first one behind these."""
     home, accepted = stack.home, await stack.append("slow")
     for _ in range(MOST_ATTEMPTS - 1):
-        lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
-        assert lease is not None
-        await lease.turns.begin([accepted.entry_id])
-        await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+        async with dying(stack, accepted):
+            pass
 
     for attempt in (MOST_ATTEMPTS, MOST_ATTEMPTS + 1):
         with running(home) as up:

@@ -6,11 +6,10 @@ import pytest
 
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import UnknownDeadLetter
-from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
 from tests.support.bridges import script
-from tests.support.conversations import answers, append, busy, drain, go, renewed
+from tests.support.conversations import answers, append, busy, drain, dying, go, renewed
 from tests.support.stack import Stack, message, said
 
 #: An agent that says which texts it was asked, and waits first where the text asks for it.
@@ -195,19 +194,16 @@ async def test_a_session_may_have_a_mode_of_its_own(echo: Stack) -> None:
 # -- crashes --------------------------------------------------------------------------------------
 
 
-async def crashed(stack: Stack, accepted: Accepted, *batch: Accepted, phase: str) -> None:
+async def crashed(stack: Stack, *batch: Accepted, phase: str) -> None:
     """Leave a session as a worker does that was killed in a turn about some messages."""
-    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([each.entry_id for each in batch])
-    await lease.turns.mark(phase)
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
+    async with dying(stack, *batch) as lease:
+        await lease.turns.mark(phase)
 
 
 async def test_a_collected_batch_is_repeated_exactly(echo: Stack) -> None:
     configure(echo, mode="collect")
     one, two = await append(echo, "one", "two")
-    await crashed(echo, one, one, two, phase="accepted")
+    await crashed(echo, one, two, phase="accepted")
     three = await echo.append("three")
 
     await drain(echo, one)
@@ -219,9 +215,9 @@ async def test_what_kills_its_worker_takes_no_other_message_along(echo: Stack) -
     """After two failures together, each message is tried alone; then it is given up."""
     configure(echo, mode="collect")
     poison, good = await append(echo, "poison", "good")
-    await crashed(echo, poison, poison, good, phase="output")
-    await crashed(echo, poison, poison, good, phase="output")
-    await crashed(echo, poison, poison, phase="output")
+    await crashed(echo, poison, good, phase="output")
+    await crashed(echo, poison, good, phase="output")
+    await crashed(echo, poison, phase="output")
 
     await drain(echo, poison)
 
@@ -232,10 +228,8 @@ async def test_what_kills_its_worker_takes_no_other_message_along(echo: Stack) -
 async def test_a_dropped_message_stays_dropped(echo: Stack) -> None:
     configure(echo, mode="collect", cap=1, drop="old")
     one, two = await append(echo, "one", "two")
-    lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([one.entry_id], phase="dropped")
-    await echo.fleet.scripts.client.hset(keys.state(one.session.sid), "lease_until_ms", 1)
+    async with dying(echo, one, phase="dropped"):
+        pass
 
     await drain(echo, one)
 
@@ -281,12 +275,8 @@ async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(echo: St
     configure(echo, mode="collect", cap=1)
     one, two, three = await append(echo, "one", "two", "three")
     for _ in range(2):
-        lease = await echo.fleet.leases.acquire(one.session.sid, worker="dead", host="here")
-        assert lease is not None
-        ids = [each.entry_id for each in (one, two, three)]
-        assert await lease.turns.begin(ids, left_out=ids[:2])
-        await lease.turns.mark("output")
-        await echo.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+        async with dying(echo, one, two, three, left_out=[one.entry_id, two.entry_id]) as lease:
+            await lease.turns.mark("output")
 
     await drain(echo, one)
 
@@ -296,7 +286,7 @@ async def test_what_is_only_mentioned_gets_no_turn_after_a_crash_either(echo: St
 async def test_a_turn_that_was_cut_off_is_not_dropped_for_what_came_behind_it(echo: Stack) -> None:
     configure(echo, mode="followup", cap=1, drop="old")
     first = await echo.append("one")
-    await crashed(echo, first, first, phase="output")
+    await crashed(echo, first, phase="output")
     waiting = await append(echo, "two", "three", "four")
 
     await drain(echo, first)
@@ -311,7 +301,7 @@ async def dead(stack: Stack, text: str) -> Accepted:
     """Have a message that killed its worker three times."""
     accepted = await stack.append(text)
     for _ in range(3):
-        await crashed(stack, accepted, accepted, phase="output")
+        await crashed(stack, accepted, phase="output")
     await drain(stack, accepted)
     outcome = await stack.outcome(accepted)
     assert outcome.status == "dead"

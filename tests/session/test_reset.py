@@ -17,6 +17,7 @@ from tests.support.conversations import (
     busy,
     configure,
     drain,
+    dying,
     ended,
     go,
     prompts,
@@ -201,14 +202,11 @@ async def test_it_never_joins_a_running_turn_and_nothing_overtakes_it(
 
 async def crash_in(stack: Stack, accepted: Accepted, *, reset: bool, phase: str = "") -> None:
     """Leave a session as a worker does that was killed in a turn about a command."""
-    lease = await stack.fleet.leases.acquire(accepted.session.sid, worker="dead", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([accepted.entry_id])
-    if reset:
-        await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
-    if phase:
-        await lease.turns.mark(phase)
-    await stack.fleet.scripts.client.hset(keys.state(accepted.session.sid), "lease_until_ms", 1)
+    async with dying(stack, accepted) as lease:
+        if reset:
+            await lease.reset(accepted.entry_id, "/new", keep_ms=60_000, keep=10)
+        if phase:
+            await lease.turns.mark(phase)
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -230,14 +228,11 @@ async def test_another_attempt_does_not_end_the_conversation_that_the_first_one_
 ) -> None:
     await talk(agent, "one")
     command = await agent.append("/new two")
-    lease = await agent.fleet.leases.acquire(command.session.sid, worker="dead", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([command.entry_id])
-    await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
-    await lease.remember("demo|elsewhere", "of-the-new-conversation")
-    await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
-    await lease.turns.mark("output")
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+    async with dying(agent, command) as lease:
+        await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
+        await lease.remember("demo|elsewhere", "of-the-new-conversation")
+        await lease.remember(f"demo|{agent.home.path}/workspaces/main", "of-the-new-one-too")
+        await lease.turns.mark("output")
 
     await drain(agent, command)
 
@@ -252,12 +247,9 @@ async def test_a_message_that_joined_is_repeated_with_the_command(agent: Stack) 
     configure(agent, queue={"mode": "steer"})
     await talk(agent, "one")
     command, two = await append(agent, "/new wait", "two")
-    lease = await agent.fleet.leases.acquire(command.session.sid, worker="dead", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([command.entry_id])
-    await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
-    assert await lease.turns.join([two.entry_id])
-    await agent.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
+    async with dying(agent, command) as lease:
+        await lease.reset(command.entry_id, "/new", keep_ms=60_000, keep=10)
+        assert await lease.turns.join([two.entry_id])
     go(agent)
 
     await drain(agent, command)

@@ -14,7 +14,7 @@ from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.session.steering import MOST_STEERED, Steering
 from tests.support.bridges import script
-from tests.support.conversations import append, drain, go, renewed
+from tests.support.conversations import append, drain, dying, go, renewed
 from tests.support.processes import is_alive
 from tests.support.stack import Stack, said
 from tests.support.waiting import HANG_S, eventually
@@ -207,11 +207,9 @@ async def test_an_agent_that_dies_of_a_message_fails_it_with_the_turn(agent: Sta
 
 async def crashed(stack: Stack, first: Accepted, *joined: Accepted, phase: str = "output") -> None:
     """Leave a session as a worker does that was killed in a turn which others had joined."""
-    lease = await owner(stack, first)
-    assert await lease.turns.begin([first.entry_id])
-    await lease.turns.mark(phase)
-    assert await lease.turns.join([each.entry_id for each in joined])
-    await expire(stack, first)
+    async with dying(stack, first) as lease:
+        await lease.turns.mark(phase)
+        assert await lease.turns.join([each.entry_id for each in joined])
 
 
 async def owner(stack: Stack, accepted: Accepted) -> Lease:

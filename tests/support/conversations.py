@@ -1,13 +1,16 @@
 """Conversations with an agent that says what it was asked, and what it knew before."""
 
 import asyncio
+import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 from remoteclaw.bridge import Hooks
 from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
+from remoteclaw.fleet.lease import Lease
 from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
@@ -86,6 +89,19 @@ async def busy(stack: Stack) -> tuple[Accepted, "asyncio.Task[None]"]:
     task = drain(stack, first)
     await stack.reached(first, "output")
     return first, task
+
+
+@contextlib.asynccontextmanager
+async def dying(stack: Stack, first: Accepted, *rest: Accepted, **how: Any) -> AsyncIterator[Lease]:
+    """Serve a session as a worker does that is killed in a turn about some messages.
+
+    `how` is for `begin()`. The lease ends behind the block.
+    """
+    lease = await stack.fleet.leases.acquire(first.session.sid, worker="dead", host="here")
+    assert lease is not None
+    assert await lease.turns.begin([each.entry_id for each in (first, *rest)], **how)
+    yield lease
+    await stack.fleet.scripts.client.hset(keys.state(lease.sid), "lease_until_ms", 1)
 
 
 def go(stack: Stack) -> None:
