@@ -9,7 +9,13 @@ from pydantic import ValidationError
 
 from remoteclaw.config.model import Config
 from remoteclaw.errors import ErrorCategory, MessageRefused, Overdue, classify_error, sentence
-from remoteclaw.messages import MAX_TEXT_BYTES, ChannelMessage, SessionKey
+from remoteclaw.messages import (
+    MAX_NAME_CHARS,
+    MAX_TEXT_BYTES,
+    MAX_TIMESTAMP_MS,
+    ChannelMessage,
+    SessionKey,
+)
 from tests.support.stack import message
 
 ids = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=40)
@@ -110,6 +116,52 @@ def test_emoji_in_ids_are_fine() -> None:
 
 def test_a_broken_character_costs_itself_and_not_the_message() -> None:
     assert message("a\ud800b").text == "a?b"
+
+
+# -- what only adorns a message must not cost it ---------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("Alice", "Alice"),
+        ("Zoë 🦀", "Zoë 🦀"),
+        ("a\ud800b", "a?b"),
+        ("a\x1b[2J\nb\x85", "a[2Jb"),
+        (" \n", None),
+        ("x" * 5_000_000, "x" * MAX_NAME_CHARS),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_a_name(name: object, kept: str | None) -> None:
+    assert message("hi", user_name=name).user_name == kept
+
+
+@pytest.mark.parametrize(
+    ("zone", "kept"),
+    [
+        ("Europe/Berlin", "Europe/Berlin"),
+        ("UTC", "UTC"),
+        ("Mars/Olympus", None),
+        ("Europe", None),  # a directory
+        ("../etc/passwd", None),
+        ("a\ud800b", None),
+        ("\0", None),
+        ("", None),
+        ("x" * 5_000_000, None),
+        (7, None),
+    ],
+)
+def test_a_time_zone(zone: object, kept: str | None) -> None:
+    assert message("hi", timezone=zone).timezone == kept
+
+
+@pytest.mark.parametrize(
+    ("at", "kept"), [(10**30, MAX_TIMESTAMP_MS), (-(10**30), 0), (1_795_000_000_000,) * 2]
+)
+def test_a_time(at: int, kept: int) -> None:
+    assert message("hi", timestamp=at).timestamp == kept
 
 
 # -- errors ---------------------------------------------------------------------------------------

@@ -71,12 +71,6 @@ PROTECTED = {
 }
 
 
-@pytest.fixture(params=["alice", "stranger"])
-def sender(request: pytest.FixtureRequest) -> str:
-    """Who writes: an owner, or not."""
-    return str(request.param)
-
-
 @pytest.fixture
 def house(stack: Stack, directory: Path) -> Path:
     """A directory with all that must not leave: the parent of the state directory."""
@@ -107,29 +101,27 @@ def config(stack: Stack, house: Path) -> Config:
     return config
 
 
-async def answer(stack: Stack, config: Config, sender: str, paths: Iterable[str]) -> Outcome:
+async def answer(stack: Stack, config: Config, paths: Iterable[str]) -> Outcome:
     """Have an agent name files in its answer."""
     tags = "".join(f"[[attach:{path}]]" for path in paths)
-    accepted = await stack.append(f"Look: {tags}", from_=sender)
+    accepted = await stack.append(f"Look: {tags}")
     await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
     return await stack.outcome(accepted)
 
 
-async def test_what_no_answer_has_with_it(
-    stack: Stack, house: Path, config: Config, sender: str
-) -> None:
+async def test_what_no_answer_has_with_it(stack: Stack, house: Path, config: Config) -> None:
     items = list(PROTECTED.items())
     for start in range(0, len(items), MAX_ATTACHMENTS):
         batch = items[start : start + MAX_ATTACHMENTS]
-        outcome = await answer(stack, config, sender, dict(batch))
+        outcome = await answer(stack, config, dict(batch))
 
         told = [f'(The file "{file_name(path)}" could not be sent: {why}.)' for path, why in batch]
         assert said(outcome) == "\n".join(("Look:\n", *told))
     assert await stack.fleet.scripts.client.keys(keys.blob("*", "*")) == []
 
 
-async def test_what_no_tool_sends(stack: Stack, house: Path, config: Config, sender: str) -> None:
-    turn = await begin_turn(stack, HANDLERS, from_=sender)
+async def test_what_no_tool_sends(stack: Stack, house: Path, config: Config) -> None:
+    turn = await begin_turn(stack, HANDLERS)
     turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
 
     for path, why in PROTECTED.items():
@@ -152,7 +144,7 @@ async def test_all_else_of_such_a_workspace_leaves(
     turn = await begin_turn(stack, HANDLERS, from_="bob", channel_id="chat-2")
     turn.gateway = gateway(stack.fleet, stack.home, HANDLERS, config=config)
 
-    outcome = await answer(stack, config, "alice", ["plan.txt", str(own)])
+    outcome = await answer(stack, config, ["plan.txt", str(own)])
     for file in ("plan.txt", str(own)):
         await turn.call("message_send_attachment", target="chat-2", file=file)
 
@@ -201,7 +193,7 @@ async def test_an_agent_that_may_do_nothing_sends_no_files(stack: Stack, directo
     (stack.home.workspaces / "main" / "plan.txt").write_text("x")
     turn = await begin_turn(stack, HANDLERS, from_="bob", channel_id="chat-2")
 
-    outcome = await answer(stack, config, "alice", ["plan.txt"])
+    outcome = await answer(stack, config, ["plan.txt"])
 
     assert said(outcome) == f'Look:\n\n(The file "plan.txt" could not be sent: {DENIED}.)'
     for file in ("plan.txt", "https://example.org/x.png"):

@@ -7,7 +7,6 @@ import orjson
 import pytest
 
 from remoteclaw.bridge.attachments import GivenFile
-from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.prompt import build_system_prompt
 from remoteclaw.bridge.turn_prompt import INTERRUPTED, build_turn_prompt
 from remoteclaw.config.model import ChannelConfig
@@ -182,12 +181,6 @@ def test_times_are_in_the_agents_zone_where_the_users_is_not_known() -> None:
     assert unknown["at"].endswith("+0100")
 
 
-def test_the_system_prompt_is_the_same_for_every_turn() -> None:
-    first = build_system_prompt(SESSION, workspace="/w", runtime="claude")
-
-    assert build_system_prompt(SESSION, workspace="/w", runtime="claude") == first
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_name_cannot_break_out_of_the_system_prompt(name: str) -> None:
     session = SessionKey("main", name, "default", "42", name)
@@ -266,19 +259,9 @@ def test_the_header_says_who_and_when_in_the_users_zone() -> None:
     )
 
 
-@pytest.mark.parametrize("zone", ["Nowhere/Town", "../../etc/passwd", "", "America", "a" * 300])
-@pytest.mark.parametrize("timestamp", [-1, 10**18])
-def test_a_nonsensical_clock_does_not_cost_the_message(zone: str, timestamp: int) -> None:
-    assert build_turn_prompt(turn(timezone=zone, timestamp=timestamp)).endswith("\n\nhello")
-
-
 def test_a_second_attempt_is_told_so() -> None:
     assert INTERRUPTED in build_turn_prompt(turn(was_interrupted=True))
     assert INTERRUPTED not in build_turn_prompt(turn())
-
-
-def test_data_is_one_line_of_json() -> None:
-    assert as_data('a"b\nc') == '"a\\"bc"'
 
 
 def header_of(prompt: str) -> dict[str, Any]:
