@@ -19,8 +19,7 @@ from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Lau
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
 from remoteclaw.runtimes.claude_failure import complaint
-from remoteclaw.runtimes.claude_peer import ClaudePeer
-from remoteclaw.runtimes.claude_turn import ClaudeTurn, Conversation
+from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
 from remoteclaw.runtimes.wire import mapping
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
@@ -97,7 +96,9 @@ class ClaudeRuntime(BaseRuntime):
         argv += ["--allowedTools", ",".join(allowed)]
         return Launch(
             argv=tuple(argv),
-            env=spec.env,
+            # When a background task ends, claude takes a turn for which nobody asked: without a
+            # lease, if it is parked by then.
+            env={**spec.env, "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1"},
             cwd=spec.workspace,
             session_id=fresh_id if fork or not session_id else session_id,
         )
@@ -163,14 +164,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
                     log.warning("claude could not connect MCP server %s: %s", name, why)
                 return
 
-    def _state(self) -> dict[str, Any] | None:
-        """Return what the next worker must know; None if claude may take a turn by itself.
-
-        While claude is parked, no worker reads its output or holds the session's lease, so it must
-        not start a turn: a claude with a running background task can't be parked.
-        """
-        if self._conversation.activity.may_speak:
-            return None
+    def _state(self) -> dict[str, Any]:
         return {
             "session_id": self._conversation.session_id,
             "model": self._conversation.model,

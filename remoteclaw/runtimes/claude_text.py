@@ -1,6 +1,8 @@
 """The text and the tools of one answer of claude's, read from its lines.
 
-Claude says everything twice, as deltas and as whole blocks.
+Claude says everything twice, as deltas and as whole blocks. It repeats the message that it answers
+with the first whole block of the answer: behind the block's deltas, so text is passed on before it
+is certain what it answers.
 """
 
 from typing import Any
@@ -20,9 +22,12 @@ __all__ = ["AnswerReading"]
 
 
 class AnswerReading:
-    """One answer, as far as it was read."""
+    """The answer to one message of ours, as far as it was read."""
 
-    def __init__(self) -> None:
+    def __init__(self, message_id: str) -> None:
+        self.message_id = message_id
+        self.is_ours = False
+        """Whether claude has repeated our message."""
         self._prose = Prose()
         self._is_streaming = False
         """Whether a block of text has come as deltas and not as a whole yet."""
@@ -42,6 +47,7 @@ class AnswerReading:
             case "assistant":
                 return self._assistant(message)
             case "user":
+                self.is_ours |= message.get("uuid") == self.message_id
                 return _tool_results(message)
             case "system" if message.get("subtype") == "api_retry":
                 return [_retry_notice(message)]

@@ -4,6 +4,7 @@ import logging
 import math
 import re
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from remoteclaw.errors import ErrorCategory
@@ -20,12 +21,11 @@ from remoteclaw.events import (
 )
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
-from remoteclaw.runtimes.claude_exchange import ClaudeActivity, Exchange
 from remoteclaw.runtimes.claude_failure import Failures
-from remoteclaw.runtimes.claude_peer import ClaudePeer
-from remoteclaw.runtimes.wire import count, mapping, text
+from remoteclaw.runtimes.claude_text import AnswerReading
+from remoteclaw.runtimes.wire import Lines, count, mapping, text
 
-__all__ = ["ClaudeTurn", "Conversation"]
+__all__ = ["ClaudePeer", "ClaudeTurn", "Conversation"]
 
 #: The last block of text of every message. Claude takes only the last block for a person's typing,
 #: in which it replaces `@/any/file` by the file, whatever the agent is allowed to read, and takes
@@ -34,7 +34,44 @@ CLOSING = "(End of the message.)"
 #: The ids of claude's conversations. Nothing else goes into Redis and onto command lines as one.
 _SESSION_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
+#: The answer to a request for a permission outside of a turn.
+_BETWEEN_TURNS = "No permission can be asked for now: go on without it."
+
 log = logging.getLogger(__name__)
+
+
+class ClaudePeer(Lines):
+    """Our end of the line."""
+
+    last_id = 0
+    """The number of the last request."""
+
+    async def request(self, subtype: str, **fields: Any) -> str:
+        """Send a request; return the id under which its answer will come."""
+        self.last_id += 1
+        request_id = f"rc-{self.last_id}"
+        request = {"subtype": subtype, **fields}
+        await self.send({"type": "control_request", "request_id": request_id, "request": request})
+        return request_id
+
+    async def respond(self, message: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """Answer a request of claude's."""
+        await self._respond(message, subtype="success", response=answer)
+
+    async def deny(self, message: Mapping[str, Any]) -> None:
+        """Answer a request that gets no decision."""
+        if mapping(message.get("request")).get("subtype") == "can_use_tool":
+            await self.respond(message, {"behavior": "deny", "message": _BETWEEN_TURNS})
+        else:
+            await self.refuse(message)
+
+    async def refuse(self, message: Mapping[str, Any]) -> None:
+        """Answer a request that we don't know: claude would wait for ever."""
+        await self._respond(message, subtype="error", error="not supported")
+
+    async def _respond(self, message: Mapping[str, Any], **fields: Any) -> None:
+        response = {"request_id": text(message.get("request_id")), **fields}
+        await self.send({"type": "control_response", "response": response})
 
 
 class Conversation:
@@ -46,12 +83,10 @@ class Conversation:
         """The model that claude has named: another process asks for the same."""
         self.cost = 0.0
         """The cost of the process so far, in US dollars."""
-        self.activity = ClaudeActivity()
         self.failures = Failures()
 
     def note(self, message: dict[str, Any]) -> None:
         """Take notice of a line."""
-        self.activity.note(message)
         self.failures.note(message)
         if (message.get("type"), message.get("subtype")) == ("system", "init"):
             self.model = text(message.get("model"))
@@ -64,10 +99,7 @@ class Conversation:
             log.warning("claude named a conversation in a way that is no id, and is not believed")
 
     def cost_of_turn(self, total: Any) -> float | None:
-        """Return what was added to the process's total, which is what claude reports.
-
-        A turn of claude's own, which has no answer that it could stand with, counts to the next.
-        """
+        """Return what was added to the process's total, which is what claude reports."""
         if not isinstance(total, int | float) or not math.isfinite(total):
             return None
         before, self.cost = self.cost, float(total)
@@ -83,11 +115,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         super().__init__(pipes, peer)
         self._peer = peer
         self._conversation = conversation
-        activity = conversation.activity
-        holds_back = activity.may_speak or not pipes.is_clean
-        activity.is_asked()
         conversation.failures.begin()
-        self._exchange = Exchange(str(uuid.uuid4()), holds_back=holds_back)
+        self._answer = AnswerReading(str(uuid.uuid4()))
         self._before: AgentRunResult | None = None
         """The result of the earlier answers of this turn."""
         self._steered: dict[str, str] = {}
@@ -95,7 +124,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
 
     async def ask(self, parts: list[dict[str, Any]]) -> None:
         """Send the turn's message."""
-        await self._say(self._exchange.message_id, parts)
+        await self._say(self._answer.message_id, parts)
 
     async def _say(self, message_id: str, parts: list[dict[str, Any]]) -> None:
         message = {"role": "user", "content": [*parts, {"type": "text", "text": CLOSING}]}
@@ -145,7 +174,6 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
 
     async def take(self, message: dict[str, Any]) -> list[AgentEvent]:
         """Return what a line means."""
-        is_unasked = self._conversation.activity.is_unasked
         self._conversation.note(message)
         events = self._taken_up(text(message.get("uuid")))
         match message.get("type"):
@@ -154,24 +182,26 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             case "control_cancel_request":
                 self._asked.pop(text(message.get("request_id")), None)
             case "result":
-                events += self._take_result(message, is_unasked)
+                events += self._take_result(message)
             case _:
-                if said := self._exchange.read(message, is_unasked=is_unasked):
+                if said := self._answer.read(message):
                     # A message that joined is repeated only behind what answers it.
-                    events += [*self._taken_up(self._exchange.message_id), *said]
+                    events += [*self._taken_up(self._answer.message_id), *said]
         return events
 
     def _taken_up(self, message_id: str) -> list[AgentEvent]:
         key = self._steered.pop(message_id, None)
         return [SteeredEvent(key)] if key else []
 
-    def _take_result(self, message: dict[str, Any], is_unasked: bool) -> list[AgentEvent]:
-        if not self._exchange.is_answered_by(message, is_unasked=is_unasked):
+    def _take_result(self, message: dict[str, Any]) -> list[AgentEvent]:
+        # A message that no model was asked about is not repeated: one that a hook of the user's
+        # refused, or one for a conversation that claude doesn't know.
+        if not self._answer.is_ours and message.get("num_turns") != 0:
             log.info("claude took a turn of its own, and what it said is dropped")
-            return self._exchange.drop()
-        events = self._taken_up(self._exchange.message_id)  # a hook of the user's refused it
+            return self._answer.take_back()
+        events = self._taken_up(self._answer.message_id)
         aborted = text(message.get("terminal_reason")).startswith("aborted")
-        failure, answer = self._failure(message, aborted), self._exchange.reading.text
+        failure, answer = self._failure(message, aborted), self._answer.text
         if failure:
             events.append(failure)
         elif not answer and not aborted and (answer := text(message.get("result"))):
@@ -182,8 +212,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             return [*events, DoneEvent(run, ends_agent=bool(self._asked))]
         # What came after the last tool gets an answer of its own, right behind this one.
         self._before = run
-        holds_back = self._conversation.activity.may_speak
-        self._exchange = Exchange(next(iter(self._steered)), holds_back=holds_back)
+        self._answer = AnswerReading(next(iter(self._steered)))
         return [*events, AnswerEndEvent()]
 
     def _failure(self, message: dict[str, Any], aborted: bool) -> ErrorEvent | None:
@@ -225,7 +254,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
     def result(self, *, aborted: bool = False) -> AgentRunResult:
         """Return what the turn has come to so far."""
         run = AgentRunResult(
-            text=self._exchange.reading.text,
+            text=self._answer.text,
             session_id=self._conversation.session_id,
             aborted=aborted,
         )

@@ -51,36 +51,14 @@ async def test_a_result_that_nobody_asked_for_is_nobodys_answer(
     assert answers == [["answer 1"], ["answer 2"], ["answer 3"]]
 
 
-async def test_what_its_own_turn_says_meanwhile_is_neither_said_nor_shown(
-    home: Home, directory: Path
-) -> None:
-    """A task ends, and claude begins to speak of it; then our message comes."""
-    body = (
-        "echo(heard()); say(type='system', subtype='task_started', task_id='b1')\n"
-        "result('started')\n"
-        "say(type='system', subtype='task_notification', task_id='b1')\n"
-        "say(type='system', subtype='init')\n"
-        "mine = heard()\n"
-        "delta('the task'); delta(' is done'); result('')\n"
-        "say(type='system', subtype='init'); delta('ans'); delta('wer'); echo(mine); result('')\n"
-    )
-
-    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (bridge, *_):
-        answers = await answers_of(bridge, "one", "two")
-
-    assert answers == [["started"], ["answer"]]
-
-
 @pytest.mark.parametrize(
     ("lines", "is_kept"),
     [
-        ("say(type='system', subtype='task_started', task_id='b1'); result('done')", False),
-        ("result('done'); say(type='system', subtype='init')", False),
         ("result('done'); say(type='control_request', request_id='r1', request={})", False),
         ("result('done'); sys.stdout.write('{'); sys.stdout.flush()", False),
         ("result('done'); say(type='control_response', response={})", True),
     ],
-    ids=["task", "turn", "question", "half a line", "nothing"],
+    ids=["question", "half a line", "nothing"],
 )
 async def test_it_is_not_parked_while_it_does_something_or_may(
     home: Home, directory: Path, lines: str, is_kept: bool

@@ -13,17 +13,11 @@ from remoteclaw.events import (
     TextEvent,
     TextResetEvent,
 )
-from remoteclaw.runtimes.claude_exchange import ClaudeActivity, Exchange
-from remoteclaw.runtimes.claude_peer import ClaudePeer
 from remoteclaw.runtimes.claude_text import AnswerReading
-from remoteclaw.runtimes.claude_turn import ClaudeTurn, Conversation
+from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
 from tests.support.silent import SilentPipes
 
-INIT = {"type": "system", "subtype": "init"}
-STARTED = {"type": "system", "subtype": "task_started", "task_id": "b1"}
-NOTIFIED = {"type": "system", "subtype": "task_notification", "task_id": "b1"}
 RESULT = {"type": "result", "num_turns": 1}
-ECHO = {"type": "user", "uuid": "ours", "isReplay": True}
 
 
 def delta(text: str) -> dict[str, Any]:
@@ -55,89 +49,49 @@ def delta(text: str) -> dict[str, Any]:
 def test_a_repeated_request_says_why(retry: dict[str, Any], notice: str) -> None:
     line = {"type": "system", "subtype": "api_retry", **retry}
 
-    assert AnswerReading().read(line) == [NoticeEvent(notice)]
-
-
-def test_a_background_task_may_make_it_speak_until_it_has_spoken() -> None:
-    activity = ClaudeActivity()
-    assert not activity.may_speak
-
-    for line, may_speak in ((INIT, True), (STARTED, True), (RESULT, True), (NOTIFIED, True)):
-        activity.note(line)
-        assert activity.may_speak is may_speak
-    assert activity.is_unasked
-
-    activity.note(INIT)
-    activity.note(RESULT)
-    assert not activity.may_speak
-
-
-def test_a_command_that_only_took_long_does_not() -> None:
-    activity = ClaudeActivity()
-
-    for line in (INIT, STARTED, NOTIFIED, RESULT):
-        activity.note(line)
-
-    assert not activity.may_speak
-
-
-def test_text_is_passed_on_at_once_while_nothing_else_can_speak() -> None:
-    exchange = Exchange("ours", holds_back=False)
-
-    assert exchange.read(delta("hel"), is_unasked=False) == [TextEvent("hel")]
-    assert exchange.read(ECHO, is_unasked=False) == []
-    assert exchange.read(delta("lo"), is_unasked=False) == [TextEvent("lo")]
-
-
-def test_text_is_held_back_until_it_is_known_to_be_the_answer() -> None:
-    exchange = Exchange("ours", holds_back=True)
-
-    assert exchange.read(delta("hel"), is_unasked=False) == []
-    assert exchange.read(ECHO, is_unasked=False) == [TextEvent("hel")]
-    assert exchange.read(delta("lo"), is_unasked=False) == [TextEvent("lo")]
-
-
-def test_text_of_a_turn_of_its_own_is_dropped_or_taken_back() -> None:
-    for holds_back, taken_back in ((True, []), (False, [TextResetEvent(9)])):
-        exchange = Exchange("ours", holds_back=holds_back)
-        exchange.read(delta("by myself"), is_unasked=False)
-
-        assert not exchange.is_answered_by(RESULT, is_unasked=False)
-        assert exchange.drop() == taken_back
-
-        assert exchange.read(delta("to you"), is_unasked=False) == []
-        assert exchange.read(ECHO, is_unasked=False) == [TextEvent("to you")]
-        assert exchange.is_answered_by(RESULT, is_unasked=False)
-
-
-def test_a_message_that_its_own_turn_takes_up_is_answered_from_there() -> None:
-    """Claude reads what comes while it uses tools, and has one result for both."""
-    exchange = Exchange("ours", holds_back=True)
-    exchange.read(delta("by myself"), is_unasked=True)
-
-    assert exchange.read(ECHO, is_unasked=True) == []
-    assert exchange.read(delta("to you"), is_unasked=True) == [TextEvent("to you")]
-    assert exchange.is_answered_by(RESULT, is_unasked=True)
-    assert exchange.reading.text == "to you"
-
-
-def test_what_no_model_was_asked_about_is_an_answer_without_an_echo() -> None:
-    exchange = Exchange("ours", holds_back=False)
-
-    assert exchange.is_answered_by({"type": "result", "num_turns": 0}, is_unasked=False)
-    assert not exchange.is_answered_by({"type": "result", "num_turns": 0}, is_unasked=True)
-    assert not exchange.is_answered_by({"type": "result"}, is_unasked=False)
+    assert AnswerReading("ours").read(line) == [NoticeEvent(notice)]
 
 
 # -- whole turns ----------------------------------------------------------------------------------
 
 
-async def said(*lines: dict[str, Any]) -> list[AgentEvent]:
-    """Return what a turn makes of these lines, behind the repetition of its message."""
+ECHO = {"type": "user"}
+
+
+async def taken(*lines: dict[str, Any]) -> list[AgentEvent]:
+    """Return what a turn makes of these lines; an ECHO repeats its message."""
     pipes = SilentPipes()
     turn = ClaudeTurn(pipes, ClaudePeer(pipes), Conversation("ours"))
-    echo = {"type": "user", "uuid": turn._exchange.message_id}
-    return [event for line in (echo, *lines) for event in await turn.take(line)]
+    echo = {**ECHO, "uuid": turn._answer.message_id}
+    told = [echo if line is ECHO else line for line in lines]
+    return [event for line in told for event in await turn.take(line)]
+
+
+async def said(*lines: dict[str, Any]) -> list[AgentEvent]:
+    """Return what a turn makes of these lines, behind the repetition of its message."""
+    return await taken(ECHO, *lines)
+
+
+async def test_text_is_passed_on_before_it_is_certain_what_it_answers() -> None:
+    *events, done = await taken(delta("hel"), ECHO, delta("lo"), RESULT)
+
+    assert events == [TextEvent("hel"), TextEvent("lo")]
+    assert isinstance(done, DoneEvent)
+
+
+async def test_text_of_a_turn_of_its_own_is_taken_back() -> None:
+    *events, done = await taken(delta("by myself"), RESULT, delta("to you"), ECHO, RESULT)
+
+    assert events == [TextEvent("by myself"), TextResetEvent(9), TextEvent("to you")]
+    assert isinstance(done, DoneEvent)
+    assert done.result.text == "to you"
+
+
+async def test_what_no_model_was_asked_about_is_an_answer_without_an_echo() -> None:
+    refused, done = await taken({"type": "result", "num_turns": 0, "result": "not today"})
+
+    assert refused == TextEvent("not today")
+    assert isinstance(done, DoneEvent)
 
 
 @pytest.mark.parametrize(

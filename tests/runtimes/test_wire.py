@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.events import DoneEvent
-from remoteclaw.runtimes.claude_exchange import ClaudeActivity, Exchange
+from remoteclaw.runtimes.claude_text import AnswerReading
+from remoteclaw.runtimes.claude_turn import Conversation
 from remoteclaw.runtimes.wire import UnreadableLine, count, decode
 
 
@@ -83,10 +84,8 @@ LINES = st.builds(
 
 @given(st.lists(LINES, max_size=6))
 def test_no_shape_of_a_line_raises(lines: list[dict[str, Any]]) -> None:
-    activity, exchange = ClaudeActivity(), Exchange("ours", holds_back=False)
+    conversation, answer = Conversation("ours"), AnswerReading("ours")
 
     for line in lines:
-        activity.note(line)
-        events = exchange.read(line, is_unasked=activity.is_unasked)
-        assert not any(isinstance(event, DoneEvent) for event in events)
-        exchange.is_answered_by(line, is_unasked=False)
+        conversation.note(line)
+        assert not any(isinstance(event, DoneEvent) for event in answer.read(line))
