@@ -99,7 +99,7 @@ def approvals() -> None:
     async def run(fleet: "Fleet") -> None:
         rows = []
         for one in await fleet.approvals.list():
-            sid = SessionKey.parse(one.session).sid[:8]
+            sid = SessionKey.parse(one.session_key).sid[:8]
             what = _shown(one.patch) + ("" if one.host == host else f"  (on {one.host})")
             rows.append((one.id, clock(one.expires_ms), sid, ", ".join(one.senders), what))
         table(("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"), rows)

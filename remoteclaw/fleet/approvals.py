@@ -34,7 +34,7 @@ class Approval:
     """The hashes of the file before and after it."""
     changed: Sequence[str]
     needs_restart: Sequence[str]
-    session: str
+    session_key: str
     """The key of the session whose agent asks."""
     senders: Sequence[str]
     """The ids of the people on whose behalf."""

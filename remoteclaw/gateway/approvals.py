@@ -30,7 +30,7 @@ async def approval_of(call: Call, plan: PlannedChange) -> Approval:
         after=plan.after.hash,
         changed=plan.paths,
         needs_restart=plan.needs_restart,
-        session=str(call.caller.session),
+        session_key=str(call.caller.session),
         senders=sorted(people),
         asked_ms=now,
         expires_ms=now + VALID_MS,

@@ -1,5 +1,6 @@
 """Methods that send to chats, or act in them."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -123,14 +124,14 @@ class ReadResult(Result):
     """Oldest first."""
 
 
+#: A tool for chats; all may use it.
+_tool = partial(Tool, groups=("messaging",), owner_only=False, approvable=False)
+
 METHODS = (
-    Tool(
+    _tool(
         name="message.send",
         tool="message_send",
         title="Send a message",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Send a message to another chat, on this channel or another one ('tell "
         "Bob', 'post it in the group'). To answer the person who writes to you, "
         "just answer. Returns `status`: delivered, accepted (kept until the "
@@ -141,13 +142,10 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Tool(
+    _tool(
         name="message.reply",
         tool="message_reply",
         title="Reply to a message",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Send a message to the current chat that quotes a message there. A plain "
         "answer needs no tool. Returns what message_send does. Example: "
         '{"message": "Yes, at noon", "replyToId": "812"}.',
@@ -157,13 +155,10 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Tool(
+    _tool(
         name="message.threadReply",
         tool="message_thread_reply",
         title="Reply in a thread",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Send a message to another thread or topic of the current chat. Returns "
         'what message_send does. Example: {"message": "Moved here", "threadId": '
         '"17"}.',
@@ -173,13 +168,10 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Tool(
+    _tool(
         name="message.broadcast",
         tool="message_broadcast",
         title="Broadcast a message",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Send one message to several chats at once ('tell everybody'). Returns "
         "`results`, one per chat, as message_send does: if one failed, repeat "
         'that one alone. Example: {"targets": ["telegram:1", "slack:C2"], '
@@ -189,13 +181,10 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Tool(
+    _tool(
         name="message.react",
         tool="message_react",
         title="React to a message",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="React to a message of the current chat with an emoji, instead of an "
         'answer. Example: {"emoji": "👍", "messageId": "812"}.',
         params=ReactParams,
@@ -204,13 +193,10 @@ METHODS = (
         scope="write",
         effect="operation",
     ),
-    Tool(
+    _tool(
         name="message.delete",
         tool="message_delete",
         title="Delete a message",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Delete a message of the current chat for everybody. Example: "
         '{"messageId": "812"}.',
         params=MessageParams,
@@ -220,13 +206,10 @@ METHODS = (
         effect="operation",
         destroys=True,
     ),
-    Tool(
+    _tool(
         name="message.sendAttachment",
         tool="message_send_attachment",
         title="Send a file",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Send a file of the workspace, or from the web, to a chat: a picture, a "
         'PDF, a log. Returns what message_send does. Example: {"target": '
         '"telegram:12345", "file": "report.pdf"}.',
@@ -235,13 +218,10 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Tool(
+    _tool(
         name="message.sendWithEffect",
         tool="message_send_with_effect",
         title="Send with an effect",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Send a message with one of the platform's effects, such as confetti; "
         "without that effect there, it is sent plainly. Returns what message_send"
         ' does. Example: {"target": "12345", "message": "Done!", "effectId": '
@@ -251,13 +231,10 @@ METHODS = (
         scope="write",
         effect="message",
     ),
-    Tool(
+    _tool(
         name="message.pin",
         tool="message_pin",
         title="Pin a message",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Pin a message of the current chat, so that people find it. Example: "
         '{"messageId": "812"}.',
         params=MessageParams,
@@ -266,13 +243,10 @@ METHODS = (
         scope="write",
         effect="operation",
     ),
-    Tool(
+    _tool(
         name="message.read",
         tool="message_read",
         title="Read messages",
-        groups=("messaging",),
-        owner_only=False,
-        approvable=False,
         description="Read the newest messages of a chat from the platform, oldest first: id, "
         'sender, text, time. Use it to find a message\'s id. Example: {"limit": '
         "10}.",

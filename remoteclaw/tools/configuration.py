@@ -1,5 +1,6 @@
 """Methods about the configuration, and the restart that some of its changes need."""
 
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -97,13 +98,14 @@ class Restarted(Result):
     detail: str
 
 
+#: A tool for the gateway; it is for owners.
+_tool = partial(Tool, groups=("gateway", "automation"), owner_only=True)
+
 METHODS = (
-    Tool(
+    _tool(
         name="gateway.restart",
         tool="gateway_restart",
         title="Restart the gateway",
-        groups=("gateway", "automation"),
-        owner_only=True,
         approvable=False,
         description="Restart the gateway of this host, which answers these tools, and nothing"
         " else. Use it when `needsRestart` of a change names it. Tools work again"
@@ -113,12 +115,10 @@ METHODS = (
         scope="admin",
         effect="system",
     ),
-    Tool(
+    _tool(
         name="config.get",
         tool="gateway_config_get",
         title="Read the configuration",
-        groups=("gateway", "automation"),
-        owner_only=True,
         approvable=False,
         description="Read RemoteClaw's configuration, without secrets, with the `hash` for a "
         "change. Use it before a change, or to say how something is set. Example:"
@@ -127,12 +127,10 @@ METHODS = (
         result=ConfigResult,
         scope="read",
     ),
-    Tool(
+    _tool(
         name="config.apply",
         tool="gateway_config_apply",
         title="Replace the configuration",
-        groups=("gateway", "automation"),
-        owner_only=True,
         approvable=True,
         description="Replace the whole configuration. For some settings, gateway_config_patch"
         " is simpler; what it says of agents and results holds here too.",
@@ -142,12 +140,10 @@ METHODS = (
         effect="system",
         destroys=True,
     ),
-    Tool(
+    _tool(
         name="config.patch",
         tool="gateway_config_patch",
         title="Change the configuration",
-        groups=("gateway", "automation"),
-        owner_only=True,
         approvable=True,
         description="Change settings of RemoteClaw ('use another model'). Agents may change "
         "only what gateway_config_schema marks with agentsMayChange. Returns what"
@@ -159,12 +155,10 @@ METHODS = (
         effect="system",
         destroys=True,
     ),
-    Tool(
+    _tool(
         name="config.schema",
         tool="gateway_config_schema",
         title="Show all settings",
-        groups=("gateway", "automation"),
-        owner_only=True,
         approvable=False,
         description="Show all that can be configured, as a JSON schema with descriptions. Use"
         " it to find a setting's name and values before a change. It is long.",

@@ -1,5 +1,6 @@
 """Methods about cron jobs: messages to a session that come by the clock."""
 
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -195,40 +196,34 @@ class RunResult(Result):
     """Names the message that the session was given; cron_runs tells what becomes of it."""
 
 
+#: A tool for cron jobs; it is for owners.
+_tool = partial(Tool, groups=("cron", "automation"), owner_only=True, approvable=False)
+
 METHODS = (
-    Tool(
+    _tool(
         name="cron.status",
         tool="cron_status",
         title="Show cron's status",
-        groups=("cron", "automation"),
-        owner_only=True,
-        approvable=False,
         description="Show how many cron jobs there are, when the next one runs, and whether a"
         " scheduler runs them. Use it when a reminder did not come.",
         params=NoParams,
         result=CronStatus,
         scope="read",
     ),
-    Tool(
+    _tool(
         name="cron.list",
         tool="cron_list",
         title="List cron jobs",
-        groups=("cron", "automation"),
-        owner_only=True,
-        approvable=False,
         description="List reminders and recurring tasks (cron jobs): id, schedule, next run, "
         'last result. Use it to find a jobId. Example: {"filter": "report"}.',
         params=ListParams,
         result=JobsResult,
         scope="read",
     ),
-    Tool(
+    _tool(
         name="cron.add",
         tool="cron_add",
         title="Add a cron job",
-        groups=("cron", "automation"),
-        owner_only=True,
-        approvable=False,
         description="Schedule a reminder or a recurring task ('remind me at 9', 'every "
         "morning', 'check this each hour'). At each due time you get `message`, "
         "and your answer goes to this chat. Returns the job with id, zone and "
@@ -240,13 +235,10 @@ METHODS = (
         scope="admin",
         effect="job",
     ),
-    Tool(
+    _tool(
         name="cron.update",
         tool="cron_update",
         title="Change a cron job",
-        groups=("cron", "automation"),
-        owner_only=True,
-        approvable=False,
         description="Change, pause or resume a reminder or recurring task: its time, its "
         'text, whether it runs. Returns the job as it is then. Example: {"jobId":'
         ' "0f3a5c7e9b1d2468", "updates": {"enabled": false}}.',
@@ -256,13 +248,10 @@ METHODS = (
         effect="job",
         destroys=True,
     ),
-    Tool(
+    _tool(
         name="cron.remove",
         tool="cron_remove",
         title="Remove a cron job",
-        groups=("cron", "automation"),
-        owner_only=True,
-        approvable=False,
         description="Remove a reminder or recurring task ('cancel that reminder'); "
         "cron_update can pause it. Returns whether there was one. Example: "
         '{"jobId": "0f3a5c7e9b1d2468"}.',
@@ -272,13 +261,10 @@ METHODS = (
         effect="job",
         destroys=True,
     ),
-    Tool(
+    _tool(
         name="cron.run",
         tool="cron_run",
         title="Run a cron job now",
-        groups=("cron", "automation"),
-        owner_only=True,
-        approvable=False,
         description="Run a cron job now, beside its schedule, which stays: to try it, for "
         "instance. Returns a runId; cron_runs shows what came of it. Example: "
         '{"jobId": "0f3a5c7e9b1d2468"}.',
@@ -287,13 +273,10 @@ METHODS = (
         scope="admin",
         effect="job",
     ),
-    Tool(
+    _tool(
         name="cron.runs",
         tool="cron_runs",
         title="List runs of cron jobs",
-        groups=("cron", "automation"),
-        owner_only=True,
-        approvable=False,
         description="List the last runs of cron jobs, newest first: when each was due, how it"
         ' ended, and why it failed or was skipped. Example: {"jobId": '
         '"0f3a5c7e9b1d2468"}.',

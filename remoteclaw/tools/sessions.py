@@ -1,5 +1,6 @@
 """Methods about sessions: conversations of people with agents."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
@@ -39,7 +40,7 @@ class ListParams(Params):
     """How many at most."""
 
 
-class SessionSummary(Result):
+class SessionFacts(Result):
     key: str
     """Its key: agent/channel/account/chat:user:thread."""
     id: str
@@ -51,6 +52,9 @@ class SessionSummary(Result):
     """How many messages wait for an answer."""
     last_message_ms: int
     """When it got its last message, in milliseconds since 1970."""
+
+
+class SessionSummary(SessionFacts):
     is_self: bool
     """Whether it is the session of this call."""
     label: str | None = None
@@ -121,14 +125,7 @@ class StatusParams(Params):
     """Another session's key; else this session."""
 
 
-class StatusResult(Result):
-    key: str
-    id: str
-    agent: str
-    channel: str
-    state: str
-    waiting: int
-    last_message_ms: int
+class StatusResult(SessionFacts):
     turn: str | None = None
     """The reference of the running turn."""
     phase: str | None = None
@@ -146,14 +143,14 @@ class AgentsResult(Result):
     agents: tuple[AgentSummary, ...]
 
 
+#: A tool for sessions; all may use it.
+_tool = partial(Tool, groups=("sessions",), owner_only=False, approvable=False)
+
 METHODS = (
-    Tool(
+    _tool(
         name="sessions.list",
         tool="sessions_list",
         title="List sessions",
-        groups=("sessions",),
-        owner_only=False,
-        approvable=False,
         description="List the sessions (conversations) that you may see, newest first: key, "
         'channel, state, label. Use it to find a sessionKey. Example: {"filter": '
         '"telegram"}.',
@@ -161,13 +158,10 @@ METHODS = (
         result=SessionsResult,
         scope="read",
     ),
-    Tool(
+    _tool(
         name="chat.history",
         tool="sessions_history",
         title="Read a session's history",
-        groups=("sessions",),
-        owner_only=False,
-        approvable=False,
         description="Read what was said in a session, oldest first: time, role, text, tools "
         "used. Use it to catch up, or for an answer that sessions_send did not "
         'wait for. Example: {"sessionKey": "3f9a1c2b"}.',
@@ -175,13 +169,10 @@ METHODS = (
         result=HistoryResult,
         scope="read",
     ),
-    Tool(
+    _tool(
         name="sessions.send",
         tool="sessions_send",
         title="Send to a session",
-        groups=("sessions",),
-        owner_only=False,
-        approvable=False,
         description="Ask another session's agent and wait for its answer, which comes back "
         "here as `reply`. Nothing goes to that session's chat. With status "
         '`accepted`, it comes later: see `note`. Example: {"label": "research", '
@@ -191,13 +182,10 @@ METHODS = (
         scope="write",
         effect="session",
     ),
-    Tool(
+    _tool(
         name="sessions.status",
         tool="session_status",
         title="Show a session's status",
-        groups=("sessions",),
-        owner_only=False,
-        approvable=False,
         description="Show what a session does now: agent, channel, state, running turn, "
         "waiting messages. Use it to see whether one is busy. Example: "
         '{"sessionKey": "3f9a1c2b"}.',

@@ -1,5 +1,6 @@
 """Methods about tasks: sessions that a session starts to work for it."""
 
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -70,14 +71,14 @@ class SubagentsResult(Result):
     """How many entries of them are stopped."""
 
 
+#: A tool for tasks; all may use it.
+_tool = partial(Tool, groups=("sessions",), owner_only=False, approvable=False)
+
 METHODS = (
-    Tool(
+    _tool(
         name="sessions.spawn",
         tool="sessions_spawn",
         title="Start a session",
-        groups=("sessions",),
-        owner_only=False,
-        approvable=False,
         description="Have another session work on a task in the background while you go on "
         "('look into it meanwhile', 'in parallel'). Returns a runId at once; the "
         'result comes to this session as a message. Example: {"prompt": "List the'
@@ -88,13 +89,10 @@ METHODS = (
         scope="write",
         effect="session",
     ),
-    Tool(
+    _tool(
         name="sessions.subagents",
         tool="subagents",
         title="Manage background tasks",
-        groups=("sessions",),
-        owner_only=False,
-        approvable=False,
         description="List, inspect or cancel the background tasks that this session has "
         "started with sessions_spawn ('how far is it?', 'stop that'). Returns "
         'runId, session, state and label of each. Example: {"action": "cancel", '

@@ -227,7 +227,7 @@ async def test_a_change_of_the_configuration(lossy: tuple[Fleet, Proxy]) -> None
     """It waits once for approval."""
     fleet, proxy = lossy
     lost = lose(proxy, "call_change")
-    facts: dict[str, Any] = dict.fromkeys(("host", "tool", "base", "after", "session"), "x")
+    facts: dict[str, Any] = dict.fromkeys(("host", "tool", "base", "after", "session_key"), "x")
     facts |= dict.fromkeys(("changed", "needs_restart", "senders"), ()) | {"patch": {}}
     waits = Approval(id="id", asked_ms=0, expires_ms=60_000, **facts)
 

@@ -219,7 +219,7 @@ async def test_nothing_waits_longer_than_agents_clis_do(
     async with asyncio.timeout(50):
         sent = await call(stack, ADMIN, "sessions_send", **params)
 
-    assert (sent.status, sent.note) == ("accepted", sessions.STILL_WORKING)
+    assert (sent.status, sent.note) == ("accepted", sessions.NO_ANSWER_YET)
 
 
 async def test_no_message_to_oneself(stack: Stack) -> None:

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from remoteclaw.fleet import keys
+from remoteclaw.gateway.methods import sessions
 from remoteclaw.messages import SessionKey
 from remoteclaw.tools.tasks import SpawnResult
 from tests.support.stack import Stack
@@ -280,7 +281,7 @@ async def test_no_turn_waits_when_no_worker_would_be_left(stack: Stack) -> None:
     await stack.fleet.sessions.stop(others[0].session.sid)
 
     assert (told.status, told.reply) == ("accepted", None)
-    assert "which has to stay free to answer" in told.note
+    assert told.note == sessions.NO_ANSWER_YET
     assert (await slow).status == "failed"
     assert not await client.zcard(keys.WAITS)
 

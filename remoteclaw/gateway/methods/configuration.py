@@ -157,18 +157,7 @@ def _needs_approval(
 async def _approvals(call: Call, params: NoParams) -> contract.ApprovalsResult:
     return contract.ApprovalsResult(
         approvals=tuple(
-            contract.Approval(
-                id=one.id,
-                host=one.host,
-                tool=one.tool,
-                patch=dict(one.patch),
-                changed=tuple(one.changed),
-                needs_restart=tuple(one.needs_restart),
-                session_key=one.session,
-                senders=tuple(one.senders),
-                asked_ms=one.asked_ms,
-                expires_ms=one.expires_ms,
-            )
+            contract.Approval.model_validate(one, from_attributes=True, by_name=True)
             for one in await call.fleet.approvals.list()
         )
     )

@@ -26,13 +26,8 @@ MOST_LOOKED_AT = 1000
 #: The longest text of one item of a history, in characters.
 MOST_CHARS = 8000
 TOOL = "sessions_send"
-STILL_WORKING = (
-    "There is no answer yet: its agent goes on with it. sessions_history has the answer later. The "
-    "same message again sends nothing, and waits for this answer."
-)
-NO_WORKER = (
-    "It was not waited for: as many turns wait already as there are workers, but one, which has to "
-    "stay free to answer. sessions_history has its answer later."
+NO_ANSWER_YET = (
+    "There is no answer yet: sessions_history has it later. The same message again sends nothing."
 )
 
 
@@ -58,13 +53,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
     }
     told = tuple(
         contract.SessionSummary(
-            key=str(view.key),
-            id=view.sid,
-            agent=view.key.agent,
-            channel=view.key.provider,
-            state=view.status,
-            waiting=view.waiting,
-            last_message_ms=view.last_message_ms,
+            **_facts(view),
             is_self=view.key == call.session,
             label=view.label,
             parent=parents.get(view.sid),
@@ -72,6 +61,18 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
         for view in found[: params.limit]
     )
     return contract.SessionsResult(sessions=told, is_complete=len(found) <= params.limit)
+
+
+def _facts(view: SessionView) -> dict[str, Any]:
+    return {
+        "key": str(view.key),
+        "id": view.sid,
+        "agent": view.key.agent,
+        "channel": view.key.provider,
+        "state": view.status,
+        "waiting": view.waiting,
+        "last_message_ms": view.last_message_ms,
+    }
 
 
 async def _history(call: Call, params: contract.HistoryParams) -> contract.HistoryResult:
@@ -107,13 +108,7 @@ def _item(recorded: Mapping[str, Any]) -> contract.HistoryItem:
 async def _status(call: Call, params: contract.StatusParams) -> contract.StatusResult:
     view = await (find(call, params.session_key) if params.session_key else current(call))
     return contract.StatusResult(
-        key=str(view.key),
-        id=view.sid,
-        agent=view.key.agent,
-        channel=view.key.provider,
-        state=view.status,
-        waiting=view.waiting,
-        last_message_ms=view.last_message_ms,
+        **_facts(view),
         turn=f"{view.sid[:8]}-{view.turn}" if view.turn else None,
         phase=view.phase,
         host=view.host,
@@ -178,7 +173,7 @@ async def _send(call: Call, params: contract.SendParams) -> contract.SendResult:
     result = answered(outcome, session_key=str(target), run_id=run_id)
     if timeout_s == 0 or result.status != "accepted":
         return result
-    return result.model_copy(update={"note": STILL_WORKING if may_wait else NO_WORKER})
+    return result.model_copy(update={"note": NO_ANSWER_YET})
 
 
 async def _unanswered(call: Call, target: SessionKey, text: str) -> str | None:
