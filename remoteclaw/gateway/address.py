@@ -8,11 +8,9 @@ while none runs wait there.
 """
 
 import contextlib
-import errno
 import os
 import secrets
 import socket
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,14 +44,9 @@ def listen(config: GatewayConfig) -> socket.socket:
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
-        if error.errno == errno.EADDRINUSE:
-            raise ConfigError(
-                f"[gateway] port {config.port} is in use on {host}: end what uses it, or set "
-                "another port (0 for any that is free)."
-            ) from None
         raise ConfigError(
-            f"[gateway] can't listen on {host}, port {config.port} ({error.strerror}): "
-            "set another host or port."
+            f"[gateway] can't listen on {host}, port {config.port} ({error.strerror}): end what "
+            "listens there, or set another host or port (0 for any that is free)."
         ) from None
     return listening
 
@@ -112,8 +105,6 @@ def _short(directory: Path) -> Iterator[str]:
 def inherited(descriptor: int) -> socket.socket:
     """Return the listening socket that this process inherits. Raises `RemoteClawError`."""
     try:
-        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            raise RemoteClawError(f"Descriptor {descriptor} is no socket to listen on.")
         os.set_inheritable(descriptor, False)
         return socket.socket(fileno=descriptor)
     except OSError as error:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
+from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.subscriptions import Subscriptions
@@ -23,8 +23,6 @@ __all__ = ["EVENTS", "Audience", "Feeds"]
 
 #: The events of a session.
 EVENTS = ("session.live", "session.outcome", "delivery")
-#: How many sessions a gateway follows, which bounds its memory.
-MOST_SESSIONS = 1000
 #: How many of a session's newest entries are read when announcements may have been missed.
 LOOKED_AT = 32
 #: How many entries are remembered as sent: more than are read.
@@ -58,7 +56,7 @@ class Feeds:
             await self._news.run()
 
     async def subscribe(self, audience: Audience, sid: str, session_key: str) -> None:
-        """Send an audience a session's events from now on. Raises `CallRefused`."""
+        """Send an audience a session's events from now on."""
         async with self._beginning:
             followed = self._followed.get(sid)
             if followed is None:
@@ -66,8 +64,6 @@ class Feeds:
             followed.audience.add(audience)
 
     async def _follow(self, sid: str, session_key: str) -> "_Followed":
-        if len(self._followed) >= MOST_SESSIONS:
-            raise CallRefused("UNAVAILABLE", "This gateway follows too many sessions by now.")
         assert self._tasks is not None, "it runs"
         followed = _Followed(self._fleet, self._tasks, sid, session_key)
         await followed.look(is_first=True)

@@ -77,7 +77,8 @@ async def fetch(
             httpcore2.AsyncConnectionPool(network_backend=_Backend(may_connect)) as pool,
         ):
             for _ in range(MOST_REDIRECTS + 1):
-                request = httpcore2.Request("GET", _checked(url), headers=_headers(url))
+                target = _checked(url)
+                request = httpcore2.Request("GET", target, headers=_headers(target))
                 response = await pool.handle_async_request(request)
                 try:
                     if response.status not in (301, 302, 303, 307, 308):
@@ -127,11 +128,10 @@ def _checked(url: str) -> str:
     return f"{parts.scheme}://{place}{f':{port}' if port else ''}{target}"
 
 
-def _headers(url: str) -> list[tuple[str, str]]:
-    host = urlsplit(_checked(url)).netloc
+def _headers(target: str) -> list[tuple[str, str]]:
     # A content that has to be unpacked could be of any size.
     return [
-        ("Host", host),
+        ("Host", urlsplit(target).netloc),
         ("User-Agent", "remoteclaw"),
         ("Accept", "*/*"),
         ("Accept-Encoding", "identity"),

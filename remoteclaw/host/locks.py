@@ -78,21 +78,18 @@ def replace_file(
     """Write a file and put it in the place of another in one step. Raises OSError.
 
     Killed at any moment, there is the old file or the new one, also after a power failure. `check`
-    is called last: if it raises, the old file stays. The owner of a file that is there stays, where
-    that is allowed. The caller holds a lock, because the draft has one name.
+    is called last: if it raises, the old file stays. The caller holds a lock, because the draft has
+    one name.
     """
     draft = path.with_name(f".{path.name}.new")
     draft.unlink(missing_ok=True)  # of a process that was killed
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(draft, flags, 0o600)
-        try:
-            _write_all(descriptor, content)
-            os.fchmod(descriptor, stat.S_IMODE(mode))
-            _keep_owner(descriptor, path)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with os.fdopen(os.open(draft, flags, 0o600), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), stat.S_IMODE(mode))
+            os.fsync(file.fileno())
         check()
         os.rename(draft, path)
     except BaseException:
@@ -113,19 +110,6 @@ def _lock(path: Path, operation: int) -> int | None:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-
-
-def _keep_owner(descriptor: int, path: Path) -> None:
-    with contextlib.suppress(FileNotFoundError, PermissionError):
-        found = path.stat()
-        if (found.st_uid, found.st_gid) != (os.getuid(), os.getgid()):
-            os.fchown(descriptor, found.st_uid, found.st_gid)
 
 
 def _sync_directory(path: Path) -> None:

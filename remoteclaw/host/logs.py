@@ -1,6 +1,5 @@
 """Logs: one line each, from one formatter, so that no message can fake a line."""
 
-import errno
 import logging
 import logging.config
 import os
@@ -64,18 +63,11 @@ def rotate_logs(directory: Path) -> None:
     """Move what is in each log that has become too large to a file beside it, `NAME.log.1`.
 
     Processes keep their logs open for appending, so a log is copied and emptied, and not renamed.
-    A line that is written between these two steps is lost, and where the disk is full, the older
-    lines are. Raises OSError.
+    A line that is written between these two steps is lost. Raises OSError.
     """
     for log in directory.glob("*.log"):
         if log.stat().st_size > MOST_BYTES:
-            older = log.with_name(f"{log.name}.1")
-            try:
-                shutil.copy(log, older)
-            except OSError as error:
-                if error.errno != errno.ENOSPC:
-                    raise
-                older.unlink()
+            shutil.copy(log, log.with_name(f"{log.name}.1"))
             os.truncate(log, 0)
 
 

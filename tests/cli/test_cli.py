@@ -566,7 +566,10 @@ async def test_doctor_names_a_port_that_another_program_has(stack: Stack, direct
             ours = run(stack, "doctor", REMOTECLAW__GATEWAY__PORT=port)
 
     for result in (alone, beside):
-        assert f"NO  gateway          [gateway] port {port} is in use on 127.0.0.1" in result.stdout
+        assert (
+            f"NO  gateway          [gateway] can't listen on 127.0.0.1, port {port}"
+            in result.stdout
+        )
     assert f"ok  gateway          http://127.0.0.1:{port}" in ours.stdout
 
 

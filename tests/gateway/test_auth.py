@@ -49,20 +49,13 @@ def _link(path: Path) -> None:
 @pytest.mark.parametrize(
     ("put", "why"),
     [
-        (_write(b""), "is empty"),
-        (_write(b"\n"), "is empty"),
-        (_write(b" " * 64), "is empty"),
-        (_write(b"undefined\n"), "is too short: 32 characters are the least"),
-        (_write(b"x" * 31), "is too short"),
-        (_write(b"x" * 40 + b" " + b"x" * 40), "has invalid characters"),
-        (_write(b"x" * 40 + b"\n" + b"y" * 40), "has invalid characters"),
-        (_write("ü".encode() * 40), "has invalid characters"),
-        (_write(b"x" * 2000), "is longer than 1024 characters"),
-        (_write(b"x" * 64, 0o644), "is open to other users (mode 644)"),
-        (_write(b"x" * 64, 0o640), "is open to other users (mode 640)"),
-        (_link, "is a symbolic link"),
-        (lambda path: path.mkdir(), "is no regular file"),
-        (lambda path: os.mkfifo(path, 0o600), "is no regular file"),
+        (_write(b""), "isn't one word"),
+        (_write(b"x" * 31), "isn't one word"),
+        (_write(b"x" * 40 + b"\n" + b"y" * 40), "isn't one word"),
+        (_write(b"x" * 2000), "isn't one word"),
+        (_write(b"x" * 64, 0o640), "isn't yours alone"),
+        (_link, "can't be read"),
+        (lambda path: os.mkfifo(path, 0o600), "isn't one word"),
     ],
 )
 def test_a_token_that_must_not_be_used(
@@ -147,7 +140,7 @@ async def test_only_the_whole_token_counts(stack: Stack) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["", "Bearer", "Bearer ", "bearer\t{}", "Basic {}", "{}", "Token {}", "Bearer {}, Bearer {}"],
+    ["", "Bearer ", "Basic {}", "{}", "Bearer {}, Bearer {}"],
 )
 async def test_a_header_that_has_no_token_in_it(stack: Stack, header: str) -> None:
     async with opened(stack) as door:

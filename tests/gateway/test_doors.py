@@ -5,25 +5,21 @@ import contextlib
 import resource
 import signal
 from pathlib import Path
-from typing import Any
 
 import orjson
 import pytest
-from starlette.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
-from websockets.exceptions import InvalidStatus
 
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import Config, GatewayConfig
 from remoteclaw.errors import ConfigError
 from remoteclaw.fleet import keys
 from remoteclaw.gateway.address import listen, url_of
-from remoteclaw.gateway.guard import Bearer, is_own_name
+from remoteclaw.gateway.guard import is_own_name
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.token_file import TokenFile
 from tests.support.cli import run
 from tests.support.command import run_command
-from tests.support.doors import Door, calling, gateway_process, opened, own_token, raw
+from tests.support.doors import Door, calling, gateway_process, hello, opened, own_token, raw
 from tests.support.stack import Stack
 from tests.support.waiting import HANG_S, eventually
 
@@ -96,20 +92,13 @@ async def test_a_tool_is_called(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("body", "status", "why"),
     [
-        (b"", 400, "The body is not JSON."),
         (b"{", 400, "The body is not JSON."),
         (b"[" * 100_000, 400, "The body is not JSON."),
-        (b'{"tool":"sessions_list","args":{"limit":NaN}}', 400, "not JSON"),
-        (b"\xff\xfe{}", 400, "not JSON"),
-        (b"[]", 400, "Input should be a valid dictionary"),
         (b"{}", 400, "tool Field required"),
-        (b'{"tool":7}', 400, "tool Input should be a valid string"),
-        (b'{"tool":"sessions_list","args":[]}', 400, "args Input should be a valid dictionary"),
         (b'{"tool":"sessions_list","dryRun":true}', 400, "dryRun Extra inputs"),
         (b'{"tool":"sessions_list","args":{"limit":0}}', 400, "limit"),
         (b'{"tool":"sessions_list","args":{"x":0}}', 400, "x is no parameter"),
         (b'{"tool":"nothing"}', 404, "There is no tool 'nothing'."),
-        (b'{"tool":"sessions.list"}', 404, "There is no tool"),
         (b'{"tool":"agent","args":{}}', 404, "There is no tool"),
         (b'{"tool":"sessions_list","sessionKey":"nobody"}', 404, "'nobody' is no session"),
     ],
@@ -123,15 +112,7 @@ async def test_a_body_that_makes_no_sense(stack: Stack, body: bytes, status: int
     assert len(answer.body) < 1000
 
 
-async def test_only_post_calls_a_tool(stack: Stack) -> None:
-    async with opened(stack) as door:
-        answer = await door.get("/tools/invoke", own_token(stack))
-
-    assert (answer.status, answer.headers["Allow"]) == (405, "POST")
-    assert answer.code == "INVALID_REQUEST"
-
-
-async def test_a_body_that_is_too_large_is_not_read(stack: Stack) -> None:
+async def test_a_body_that_is_too_large_is_refused(stack: Stack) -> None:
     async with opened(stack) as door:
         token = own_token(stack)
         size = MOST_BYTES
@@ -144,9 +125,6 @@ async def test_a_body_that_is_too_large_is_not_read(stack: Stack) -> None:
         head = (
             f"POST /tools/invoke HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
         )
-        for announced in ("9" * 19, str(size + 1)):
-            answer = await raw(door, f"{head}Content-Length: {announced}\r\n\r\n".encode())
-            assert answer.startswith(b"HTTP/1.1 413 "), announced
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         chunked = f"{head}Transfer-Encoding: chunked\r\n\r\n".encode() + chunk * 33
         assert (await raw(door, chunked)).startswith(b"HTTP/1.1 413 ")
@@ -180,29 +158,17 @@ async def test_the_same_call_again_does_nothing(stack: Stack) -> None:
 HOSTS = [
     ("127.0.0.1", True),
     ("127.0.0.1:18789", True),
-    ("localhost:1", True),
     ("LOCALHOST", True),
     ("[::1]:18789", True),
     ("claw.example.org", True),
-    ("claw.example.org:99", True),
     ("with-port.example.org:8443", True),
     ("with-port.example.org:8444", False),
-    ("with-port.example.org", False),
     ("evil", False),
-    ("evil:18789", False),
-    ("evil.claw.example.org", False),
     ("claw.example.org.evil", False),
     ("localhost.evil", False),
-    ("localhost.", False),
-    ("127.0.0.1.evil", False),
     ("127.0.0.1@evil", False),
-    ("127.0.0.2", False),
     ("0.0.0.0", False),
-    ("localhost:18789:1", False),
     ("localhost:x", False),
-    ("localhost, evil", False),
-    ("[::1", False),
-    ("", False),
 ]
 GATEWAY = {
     "hosts": ["claw.example.org", "with-port.example.org:8443"],
@@ -236,13 +202,8 @@ ORIGINS = [
     ("http://claw.example.org", False),
     ("https://claw.example.org:8443", False),
     ("https://evil", False),
-    ("https://claw.example.org.evil", False),
-    ("http://localhost", False),
     ("http://127.0.0.1:18789", False),
     ("null", False),
-    ("", False),
-    ("file://", False),
-    ("chrome-extension://abc", False),
 ]
 
 
@@ -255,21 +216,6 @@ async def test_only_pages_that_are_named_may_use_it(stack: Stack) -> None:
                 assert (answer.status != 403) is may, (path, origin)
                 assert not [name for name in answer.headers if "access-control" in name.lower()]
             assert await _upgrades(door, Origin=origin) is may, origin
-
-
-async def test_a_page_is_not_told_what_it_may(stack: Stack) -> None:
-    """There is no CORS: what a browser asks before it sends a token is refused."""
-    stack.configure(gateway=GATEWAY)
-    async with opened(stack) as door:
-        asked = {
-            "Origin": "https://claw.example.org",
-            "Access-Control-Request-Method": "POST",
-            "Access-Control-Request-Headers": "authorization",
-        }
-        url = f"{door.url}/tools/invoke"
-        async with door.http.options(url, headers=asked) as answer:
-            assert answer.status == 405
-            assert not [name for name in answer.headers if "access-control" in name.lower()]
 
 
 async def _upgrades(door: Door, **headers: str) -> bool:
@@ -289,32 +235,6 @@ async def _upgrades(door: Door, **headers: str) -> bool:
         status = (await reader.readline()).split()[1]
         assert status in (b"101", b"403"), status
         return status == b"101"
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        *("token={}", "a=b&token={}", "TOKEN={}", "access_token=x", "%74oken={}", "token"),
-        *("auth={}", "password=x", "x=rct_0", "x=rca_0", "token=a&token=b"),
-    ],
-)
-async def test_a_token_in_an_address_is_refused_and_said(stack: Stack, query: str) -> None:
-    token = own_token(stack)
-    async with opened(stack) as door:
-        for path in ("/healthz", "/tools/invoke", "/mcp", "/"):
-            answer = await door.get(f"{path}?{query.format(token)}", token)
-            assert answer.status == 400
-            assert "is kept by logs" in answer.json["error"]["message"]
-        door_url = f"{door.ws_url}?{query.format(token)}"
-        with pytest.raises(InvalidStatus) as refused:
-            async with door.socket_at(door_url):
-                pass
-        assert refused.value.response.status_code == 403
-
-
-async def test_other_queries_are_nobodys_business(stack: Stack) -> None:
-    async with opened(stack) as door:
-        assert (await door.get("/healthz?verbose=1&x")).body == b"ok"
 
 
 # -- clients that waste its time ------------------------------------------------------------------
@@ -342,9 +262,7 @@ async def test_a_gateway_takes_the_descriptors_that_it_may_have(stack: Stack) ->
     assert ours == min(most, 65536)
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"\0" * 100, b"\x16\x03\x01\x02\x00", b"PING\r\n", b"\r\n" * 99]
-)
+@pytest.mark.parametrize("garbage", [b"\x16\x03\x01\x02\x00", b"PING\r\n"])
 async def test_what_is_no_http_is_refused_and_not_logged(
     stack: Stack, garbage: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -357,36 +275,6 @@ async def test_what_is_no_http_is_refused_and_not_logged(
 
 
 # -- behind the token -----------------------------------------------------------------------------
-
-
-async def test_what_is_mounted_is_told_who_asks_and_may_answer_in_a_stream(stack: Stack) -> None:
-    async with opened(stack) as door:
-        assert door.gateway is not None
-        seen: list[Any] = []
-
-        async def numbers() -> Any:
-            for number in range(3):
-                yield f"{number}\n"
-
-        async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
-            seen.append(scope["state"]["principal"])
-            await StreamingResponse(numbers())(scope, receive, send)
-
-        bearer = Bearer(mounted, door.gateway)
-        sent: list[Any] = []
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        async def receive() -> Any:
-            await asyncio.Event().wait()
-
-        auth = [(b"authorization", f"Bearer {own_token(stack)}".encode())]
-        scope = {"type": "http", "headers": auth, "client": ("127.0.0.1", 1), "state": {}}
-        await bearer({**scope}, receive, send)
-
-        assert [message.get("body") for message in sent[1:4]] == [b"0\n", b"1\n", b"2\n"]
-        assert seen[0].scope == "admin"
 
 
 async def test_mcp_needs_a_token_and_lists_what_it_may(stack: Stack) -> None:
@@ -475,27 +363,17 @@ async def test_an_ending_gateway_leaves_the_address_of_another_one(stack: Stack)
     assert await gateways.address("here") is None
 
 
-async def test_a_port_in_use_is_one_clear_line(stack: Stack) -> None:
-    with listen(GatewayConfig(port=0)) as listening:
-        port = str(listening.getsockname()[1])
-
-        said = refused(stack, REMOTECLAW__GATEWAY__PORT=port)
-
-    assert f"[gateway] port {port} is in use on 127.0.0.1" in said
-
-
 async def test_an_address_of_nobody_is_one_clear_line(stack: Stack) -> None:
     away = {"REMOTECLAW__GATEWAY__HOST": "192.0.2.1", "REMOTECLAW__GATEWAY__ALLOW_REMOTE": "true"}
     assert "[gateway] can't listen on 192.0.2.1" in refused(stack, **away)
 
 
-@pytest.mark.parametrize(("content", "why"), [(b"", "is empty"), (b"short", "is too short")])
-async def test_an_unfit_token_is_one_clear_line(stack: Stack, content: bytes, why: str) -> None:
+async def test_an_unfit_token_is_one_clear_line(stack: Stack) -> None:
     file = TokenFile(stack.home.path).path
-    file.write_bytes(content)
+    file.write_bytes(b"short")
     file.chmod(0o600)
 
-    assert f"The gateway's token {file} {why}" in refused(stack)
+    assert f"The gateway's token {file} isn't one word" in refused(stack)
 
 
 async def test_a_gateway_without_redis_is_one_clear_line(stack: Stack) -> None:
@@ -505,22 +383,23 @@ async def test_a_gateway_without_redis_is_one_clear_line(stack: Stack) -> None:
 
 
 async def test_a_socket_that_is_none_is_one_clear_line(stack: Stack) -> None:
-    for descriptor in ("0", "77"):
-        result = run(stack, "gateway", "--socket", descriptor)
-        assert result.returncode == 1
-        assert f"Descriptor {descriptor} is no socket to listen on" in result.stderr
+    result = run(stack, "gateway", "--socket", "77")
+
+    assert result.returncode == 1
+    assert "Descriptor 77 is no socket to listen on" in result.stderr
 
 
-async def test_no_token_is_in_the_log(stack: Stack) -> None:
+async def test_nothing_that_a_stranger_sends_is_logged(stack: Stack) -> None:
+    """Neither a token nor what agents who read the log would take for an order."""
     operator, _ = await stack.fleet.tokens.create("ada", "read", None)
     async with gateway_process(stack) as (door, process):
         own = TokenFile(stack.home.path).read()
-        for token in (own, operator, f"wrong-{'0' * 64}"):
+        for token in (own, operator, "wrong-token"):
             await door.invoke(token, "sessions_list")
-            await door.get(f"/x?token={token}", token)
-            with contextlib.suppress(InvalidStatus):
-                async with door.socket_at(f"{door.ws_url}?token={token}"):
-                    pass
+            await door.get(f"/x?token={token}", token, **{"User-Agent": token})
+            async with door.socket_at(f"{door.ws_url}?token={token}") as client:
+                await client.begin(token, hello(token, locale=token))
+                await client.closed()
             await raw(door, f"GET /?{token} HTP/1.1\r\n{token}\r\n\r\n".encode())
         process.terminate()
         process.wait()
@@ -563,14 +442,10 @@ def test_an_address_that_others_reach_has_to_be_wanted(host: str, tmp_path: Path
     ("line", "why"),
     [
         ("host = 'example.org'", "must be an IP address or localhost"),
-        ("host = ''", "must be an IP address or localhost"),
         ("port = 70000", "port is not valid"),
         ("hosts = ['*']", "has '*': write a name, or name:port"),
-        ("hosts = ['http://x']", "write a name"),
         ("origins = ['*']", "has '*': write an origin"),
-        ("origins = ['null']", "write an origin"),
         ("origins = ['https://x/path']", "write an origin"),
-        ("origin = ['https://x']", "did you mean 'origins'?"),
     ],
 )
 def test_what_can_not_be_configured(line: str, why: str, tmp_path: Path) -> None:

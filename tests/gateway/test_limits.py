@@ -5,8 +5,37 @@ import asyncio
 import pytest
 
 from remoteclaw.errors import CallRefused
+from remoteclaw.gateway import limits
 from remoteclaw.gateway.limits import Calls
-from remoteclaw.gateway.principals import Operator
+from remoteclaw.gateway.principals import Agent, Operator, Principal
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "own"),
+    [("MOST_OF_ONE", 1, True), ("MOST_OF_OPERATORS", 1, False), ("MOST_OF_AGENTS", 1, False)],
+)
+async def test_so_many_calls_run_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int, own: bool
+) -> None:
+    """Of one caller, of operators and of agents: none takes the places of the others."""
+    monkeypatch.setattr(limits, limit, most)
+    agents = [Agent("a", "1"), Agent("b", "2")]
+    operators = [Operator("ada", "admin", "1"), Operator("bob", "admin", "2")]
+    callers: list[Principal] = [*(agents if limit == "MOST_OF_AGENTS" else operators)]
+    others: list[Principal] = [*(operators if limit == "MOST_OF_AGENTS" else agents)]
+    refused = callers[0] if own else callers[1]
+    calls = Calls()
+
+    async with calls.one(callers[0]):
+        with pytest.raises(CallRefused) as refusal:
+            async with calls.one(refused):
+                pass
+        async with calls.one(callers[1] if own else others[0]):
+            pass
+    async with calls.one(refused):
+        pass
+
+    assert refusal.value.code == "UNAVAILABLE"
 
 
 async def test_a_call_that_is_ending_keeps_no_other_from_being_cut() -> None:

@@ -51,17 +51,14 @@ async def test_an_outcome_that_can_not_be_read_ends_nobodys_connection(
     assert all(record.exc_info is None for record in told)
 
 
-@pytest.mark.parametrize("record", [b"{", b"[1]", b'{"name": "x"}', b"null"])
-async def test_a_damaged_token_is_none(
-    stack: Stack, record: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_damaged_token_is_none(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
     token, view = await stack.fleet.tokens.create("mine", "read", None)
     other, _ = await stack.fleet.tokens.create("other", "read", None)
     client: Any = stack.fleet.scripts.client
     async with opened(stack) as door, door.connected(other) as lasting:
         async with door.connected(token) as mine:
-            await client.hset(keys.TOKENS, view.id, record)
+            await client.hset(keys.TOKENS, view.id, b'{"name": "x"}')
 
             assert await mine.closed() == (1008, "This token is not valid any more.")
         assert (await door.invoke(token, "sessions_list")).status == 401

@@ -39,49 +39,6 @@ async def test_who_asks_meanwhile_waits_and_is_answered(stack: Stack) -> None:
     assert "Traceback" not in log
 
 
-async def test_an_idle_connection_is_closed_rather_than_turned_away(stack: Stack) -> None:
-    """Each is used once more, a moment after the other, until the next gateway answers."""
-    async with gateway_process(stack) as (door, _):
-        host, port = door.url.removeprefix("http://").split(":")
-        token = own_token(stack)
-        idle = []
-        for _ in range(150):
-            each = await asyncio.open_connection(host, int(port))
-            assert await status(token, *each) == 200
-            idle.append(each)
-        await restart(stack, door)
-        answers = []
-        for each in idle:
-            answers.append(await status(token, *each))
-            await asyncio.sleep(0.005)
-        for _, writer in idle:
-            writer.close()
-
-    assert set(answers) == {200, None}
-
-
-async def status(
-    token: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> int | None:
-    """Ask over an open connection; return the answer's status, or None if it is closed."""
-    body = json.dumps({"tool": "sessions_list", "args": {}})
-    head_lines = (
-        "POST /tools/invoke HTTP/1.1",
-        "Host: 127.0.0.1",
-        f"Authorization: Bearer {token}",
-    )
-    sent = (*head_lines, "Content-Type: application/json", f"Content-Length: {len(body)}", "", body)
-    writer.write("\r\n".join(sent).encode())
-    try:
-        head = await reader.readuntil(b"\r\n\r\n")
-    except (asyncio.IncompleteReadError, ConnectionError):
-        return None
-    length = re.search(rb"content-length: (\d+)", head)
-    assert length is not None
-    await reader.readexactly(int(length[1]))
-    return int(head.split()[1])
-
-
 async def test_its_address_is_known_all_the_time(stack: Stack) -> None:
     """Else a worker that looks in this moment starts an agent without tools."""
     async with gateway_process(stack) as (door, _):

@@ -36,9 +36,6 @@ def public_at_any_port(address: Address, port: int) -> bool:
 #: What servers call a file.
 NAMES = {
     "codec.txt": "attachment; filename*=idna''x%80",
-    "unknown.txt": "attachment; filename*=undefined''x",
-    "number.txt": f"attachment; filename*{'9' * 5000}=x",
-    "both.txt": "attachment; filename*=a; filename*0=b",
     "long.txt": 'attachment; x="' + ";" * 4000,
 }
 
@@ -158,12 +155,6 @@ async def test_a_name_that_is_nonsense_is_none(server: Server, what: str) -> Non
     assert await fetch(server.url(what), may_connect=on_loopback) == (what, b"x")
 
 
-@pytest.mark.parametrize("where", ["//[", "http://[::1", "http://h:99999/"])
-async def test_a_redirect_to_nowhere_is_told(server: Server, where: str) -> None:
-    with pytest.raises(UnfitFile, match="can't be read"):
-        await fetch(server.url(f"to?url={where}"), may_connect=on_loopback)
-
-
 async def test_a_redirect_is_followed(server: Server) -> None:
     name, _ = await fetch(server.url("to?url=/file.png"), may_connect=on_loopback)
 
@@ -187,6 +178,7 @@ async def test_a_port_that_is_not_the_webs_is_named() -> None:
         ("packed", "packed"),
         ("endless", "larger than 20 MB"),
         ("to?url=to?url=x", "status 404"),
+        ("to?url=//[", "can't be read"),
         ("to?url=file:///etc/passwd", "does not begin with http"),
         ("to?url=http://user:secret@127.0.0.1/", "has a login in it"),
     ],
@@ -218,12 +210,8 @@ async def test_a_slow_server_is_not_waited_for(
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("http://", "can't be read"),
         ("http://host:port/", "can't be read"),
-        ("http://ho st/", "can't be read|server is unknown"),
         ("http://host/a b", "can't be read"),
-        ("http://host/é", "can't be read"),
-        ("http://[::1/", "can't be read"),
         ("gopher://host/", "does not begin with"),
         ("http://host/\r\nX: y", "can't be read|server is unknown"),
         (f"http://{'a' * 300}/", "can't be read"),

@@ -65,7 +65,7 @@ MUTANTS = (
     ),
     Mutant(
         "a configuration file that is there before its content",
-        before="os.fsync(descriptor)",
+        before="os.fsync(file.fileno())",
         after="pass",
         test="test_the_disk_has_the_content_before_the_name",
         within="replace_file",

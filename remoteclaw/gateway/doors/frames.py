@@ -4,7 +4,7 @@ import logging
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from remoteclaw.errors import CallRefused
 from remoteclaw.tools.base import Id
@@ -34,28 +34,19 @@ class Request(Params):
 class Auth(Params):
     """How a client authenticates: by a token alone."""
 
+    model_config = ConfigDict(extra="ignore")
+
     token: Annotated[str, Field(max_length=1024)] = ""
-    password: Any = None
-    device_token: Any = None
-    bootstrap_token: Any = None
 
 
 class Connect(Params):
     """The first request's parameters. What a client says of itself is neither believed nor kept."""
 
+    model_config = ConfigDict(extra="ignore")
+
     min_protocol: int
     max_protocol: int
     auth: Auth = Field(default_factory=Auth)
-    client: dict[str, Any] = Field(default_factory=dict)
-    role: Any = None
-    scopes: Any = None
-    caps: Any = None
-    commands: Any = None
-    permissions: Any = None
-    device: Any = None
-    locale: Any = None
-    user_agent: Any = None
-    path_env: Any = None
 
 
 def encoded(result: Result) -> bytes:

@@ -5,7 +5,6 @@ from typing import Any
 import orjson
 from pydantic import Field, ValidationError
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
@@ -48,7 +47,6 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, config=lambda: gateway.config().gateway)],
-        exception_handlers={HTTPException: _not_here},
     )
     app.router.redirect_slashes = False
     return app
@@ -127,26 +125,13 @@ class _HttpDoor:
 
 async def _body(request: Request) -> bytes | Response:
     """Return the body of a request, or the refusal if it is too large."""
-    size = f"The body is larger than {MOST_BYTES} bytes."
-    announced = request.headers.get("content-length", "0")
-    if not announced.isdigit() or int(announced) > MOST_BYTES:
-        return refusal("INVALID_REQUEST", size, status=413, is_last=True)
     body = bytearray()
     try:
         async for part in request.stream():
             body += part
             if len(body) > MOST_BYTES:
-                return refusal("INVALID_REQUEST", size, status=413, is_last=True)
+                size = f"The body is larger than {MOST_BYTES} bytes."
+                return refusal("INVALID_REQUEST", size, status=413)
     except ClientDisconnect:
         return Response(status_code=400)
     return bytes(body)
-
-
-async def _not_here(request: Request, error: Exception) -> Response:
-    """Answer a path that has no route, or a method that its route has not."""
-    assert isinstance(error, HTTPException), "it is registered for those"
-    if request.url.path != "/tools/invoke":
-        return PlainTextResponse(error.detail, error.status_code, error.headers)
-    answer = refusal("INVALID_REQUEST", "Tools are called by POST.", status=error.status_code)
-    answer.headers.update(error.headers or {})
-    return answer

@@ -27,7 +27,7 @@ from remoteclaw.gateway.doors.frames import (
 )
 from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
-from remoteclaw.gateway.limits import MOST_BYTES, MOST_OF_ONE
+from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
 from remoteclaw.tools.catalog import METHODS
 
@@ -74,7 +74,7 @@ class Connection:
         self._has_outgoing, self._is_sent = asyncio.Event(), asyncio.Event()
         self._closing: tuple[int, str] | None = None
         self._is_closing = asyncio.Event()
-        self._calls: dict[str, asyncio.Task[None]] = {}
+        self._calls: set[asyncio.Task[None]] = set()
         self._sessions: set[str] = set()
         self._events = 0
 
@@ -85,7 +85,7 @@ class Connection:
             async with asyncio.TaskGroup() as tasks:
                 duties = [tasks.create_task(self._write()), tasks.create_task(self._read(tasks))]
                 await self._is_closing.wait()
-                for call in self._calls.values():
+                for call in self._calls:
                     call.cancel()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PARTING_S):
@@ -233,15 +233,10 @@ class Connection:
             why = f"The frame: {explained(error)}."
             self._post(error_frame(frame_id, "INVALID_REQUEST", why))
             return
-        if request.id in self._calls:
-            why = "A request with this id still runs."
-            self._post(error_frame(frame_id, "INVALID_REQUEST", why))
-        elif len(self._calls) >= MOST_OF_ONE:
-            why = f"{MOST_OF_ONE} requests run: wait for one."
-            self._post(error_frame(frame_id, "UNAVAILABLE", why))
-        elif self._closing is None:
-            call = self._calls[request.id] = tasks.create_task(self._answer(request))
-            call.add_done_callback(lambda _: self._calls.pop(request.id))
+        if self._closing is None:
+            call = tasks.create_task(self._answer(request))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
 
     async def _answer(self, request: Request) -> None:
         principal = self.principal
