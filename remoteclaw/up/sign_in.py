@@ -1,6 +1,7 @@
 """The sign-in of an agent CLI, checked without a request to a model.
 
-A CLI that doesn't tell counts as signed in: opencode has models that need none.
+A CLI that doesn't tell counts as signed in: gemini has no such command, and opencode has models
+that need no sign-in.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,7 @@ TELL_S = 20.0
 
 def sign_in_problem(runtime: str, command: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Return why a CLI can't ask its models, and what to do; None if it can, or doesn't tell."""
-    ways = {"claude": _claude, "codex": _codex, "gemini": _gemini}
-    way = ways.get(runtime)
+    way = {"claude": _claude, "codex": _codex}.get(runtime)
     hint = way(command, env) if way else None
     return f"{runtime} is not signed in: {hint}." if hint else None
 
@@ -36,28 +36,12 @@ def _claude(command: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 def _codex(command: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Check codex; a provider of the user's own may need no sign-in."""
-    config = Path(env.get("CODEX_HOME") or _home(env) / ".codex") / "config.toml"
+    home = Path(env.get("HOME") or "~").expanduser()
+    config = Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml"
     if any("model_provider" in text for text in (*command, _content(config))):
         return None
     is_out = "Not logged in" in _output((*command, "login", "status"), env)
     return "run `codex login`" if is_out else None
-
-
-def _gemini(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Check gemini: its settings or a variable choose a way to sign in."""
-    home = Path(env.get("GEMINI_CLI_HOME") or _home(env))
-    settings = _content(home / ".gemini" / "settings.json")
-    files = (_content(home / ".gemini" / ".env"), _content(home / ".env"))
-    # Of version 0.61 and of those before.
-    is_chosen = '"selectedType"' in settings or '"selectedAuthType"' in settings
-    has_key = any(name.startswith(("GEMINI_API_KEY", "GOOGLE_")) for name in env)
-    if is_chosen or has_key or any("GEMINI_" in file or "GOOGLE_" in file for file in files):
-        return None
-    return "run `gemini` once and choose how, or give it GEMINI_API_KEY"
-
-
-def _home(env: Mapping[str, str]) -> Path:
-    return Path(env.get("HOME") or "~").expanduser()
 
 
 def _content(file: Path) -> str:

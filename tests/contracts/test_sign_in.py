@@ -1,6 +1,5 @@
 """The sign-in of the real CLIs, which is asked without a request to a model."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from tests.conftest import required
 from tests.support.agents import ModelServerProcess
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "opencode"])
+@pytest.mark.parametrize("name", ["claude", "codex"])
 def test_who_is_not_signed_in_is_told_what_to_do(
     name: str, model_server: ModelServerProcess, tmp_path: Path
 ) -> None:
@@ -23,29 +22,9 @@ def test_who_is_not_signed_in_is_told_what_to_do(
     without = sign_in_problem(name, (cli.program,), env)
     signed_in = sign_in_problem(name, cli.command, {**env, **cli.env})
 
-    if name == "opencode":  # which has models that need none
-        assert without is None
-    else:
-        assert str(without).startswith(f"{name} is not signed in: run `{name}")
+    assert str(without).startswith(f"{name} is not signed in: run `{name}")
     assert signed_in is None
     assert model_server.bodies() == before
-
-
-@pytest.mark.parametrize(
-    ("file", "content"),
-    [
-        (".gemini/settings.json", json.dumps({"security": {"auth": {"selectedType": "x"}}})),
-        (".gemini/.env", "GEMINI_API_KEY=x"),
-        (".env", "GOOGLE_API_KEY=x"),
-    ],
-)
-def test_gemini_may_be_signed_in_by_a_file(file: str, content: str, tmp_path: Path) -> None:
-    env = {"HOME": str(tmp_path)}
-    assert "run `gemini` once" in str(sign_in_problem("gemini", ("gemini",), env))
-    (tmp_path / file).parent.mkdir(exist_ok=True)
-    (tmp_path / file).write_text(content)
-
-    assert sign_in_problem("gemini", ("gemini",), env) is None
 
 
 def test_who_does_not_tell_counts_as_signed_in(tmp_path: Path) -> None:

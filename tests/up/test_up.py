@@ -11,7 +11,6 @@ import re
 import shutil
 import signal
 import stat
-import subprocess
 import threading
 from pathlib import Path
 
@@ -292,20 +291,24 @@ async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is
 
 
 def test_a_kill_takes_everything_along_and_a_power_failure_is_repaired_and_said(home: Home) -> None:
-    """After both it goes on; an end of Redis' file that is damaged is cut off."""
+    """After both it goes on; an end of Redis' file that is damaged is cut off.
+
+    Whoever sees the agent end first must not say that it died by itself.
+    """
+
+    def trace() -> str:
+        return remoteclaw(home, "sessions", "trace", busy).stdout
+
     with running(home) as up:
         assert remoteclaw(home, "send", "hello").returncode == 0  # an agent is warm
-        busy = subprocess.Popen(
-            [REMOTECLAW, "send", "slow", "--from", "bob"], env=env(home), stdout=subprocess.DEVNULL
-        )
-        eventually_sync(lambda: len(marked_processes(home)) >= 4)
-        processes = everything(up.pid) + marked_processes(home)
+        busy = remoteclaw(home, "send", "slow", "--from", "bob", "--wait", "0").stdout.strip()
+        eventually_sync(lambda: "output" in trace())
+        processes = everything(up.pid) + (marked := marked_processes(home))
+        assert len(marked) >= 4
 
         up.kill()
 
         all_gone(processes, home)
-        busy.kill()
-        busy.wait()
     (file,) = [*home.redis_data.glob("appendonly.aof"), *home.redis_data.glob("*/*.incr.aof")]
     with file.open("ab") as opened:
         opened.write(b"*3\r\n" + b"\0" * 4096)
@@ -315,6 +318,9 @@ def test_a_kill_takes_everything_along_and_a_power_failure_is_repaired_and_said(
         told = "".join(shown)
         assert f"  problem  Redis starts with less than there was: {file} was damaged" in told
         assert "4,100 bytes behind the last complete command were removed" in told
+        eventually_sync(lambda: "attempt 2" in trace())
+        assert remoteclaw(home, "stop", busy.partition("-")[0]).returncode == 0
+        assert "died" not in trace()
         assert "- hello" in remoteclaw(home, "send", "memory").stdout
 
 
