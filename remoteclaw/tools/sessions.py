@@ -58,8 +58,6 @@ class SessionSummary(SessionFacts):
     is_self: bool
     """Whether it is the session of this call."""
     label: str | None = None
-    parent: str | None = None
-    """The key of the session that has started it."""
 
 
 class SessionsResult(Result):

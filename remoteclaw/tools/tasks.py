@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from remoteclaw.tools.base import Id, Params, Result, Text, Tool
-from remoteclaw.tools.sessions import Label, SessionKeyText
+from remoteclaw.tools.sessions import Label
 
 __all__ = ["METHODS"]
 
@@ -34,8 +34,6 @@ class SpawnResult(Result):
 class SubagentsTarget(Params):
     run_id: Id | None = None
     """The runId from sessions_spawn."""
-    session_key: SessionKeyText | None = None
-    """Or its session's key."""
     label: Label | None = None
     """Or its session's label."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from remoteclaw.bridge.side_effects import side_effects_of
-from remoteclaw.channels.relay import LATE, ONLY_SENDS
+from remoteclaw.channels.relay import LATE
 from remoteclaw.errors import CallRefused
 from remoteclaw.gateway.methods.chats import HANDLERS
 from remoteclaw.messages import McpSideEffects
@@ -137,18 +137,6 @@ async def test_the_same_call_again_does_nothing_and_says_the_same(
     assert len(served.did("delete")) == 1
 
 
-async def test_between_turns_nothing_is_done(stack: Stack, served: Platform, turn: Turn) -> None:
-    theirs = served.say("chat-1", "bo", "hi")
-    await turn.finish()
-
-    with pytest.raises(CallRefused) as refusal:
-        await turn.call("message_delete", messageId=theirs)
-
-    assert refusal.value.code == "NO_TURN"
-    assert await waiting(stack) == 0
-    assert len(served.chat("chat-1")) == 1
-
-
 # -- what can't be done ---------------------------------------------------------------------------
 
 
@@ -161,23 +149,6 @@ async def test_what_the_platform_doesn_t_have(served: Platform, turn: Turn) -> N
     await turn.call("message_react", messageId=theirs, emoji="x")
 
     assert served.chat("chat-1")[0].reaction == "x"
-
-
-async def test_an_adapter_that_only_sends(stack: Stack, platform: Platform, turn: Turn) -> None:
-    async with platform.served(stack.fleet, only_sends=True):
-        with pytest.raises(CallRefused) as refusal:
-            await turn.call("message_read")
-        await turn.call("message_reply", message="hi")
-
-    assert str(refusal.value) == ONLY_SENDS
-    assert platform.texts == ["hi"]
-
-
-async def test_what_the_platform_refuses(served: Platform, turn: Turn) -> None:
-    with pytest.raises(CallRefused, match="There is no such message"):
-        await turn.call("message_delete", messageId="m99")
-
-    assert (await turn.call("message_reply", message="hi"))["status"] == "delivered"
 
 
 async def test_an_adapter_that_breaks_is_told_of_and_holds_nothing_up(

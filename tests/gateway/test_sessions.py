@@ -292,18 +292,6 @@ def entry_of(written: ChannelMessage) -> Entry:
 # -- whose token it is ----------------------------------------------------------------------------
 
 
-async def test_a_token_works_in_a_turn_alone(stack: Stack) -> None:
-    caller = await begin_turn(stack, HANDLERS)
-    tools = await gateway(stack.fleet, stack.home, HANDLERS).tools(caller.agent)
-    await caller.finish()
-    idle = await gateway(stack.fleet, stack.home, HANDLERS).tools(caller.agent)
-    code, _ = await refused(stack, caller, "session_status")
-
-    assert {"sessions_list", "sessions_send"} <= {tool.tool for tool in tools}
-    assert {tool.tool for tool in tools} <= {tool.tool for tool in idle}
-    assert code == "NO_TURN"
-
-
 async def test_the_token_of_an_agent_before_is_worth_nothing(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     other = Agent(caller.lease.sid, digest(new_agent_token(caller.lease.sid)))

@@ -170,29 +170,12 @@ async def test_of_a_file_that_is_not_what_holds_there_is_no_hash(stack: Stack, t
     assert "A person has to correct the file" in told["problem"]
 
 
-async def test_a_name_with_dots_in_it_can_be_selected(stack: Stack) -> None:
-    stack.home.config_file.write_text('[channels.irc.groups."a.b".tools]\ndeny = ["cron_*"]\n')
-
-    told = await call(stack, READER, "config.get", key="channels.irc.groups.a.b.tools.deny")
-
-    assert told.config == ["cron_*"]
-
-
 async def test_the_schema_is_that_of_the_configuration(stack: Stack) -> None:
     caller = await begin_turn(stack, HANDLERS)
     told = await call(stack, caller, "gateway_config_schema")
 
     assert told.model_dump()["schema"] == Config.model_json_schema()
     assert "canary" not in told.model_dump_json()
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-async def test_a_stranger_s_agent_may_not(stack: Stack, tool: str) -> None:
-    caller = await begin_turn(stack, HANDLERS, from_="mallory")
-    code, why = await refused(stack, caller, tool, **TOOLS[tool])
-
-    assert code == "FORBIDDEN"
-    assert f"The policy doesn't allow {tool} here: it answers only to an owner" in why
 
 
 async def test_hostile_keys_are_refused(stack: Stack) -> None:

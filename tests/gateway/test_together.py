@@ -10,9 +10,9 @@ from remoteclaw.errors import CallRefused, RedisUnavailable
 from remoteclaw.fleet import keys
 from remoteclaw.messages import Entry, SessionKey
 from tests.support.doors import calling, opened
-from tests.support.stack import Stack, message
+from tests.support.stack import Stack
 from tests.support.tasks import HANDLERS, call, entries, may, refused, take_over, take_up, work
-from tests.support.turns import DIGEST, Turn, begin_turn, gateway
+from tests.support.turns import Turn, begin_turn, gateway
 from tests.support.waiting import HANG_S, eventually
 
 
@@ -99,22 +99,6 @@ async def test_a_second_try_starts_anew_what_the_first_one_has_cancelled(
     assert [run.run for run in runs if run] == [again.run_id]
 
 
-async def test_calls_that_are_numbered_anew_get_different_sessions(
-    stack: Stack, parent: Turn
-) -> None:
-    first = [
-        await call(stack, parent, "sessions_spawn", prompt="dice", call_id=name)
-        for name in ("call_1", "call_2")
-    ]
-    turn = await take_over(stack, parent)
-    again = [
-        await call(stack, turn, "sessions_spawn", prompt="dice", call_id=name)
-        for name in ("call_0", "call_1")
-    ]
-
-    assert [one.run_id for one in again] == [one.run_id for one in first]
-
-
 async def test_another_process_in_the_same_attempt_gets_the_same_session(
     stack: Stack, parent: Turn
 ) -> None:
@@ -156,20 +140,6 @@ async def test_messages_that_are_tried_one_by_one_start_nothing_again(stack: Sta
     third = await call(stack, last, "sessions_spawn", prompt="two's", call_id="c")
 
     assert again.run_id == third.run_id == first.run_id
-
-
-async def test_another_account_is_another_task(stack: Stack) -> None:
-    stack.configure({"runtime": "demo"}, channels={"test": {"owners": ["olga"]}})
-    client: Any = stack.fleet.scripts.client
-    await client.zadd(keys.READERS, {"test\0bot1": 9e14, "test\0bot2": 9e14})
-    olga = await begin_turn(stack, HANDLERS, from_="olga")
-    await call(stack, olga, "sessions_spawn", prompt="post", channel="test/bot1:c", call_id="1")
-    turn = await take_over(stack, olga)
-    two = await call(
-        stack, turn, "sessions_spawn", prompt="post", channel="test/bot2:c", call_id="2"
-    )
-
-    assert SessionKey.parse(two.child_session_key).account == "bot2"
 
 
 # -- tasks that have tasks -------------------------------------------------------------------------
@@ -217,25 +187,6 @@ async def test_who_writes_to_a_task_takes_nothing_from_its_result(stack: Stack) 
     await work(stack, started.child_session_key)
 
     assert len(await results(stack, parent.lease.session)) == 1
-
-
-async def test_what_runs_far_below_is_stopped_however_many_came_after_it(stack: Stack) -> None:
-    may(stack, sessions={"max_depth": 2})
-    parent = await begin_turn(stack, HANDLERS)
-    first = await call(stack, parent, "sessions_spawn", prompt="one")
-    child = await take_up(stack, first.child_session_key)
-    below = await call(stack, child, "sessions_spawn", prompt="two")
-    await child.finish()
-    assert await child.lease.close()
-    for number in range(52):
-        one = await call(stack, parent, "sessions_spawn", prompt=f"t{number}")
-        other = await take_up(stack, one.child_session_key)
-        await other.finish()
-        assert await other.lease.close()
-    await stack.fleet.sessions.stop(parent.lease.sid)
-    state = keys.state(SessionKey.parse(below.child_session_key).sid)
-
-    assert await stack.fleet.scripts.client.hget(state, "stop_entry")
 
 
 # -- waiting ---------------------------------------------------------------------------------------
@@ -378,33 +329,3 @@ async def test_a_label_tells_nothing_of_whose_it_is(stack: Stack) -> None:
 
     why = await refused(stack, alice, "sessions_spawn", prompt="x", label="salary")
     assert why == "The label 'salary' is taken: choose another one."
-
-
-async def test_a_parent_that_may_not_be_seen_is_not_told(stack: Stack) -> None:
-    owners = {"test": {"owners": ["alice", "eve"]}}
-    stack.configure({"runtime": "demo", "spawns": ["other"]}, channels=owners)
-    text = stack.home.config_file.read_text()
-    other = '\n[agents.other]\nruntime = "demo"\nsees_sessions = "agent"\n'
-    stack.home.config_file.write_text(text + other)
-    parent = await begin_turn(stack, HANDLERS)
-    await call(stack, parent, "sessions_spawn", prompt="x", agentId="other")
-    entry = await stack.fleet.inbound.append(message("hello", from_="eve"), agent="other")
-    lease = await stack.fleet.leases.acquire(entry.session.sid, worker="t", host=stack.home.host_id)
-    assert lease is not None
-    assert await lease.turns.begin([entry.entry_id])
-    await lease.grant(DIGEST, {"sessions_list"})
-    agent = parent.agent.__class__(entry.session.sid, DIGEST)
-    eve = Turn(entry.entry_id, lease, agent, parent.gateway)
-    listed = await call(stack, eve, "sessions_list")
-
-    assert len(listed.sessions) == 2
-    assert [one.parent for one in listed.sessions] == [None, None]
-
-
-async def test_tasks_are_named_by_the_start_of_an_id_too(stack: Stack, parent: Turn) -> None:
-    started = await call(stack, parent, "sessions_spawn", prompt="x")
-    sid = SessionKey.parse(started.child_session_key).sid
-    named = {"sessionKey": sid[:12]}
-
-    found = await call(stack, parent, "subagents", action="status", params=named)
-    assert [run.run_id for run in found.runs] == [started.run_id]

@@ -31,12 +31,6 @@ NO_ANSWER_YET = (
 )
 
 
-async def _sees_parent(call: Call, view: SessionView) -> bool:
-    assert view.parent is not None, "it has one"
-    parent = await call.fleet.sessions.view(view.parent.sid)
-    return parent is not None and await may_see(call, parent)
-
-
 async def _list(call: Call, params: contract.ListParams) -> contract.SessionsResult:
     wanted = (params.filter or "").casefold()
     found: list[SessionView] = []
@@ -46,17 +40,11 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
             found.append(view)
             if len(found) > params.limit:
                 break
-    parents = {
-        view.sid: str(view.parent)
-        for view in found
-        if view.parent and await _sees_parent(call, view)
-    }
     told = tuple(
         contract.SessionSummary(
             **_facts(view),
             is_self=view.key == call.session,
             label=view.label,
-            parent=parents.get(view.sid),
         )
         for view in found[: params.limit]
     )

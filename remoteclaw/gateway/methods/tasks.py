@@ -92,7 +92,7 @@ async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.S
     own = await current(call)
     runs = [view async for view in _below(call, own)]
     target = params.params
-    is_named = any((target.run_id, target.session_key, target.label))
+    is_named = target.run_id is not None or target.label is not None
     if is_named:
         runs = [view for view in runs if _is_named(view, target)]
         if not runs:
@@ -100,12 +100,8 @@ async def _subagents(call: Call, params: contract.SubagentsParams) -> contract.S
                 "NOT_FOUND",
                 "This session has started no such session: action list has those that there are.",
             )
-        if len(runs) > 1:
-            raise CallRefused(
-                "INVALID_REQUEST", "Several of its sessions are called so: say which by runId."
-            )
     elif params.action == "status":
-        raise CallRefused("INVALID_REQUEST", "subagents: status needs runId, sessionKey or label.")
+        raise CallRefused("INVALID_REQUEST", "subagents: status needs runId or label.")
     cancelled = 0
     if params.action == "cancel":
         tops = runs if is_named else [view for view in runs if view.parent == own.key]
@@ -128,12 +124,8 @@ async def _below(call: Call, view: SessionView) -> AsyncIterator[SessionView]:
 
 def _is_named(view: SessionView, target: contract.SubagentsTarget) -> bool:
     """Whether a session is the one that is meant: by all that is said of it."""
-    named = target.session_key
-    return (
-        target.run_id in (None, f"{view.sid}-{view.task_entry}")
-        and (named in (None, str(view.key)) or view.sid.startswith(str(named)))
-        and target.label in (None, view.label)
-    )
+    run_id = f"{view.sid}-{view.task_entry}"
+    return target.run_id in (None, run_id) and target.label in (None, view.label)
 
 
 async def _told(
