@@ -15,8 +15,8 @@ from remoteclaw.session.drain import Drain
 from tests.support.stack import Stack, said
 from tests.support.waiting import eventually
 
-#: An agent that says what it was asked, and what it knew before. Asked to wait, it does, and hears
-#: what comes meanwhile; it notes every prompt.
+#: An agent that says what it was asked, and what it knew before, and notes every prompt. Asked to
+#: wait, it does, and hears what comes meanwhile, or with `deaf` doesn't; told to die, it does.
 AGENT = """
 import select
 pipe = open(0, 'rb', buffering=0, closefd=False)
@@ -39,13 +39,17 @@ while True:
     known = open(file).read().split(chr(10))[:-1] if os.path.exists(file) else []
     with open(file, 'a') as before: before.writelines(line + chr(10) for line in asked)
     say(type='text', text='heard ' + ' + '.join(asked) + ', knew ' + (' + '.join(known) or '-'))
+    while 'deaf' in asked and not os.path.exists('go'):
+        time.sleep(0.005)
     while 'wait' in asked and not os.path.exists('go'):
         time.sleep(0.005)
         if select.select([0], [], [], 0)[0]:
             message = turn()
             if message['type'] == 'steer':
                 say(type='steered', id=message['id'])
-                say(type='text', text=' & '.join(['', *words(message)]))
+                joined = words(message)
+                if 'die' in joined: os._exit(3)
+                say(type='text', text=' & '.join(['', *joined]))
                 continue
             say(type='done', aborted=True)
             break
@@ -83,9 +87,9 @@ async def talk(stack: Stack, *texts: str, **fields: Any) -> list[str]:
     return replies
 
 
-async def busy(stack: Stack) -> tuple[Accepted, "asyncio.Task[None]"]:
+async def busy(stack: Stack, text: str = "wait") -> tuple[Accepted, "asyncio.Task[None]"]:
     """Have a turn running that ends when it is told to go on."""
-    first = await stack.append("wait")
+    first = await stack.append(text)
     task = drain(stack, first)
     await stack.reached(first, "output")
     return first, task
