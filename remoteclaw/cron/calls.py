@@ -29,9 +29,8 @@ class CronCalls:
         call: str,
         job_id: str,
         *,
-        before: bytes | None,
-        after: bytes | None,
-        due_ms: int | None,
+        before: Job | None,
+        after: Job | None,
         note: Mapping[str, Any] | None,
     ) -> Literal["done", "nothing", "changed"]:
         """Write, change or remove a cron job, unless it is not any more what it was `before`.
@@ -46,9 +45,9 @@ class CronCalls:
             {"jobs": keys.CRON_JOBS, "due": keys.CRON_DUE},
             {
                 "job_id": job_id,
-                "before": before,
-                "job": after,
-                "due_ms": due_ms,
+                "before": before.stored if before else None,
+                "job": after.encode() if after else None,
+                "due_ms": after.next_ms if after else None,
                 "most": MOST_JOBS,
             },
         )

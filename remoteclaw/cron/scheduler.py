@@ -10,11 +10,10 @@ import logging
 from dataclasses import replace
 from typing import Literal
 
-from remoteclaw.clock import boottime
 from remoteclaw.cron.job import Job
 from remoteclaw.cron.schedule import Due
 from remoteclaw.cron.settle import Settler
-from remoteclaw.cron.store import BOUNDS, READ_S, Cron, Run
+from remoteclaw.cron.store import BOUNDS, Cron, Run
 from remoteclaw.errors import MessageRefused, RedisRefused, RedisUnavailable, ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -75,7 +74,6 @@ class Scheduler:
                     "scheduler": keys.CRON_SCHEDULER,
                 },
                 args={"most": AT_MOST, "there_ms": ALIVE_MS, "skipped": offset},
-                deadline=boottime() + READ_S,
             )
             parts = iter(found)
             for job_id, due, data in zip(parts, parts, parts, strict=True):
@@ -189,7 +187,6 @@ class Scheduler:
                 "missed": noted.encode() if noted else None,
                 **args,
             },
-            deadline=boottime() + READ_S,
         )
         return status.decode(), queue.decode()
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 
 import orjson
 
-from remoteclaw.clock import boottime, named_zone
+from remoteclaw.clock import named_zone
 from remoteclaw.cron.job import Job
-from remoteclaw.cron.store import BOUNDS, READ_S, Cron, OpenRun, Run
+from remoteclaw.cron.store import BOUNDS, Cron, OpenRun, Run
 from remoteclaw.errors import ScheduleRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -21,65 +21,15 @@ from remoteclaw.fleet.outcomes import Outcome, Outcomes
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import SessionKey
 
-__all__ = ["Ended", "Settlement", "Settler", "settlement"]
+__all__ = ["Settler"]
 
 #: The pause after a failure, in seconds; it doubles with each failure in a row, up to the longest.
 BACKOFF_S, LONGEST_BACKOFF_S = 30, 3600
 
 _SUCCEEDED = ("done", "steered")
 _FAILED = ("failed", "dead")
-_REASONS = {
-    "dead": "It was tried more than once and given up; `remoteclaw deadletters list` shows it.",
-    "unknown": "Its outcome is not known any more.",
-}
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The end of a run."""
-
-    status: str
-    duration_ms: int | None = None
-    category: str | None = None
-    """The `ErrorCategory` of a failure."""
-
-    @property
-    def has_succeeded(self) -> bool:
-        """Whether the agent has answered."""
-        return self.status in _SUCCEEDED
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether it failed; a run that was stopped or dropped has neither failed nor succeeded."""
-        return self.status in _FAILED
-
-    @property
-    def reason(self) -> str | None:
-        """One sentence about a failure: never what a CLI has printed, or the agent has said."""
-        if self.status == "failed":
-            kind = f": {self.category.replace('_', ' ')}" if self.category else ""
-            return f"The agent failed{kind}."
-        return _REASONS.get(self.status)
-
-    @classmethod
-    def of(cls, outcome: Outcome | None, now_ms: int) -> "Ended":
-        """Return the end of a run with this outcome; None for an outcome that is forgotten."""
-        if outcome is None or not outcome.is_final:
-            return cls("unknown")
-        steps = outcome.steps
-        at_ms = max((step.at_ms for step in steps if step.name == "finished"), default=now_ms)
-        begun = [step.at_ms for step in steps if step.name == "begun"]
-        duration_ms = max(0, at_ms - min(begun)) if begun else None
-        category = str(outcome.error.get("category", "")) if outcome.error else None
-        return cls(outcome.status, duration_ms, category)
-
-    def told(self, run: Run) -> Run:
-        """Return a run that has ended so, as the log has it."""
-        return replace(
-            run, status=self.status, detail=self.reason, duration_ms=self.duration_ms, run_id=None
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +45,49 @@ class Settlement:
     """What the chat is told."""
 
 
-def settlement(job: Job, open_run: OpenRun, ended: Ended, now_ms: int) -> Settlement:
+def _ended(run: Run, outcome: Outcome | None, now_ms: int) -> Run:
+    """Return a run as the log has it; None stands for an outcome that is forgotten."""
+    if outcome is None or not outcome.is_final:
+        return replace(run, status="unknown", detail="Its outcome is not known any more.")
+    steps = outcome.steps
+    at_ms = max((step.at_ms for step in steps if step.name == "finished"), default=now_ms)
+    begun = [step.at_ms for step in steps if step.name == "begun"]
+    duration_ms = max(0, at_ms - min(begun)) if begun else None
+    return replace(run, status=outcome.status, detail=_reason(outcome), duration_ms=duration_ms)
+
+
+def _reason(outcome: Outcome) -> str | None:
+    """Return a sentence about a failure: never what a CLI has printed, or the agent has said."""
+    if outcome.status == "dead":
+        return "It was tried more than once and given up; `remoteclaw deadletters list` shows it."
+    if outcome.status != "failed":
+        return None
+    kind = str((outcome.error or {}).get("category", "")).replace("_", " ")
+    return f"The agent failed: {kind}." if kind else "The agent failed."
+
+
+def _settlement(job: Job, name: str, run: Run, now_ms: int) -> Settlement:
     """Return the consequences of a run that has ended, for the log, the job and the chat.
 
     A manual run doesn't move the schedule, and its failure is reported to its caller alone; its
     success resets the failures.
     """
-    run = ended.told(open_run.run)
+    has_succeeded = run.status in _SUCCEEDED
     job = replace(
         job,
-        last_status=ended.status,
-        last_detail=ended.reason,
-        last_duration_ms=ended.duration_ms,
+        last_status=run.status,
+        last_detail=run.detail,
+        last_duration_ms=run.duration_ms,
+        failures=0 if has_succeeded else job.failures,
     )
-    if job.running == open_run.name:
+    if job.running == name:
         job = replace(job, running=None, missed_ms=None)
-    if ended.has_succeeded:
-        job = replace(job, failures=0)
     if run.is_manual:
         return Settlement(job, run)
     # A one-time job that was given another time meanwhile has that one before it.
-    if ended.has_succeeded and job.is_once and job.next_ms is None:
+    if has_succeeded and job.is_once and job.next_ms is None:
         return Settlement(None, run)
-    if not ended.has_failed:
+    if run.status not in _FAILED:
         return Settlement(job.due_at(job.next_ms), run)
     job = replace(job, failures=job.failures + 1)
     after, missed = _backed_off(job, now_ms)
@@ -173,9 +143,7 @@ class Settler:
 
     async def look(self) -> None:
         """Settle the runs that are over."""
-        found = await self._scripts.run(
-            "unsettled", keys={"open": keys.CRON_OPEN}, deadline=boottime() + READ_S
-        )
+        found = await self._scripts.run("unsettled", keys={"open": keys.CRON_OPEN})
         parts = iter(found)
         for name, stored in zip(parts, parts, strict=True):
             with contextlib.suppress(ValueError):  # it is damaged
@@ -185,14 +153,14 @@ class Settler:
         """Settle a run that is over. If its job changes meanwhile, the next look does it."""
         stored = await self._cron.stored(run.run.job_id) or b""
         now_ms = await self._cron.now_ms()
-        ended = Ended.of(await self._outcomes.read(run.sid, run.entry_id), now_ms)
+        ended = _ended(run.run, await self._outcomes.read(run.sid, run.entry_id), now_ms)
         try:
             job = Job.decode(stored) if stored else None
         except ValueError:  # a scheduler of its version can read it
             return
-        settled = Settlement(None, ended.told(run.run))
+        settled = Settlement(None, ended)
         if job:
-            settled = settlement(job, run, ended, now_ms)
+            settled = _settlement(job, run.name, ended, now_ms)
         if await self._write(run, stored, settled) == "done":
             log.info("cron job %s: a run is over, %s", run.run.job_id, ended.status)
 
@@ -226,7 +194,6 @@ class Settler:
                 "line": told.run.line(run.entry_id, run.sid),
                 "reply": reply,
             },
-            deadline=boottime() + READ_S,
         )
         return status.decode()
 

@@ -5,14 +5,12 @@ final. `scheduler.py` begins runs, `settle.py` ends them; calls change jobs (`ca
 """
 
 import contextlib
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import orjson
 
-from remoteclaw.clock import boottime
 from remoteclaw.cron.job import Job
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
@@ -23,8 +21,6 @@ __all__ = ["BOUNDS", "Cron", "OpenRun", "Run"]
 MOST_RUNS_OF_JOB, MOST_RUNS = 100, 1000
 RUNS_MS = 30 * 24 * 3600 * 1000
 BOUNDS = {"most_runs": MOST_RUNS_OF_JOB, "most_all_runs": MOST_RUNS, "runs_ms": RUNS_MS}
-#: How long reading is tried while Redis is away, in seconds.
-READ_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,14 +87,11 @@ class Cron:
 
     async def now_ms(self) -> int:
         """Return the time that due times are compared with: Redis' own, the same for all hosts."""
-        return int(await self._scripts.run("clock", deadline=boottime() + READ_S))
+        return int(await self._scripts.run("clock"))
 
     async def jobs(self) -> list[Job]:
         """Return every job that can be read, oldest first."""
-        client = self._scripts.client
-        found: Sequence[bytes] = await self._scripts.call(
-            lambda: client.hvals(keys.CRON_JOBS), deadline=boottime() + READ_S
-        )
+        found = await self._scripts.call(self._scripts.client.hvals, keys.CRON_JOBS)
         return sorted(_readable(found), key=lambda job: (job.created_ms, job.id))
 
     async def job(self, job_id: str) -> Job | None:
@@ -109,8 +102,7 @@ class Cron:
     async def stored(self, job_id: str) -> bytes | None:
         """Return a job as it is stored, also where it can't be read; None if there is none."""
         client = self._scripts.client
-        read = functools.partial(client.hget, keys.CRON_JOBS, job_id)
-        data: bytes | None = await self._scripts.call(read, deadline=boottime() + READ_S)
+        data: bytes | None = await self._scripts.call(client.hget, keys.CRON_JOBS, job_id)
         return data
 
     async def runs(self, job_id: str | None = None) -> list[Run]:
@@ -125,7 +117,7 @@ class Cron:
             pipeline.lrange(name, 0, -1)
             return await pipeline.execute()
 
-        unfinished, lines = await self._scripts.call(read, deadline=boottime() + READ_S)
+        unfinished, lines = await self._scripts.call(read)
         runs = list(_runs(lines))
         for run_name, stored in unfinished.items():
             with contextlib.suppress(ValueError):
@@ -139,30 +131,22 @@ class Cron:
         run = await self.open_run(job)
         if run is None:
             return None
-        read = functools.partial(
-            self._scripts.client.hget, keys.outcome_prefix(run.sid) + run.entry_id, "status"
-        )
-        status = await self._scripts.call(read, deadline=boottime() + READ_S)
+        outcome = keys.outcome_prefix(run.sid) + run.entry_id
+        status = await self._scripts.call(self._scripts.client.hget, outcome, "status")
         return run if status in (b"accepted", b"running") else None
 
     async def open_run(self, job: Job) -> OpenRun | None:
         """Return the run of a job that was begun last, if it is not settled."""
-        name = job.running
-        if name is None:
+        if (name := job.running) is None:
             return None
-        client = self._scripts.client
-        read = functools.partial(client.hget, keys.CRON_OPEN, name)
-        stored = await self._scripts.call(read, deadline=boottime() + READ_S)
-        if stored is not None:
-            with contextlib.suppress(ValueError):
-                return OpenRun.decode(name, stored)
+        stored = await self._scripts.call(self._scripts.client.hget, keys.CRON_OPEN, name)
+        with contextlib.suppress(ValueError):
+            return OpenRun.decode(name, stored) if stored else None
         return None
 
     async def has_scheduler(self) -> bool:
         """Whether something runs that fires jobs."""
-        client = self._scripts.client
-        look = functools.partial(client.exists, keys.CRON_SCHEDULER)
-        return bool(await self._scripts.call(look, deadline=boottime() + READ_S))
+        return bool(await self._scripts.call(self._scripts.client.exists, keys.CRON_SCHEDULER))
 
 
 def _readable(stored: Sequence[bytes]) -> Iterator[Job]:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import re
-import secrets
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime
@@ -340,11 +339,7 @@ async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
     ):
         kept = await cron_of(stack.fleet).job(job.id)
         assert kept is not None
-        failing = replace(kept, failures=4)
-        await calls_of(stack.fleet).job(
-            None, secrets.token_hex(4), job.id, before=kept.stored, after=failing.encode(),
-            due_ms=kept.next_ms, note=None,
-        )  # fmt: skip
+        await jobs.store(stack.fleet, kept, replace(kept, failures=4))
 
         changed = await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)
 
@@ -501,9 +496,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
         people=("test:olga",),
         next_ms=now_ms,
     )
-    await calls_of(stack.fleet).job(
-        None, "c", theirs.id, before=None, after=theirs.encode(), due_ms=now_ms, note=None
-    )
+    await jobs.store(stack.fleet, None, theirs)
     await scheduler_of(stack.fleet).tick()
     caller = await begin_turn(stack, HANDLERS)
     listed = (await call(stack, caller, "cron_list")).jobs
@@ -568,7 +561,7 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
 
     async def write(caller: Any) -> str:
         return await calls_of(stack.fleet).job(
-            caller, "c", job.id, before=None, after=job.encode(), due_ms=60_000, note=None
+            caller, "c", job.id, before=None, after=job, note=None
         )
 
     assert stale is not None
@@ -588,10 +581,7 @@ async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
     job = await add(stack, ADMIN)
     kept = await cron_of(stack.fleet).job(job.id)
     assert kept is not None
-    less = replace(kept, people=("test:mallory",))
-    await calls_of(stack.fleet).job(
-        None, "c", job.id, before=kept.stored, after=less.encode(), due_ms=kept.next_ms, note=None
-    )
+    await jobs.store(stack.fleet, kept, replace(kept, people=("test:mallory",)))
 
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
 

@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job that is lost when it did not go well",
-        before="if ended.has_succeeded and job.is_once and",
+        before="if has_succeeded and job.is_once and",
         after="if job.is_once and",
         test="test_what_is_due_once_and_did_not_go_well_is_kept_and_off",
     ),

@@ -71,13 +71,7 @@ async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
     job = after or before
     assert job is not None
     return await calls_of(fleet).job(
-        None,
-        os.urandom(8).hex(),
-        job.id,
-        before=before.stored if before else None,
-        after=after.encode() if after else None,
-        due_ms=after.next_ms if after else None,
-        note=None,
+        None, os.urandom(8).hex(), job.id, before=before, after=after, note=None
     )
 
 

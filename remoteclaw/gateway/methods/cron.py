@@ -83,13 +83,7 @@ async def _write(
     Raises `CallRefused` if it has changed since it was read.
     """
     status = await CronCalls(call.fleet.calls).job(
-        call.caller,
-        call.id,
-        job_id,
-        before=before.stored if before else None,
-        after=after.encode() if after else None,
-        due_ms=after.next_ms if after else None,
-        note=note,
+        call.caller, call.id, job_id, before=before, after=after, note=note
     )
     if status == "changed":
         raise _meanwhile(job_id)
