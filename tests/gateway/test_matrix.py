@@ -92,7 +92,7 @@ def test_every_method_has_a_row() -> None:
     assert set(PROMISED) == set(METHODS)
 
 
-@pytest.mark.parametrize("principal", PRINCIPALS)
+@pytest.mark.parametrize("principal", ["wrong", *OPERATORS, *AGENTS, "elsewhere"])
 async def test_over_websocket(stack: Stack, principal: str) -> None:
     stack.configure(channels=CHANNELS)
     async with token_of(stack, principal) as (token, session), opened(stack, REACHED) as door:

@@ -537,14 +537,6 @@ async def test_connections_with_the_old_token_of_the_gateway_are_closed(stack: S
             assert await again.call("health")
 
 
-async def test_connections_with_a_revoked_token_are_closed(stack: Stack) -> None:
-    token, view = await stack.fleet.tokens.create("ada", "read", None)
-    async with opened(stack) as door, door.connected(token) as client:
-        await stack.fleet.tokens.revoke(view.id)
-
-        await ends(client)
-
-
 async def test_connections_end_with_their_token(stack: Stack) -> None:
     token, _ = await stack.fleet.tokens.create("ada", "read", 1000)
     async with opened(stack) as door, door.connected(token) as client:
@@ -606,20 +598,6 @@ async def test_an_ending_gateway_says_so_lets_calls_finish_and_leaves(stack: Sta
         assert (await client.answer(call))["ok"]
         assert await client.closed() == (1012, "The gateway ends.")
         await ending
-
-
-async def test_a_call_that_an_end_cuts_off_is_answered(stack: Stack) -> None:
-    gate, token = Gate(), own_token(stack)
-    async with opened(stack, gate.handlers) as door, door.connected(token) as client:
-        assert door.gateway is not None
-        call = await client.begin("health")
-        await eventually(lambda: gate.waiting == 1)
-
-        await door.gateway.end("stopped", within_s=gateway_module.FINISH_S)
-
-        answer = await client.answer(call)
-        assert answer["error"]["code"] == "UNAVAILABLE"
-        assert answer["error"]["retryable"]
 
 
 def test_each_method_that_changes_something_has_a_scope_for_it() -> None:
