@@ -8,11 +8,10 @@ import asyncio
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from remoteclaw.bridge.data import as_data
 from remoteclaw.bridge.outgoing import Outgoing
@@ -97,13 +96,13 @@ class TurnFiles:
         self._entries.add(entry.id)
         given, images = [], []
         if entry.message.attachments:
-            await _in_thread(self._clear, entry.id)
+            await asyncio.to_thread(self._clear, entry.id)
         for number, attachment in enumerate(entry.message.attachments, start=1):
             # A number before it: no name makes it one of those that a CLI obeys (CLAUDE.md).
             path = self._files_dir / entry.id / f"{number}-{attachment.name}"
             try:
                 content = await self._load(attachment)
-                await _in_thread(self._place, path, content)
+                await asyncio.to_thread(self._place, path, content)
             except UnfitFile as problem:
                 given.append(GivenFile(attachment, problem=str(problem)))
                 continue
@@ -222,13 +221,3 @@ def _normal(path: str) -> str:
 def _quoted(name: str) -> str:
     """Return a file's name as data, for a sentence of ours."""
     return as_data(name, longest=NAME)
-
-
-async def _in_thread(function: Callable[..., None], *arguments: Any) -> None:
-    """Call a function that touches files; when cancelled, wait until it is done."""
-    working = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
-    try:
-        await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.wait((working,))
-        raise

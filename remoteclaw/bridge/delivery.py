@@ -182,10 +182,7 @@ class DeliveryAdapter:
     async def _begin_tool(self, event: ToolUseEvent) -> None:
         if len(self._calls) >= MOST_CALLS:
             del self._calls[next(iter(self._calls))]
-        try:
-            arguments = orjson.dumps(event.input, default=str).decode()
-        except TypeError:  # nested deeper than orjson writes
-            arguments = "(…)"
+        arguments = orjson.dumps(event.input, default=str).decode()
         shown = self._listeners.scrub(arguments, MOST_SHOWN)
         self._calls[event.tool_id] = ToolCall(event.tool_name, shown)
         if self._activity:

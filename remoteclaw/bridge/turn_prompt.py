@@ -104,7 +104,7 @@ def _about(
     }
     if entry.origin == "chat":
         ids = {"id": message.id, "quotes": message.reply_to_id}
-        about |= {name: id_ for name, id_ in ids.items() if id_ and _can_be_named(id_)}
+        about |= {name: id_ for name, id_ in ids.items() if id_}
     about |= _about_session(entry)
     if files is None:
         files = left_out(entry)
@@ -161,11 +161,6 @@ def _about_file(file: GivenFile) -> dict[str, Any]:
     if file.path is None:
         return {**about, "problem": file.problem}
     return {**about, "bytes": file.attachment.size, "path": str(file.path)}
-
-
-def _can_be_named(id_: str) -> bool:
-    """Whether a reply tag can name an id, and none of its characters hides another."""
-    return "]" not in id_ and clean(id_, longest=len(id_)) == id_
 
 
 def _clock(timestamp_ms: int, zone: str | None) -> str:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 import unicodedata
 from pathlib import Path
@@ -17,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge import Hooks, conduct
-from remoteclaw.bridge import attachments as attachments_module
 from remoteclaw.bridge.attachments import (
     MOST_IMAGE,
     MOST_IMAGES,
@@ -36,7 +34,6 @@ from remoteclaw.fleet import blobs as blobs_module
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import SessionFiles
 from remoteclaw.fleet.inbound import Accepted
-from remoteclaw.host import files as files_module
 from remoteclaw.host.files import UnfitFile, mime_type_of, save_file
 from remoteclaw.messages import (
     MAX_ATTACHMENT_BYTES,
@@ -58,7 +55,7 @@ from tests.support.hostile import HOSTILE
 from tests.support.pictures import png
 from tests.support.processes import children
 from tests.support.stack import REPLIES, Stack, message, said
-from tests.support.waiting import HANG_S, eventually
+from tests.support.waiting import eventually
 
 ALICE = SessionKey.of(message("hello"), agent="main")
 
@@ -387,34 +384,6 @@ async def test_a_first_file_that_is_unfit_leaves_the_others_as_they_are(reader: 
             problems.append([file.problem for file in given])
 
     assert problems == [["this chat takes no files of its kind (image/png)", ""]] * 2
-
-
-async def test_what_is_being_stored_is_let_go_of_before_the_turn_ends(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    started, may_end, is_done = threading.Event(), threading.Event(), threading.Event()
-    write = files_module.write_new
-
-    def slow(path: Path, content: bytes) -> None:
-        started.set()
-        may_end.wait(HANG_S)
-        write(path, content)
-        is_done.set()
-
-    monkeypatch.setattr(attachments_module, "write_new", slow)
-    async with demo_bridge(stack.home) as (bridge, keeper, _):
-        await bridge.handle(message("hello"))
-        files = turn_files(SessionFiles(stack.fleet.blobs, await a_lease(stack)), keeper)
-        file = await put(stack, "a.txt", b"x")
-        giving = asyncio.create_task(files.give(Entry("1-0", message("", attachments=(file,)))))
-        await asyncio.to_thread(started.wait)
-        giving.cancel()
-        await asyncio.sleep(0)
-        may_end.set()
-        with pytest.raises(asyncio.CancelledError):
-            await giving
-
-        assert is_done.is_set()
 
 
 async def test_a_name_does_not_speak_for_us(reader: Stack) -> None:

@@ -167,12 +167,6 @@ def test_the_header_names_the_message_and_what_it_quotes() -> None:
     assert (header["id"], header["quotes"]) == ("m1", "m0")
 
 
-def test_an_id_that_no_tag_could_name_is_not_shown() -> None:
-    header = header_of(build_turn_prompt(turn(id="a]]b", reply_to_id="a]]b")))
-
-    assert set(header) == {"from", "at"}
-
-
 def test_times_are_in_the_agents_zone_where_the_users_is_not_known() -> None:
     known = header_of(build_turn_prompt(turn(timezone="Asia/Tokyo"), zone="Europe/Berlin"))
     unknown = header_of(build_turn_prompt(turn(), zone="Europe/Berlin"))
