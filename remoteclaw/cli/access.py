@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from remoteclaw.errors import NotRunning
+from remoteclaw.errors import RedisUnavailable
 
 if TYPE_CHECKING:
     from remoteclaw.config.home import Home
@@ -38,11 +38,11 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
 
 
 def require_running(home: "Home", config: "Config") -> None:
-    """Raise `NotRunning` if the embedded server is needed and does not run."""
+    """Raise `RedisUnavailable` if the embedded server is needed and does not run."""
     from remoteclaw.up.lock import running_pid
 
     if config.redis.url is None and running_pid(home) is None:
-        raise NotRunning(
+        raise RedisUnavailable(
             f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, "
             "or set [redis] url to a Redis of your own."
         )

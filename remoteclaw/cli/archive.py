@@ -10,7 +10,7 @@ from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
 from remoteclaw.cli.output import clock, complain, echo, echo_text, table
 from remoteclaw.cli.sessions import sessions
-from remoteclaw.errors import UnknownSession
+from remoteclaw.errors import NotFound
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -91,7 +91,7 @@ def export_session(session: str, archived: int | None) -> None:
         else:
             ended = await fleet.sessions.ended(sid)
             if archived > len(ended):
-                raise UnknownSession(
+                raise NotFound(
                     f"There is no ended conversation {archived} of {session!r}: "
                     f"`remoteclaw sessions archive` lists {len(ended)}."
                 )

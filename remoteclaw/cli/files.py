@@ -10,7 +10,7 @@ import click
 from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.output import complain, echo
 from remoteclaw.cli.sessions import find_message, sessions
-from remoteclaw.errors import MessageRefused, UnknownSession
+from remoteclaw.errors import MessageRefused, NotFound
 from remoteclaw.host.terminal import printable
 
 if TYPE_CHECKING:
@@ -77,9 +77,9 @@ def files_of_reply(what: str, directory: Path) -> None:
         sid, entry_id = await find_message(fleet, what)
         outcome = await fleet.outcomes.read(sid, entry_id)
         if outcome is None:
-            raise UnknownSession(f"Nothing is known of message {what!r} any more.")
+            raise NotFound(f"Nothing is known of message {what!r} any more.")
         if not outcome.is_final:
-            raise UnknownSession(f"Message {what!r} is not answered yet: try again later.")
+            raise NotFound(f"Message {what!r} is not answered yet: try again later.")
         files = [file for part in outcome.reply for file in part.get("attachments", ())]
         if not files:
             echo("No files came with the reply.")

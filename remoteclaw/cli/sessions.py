@@ -7,7 +7,7 @@ import click
 from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.output import clock, echo, facts, table
 from remoteclaw.cli.usage import in_words
-from remoteclaw.errors import RemoteClawError, UnknownSession
+from remoteclaw.errors import NotFound, RemoteClawError
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ async def _view(fleet: "Fleet", session: str) -> "SessionView":
     """Return the session with a key, or with an id that begins so."""
     view = await fleet.sessions.view(await fleet.sessions.find(session))
     if view is None:
-        raise UnknownSession(f"Nothing is known of {session!r} any more.")
+        raise NotFound(f"Nothing is known of {session!r} any more.")
     return view
 
 
@@ -224,7 +224,7 @@ def trace_message(what: str) -> None:
         sid, entry_id = await find_message(fleet, what)
         outcome = await fleet.outcomes.read(sid, entry_id)
         if outcome is None:
-            raise UnknownSession(f"Nothing is known of message {what!r} any more.")
+            raise NotFound(f"Nothing is known of message {what!r} any more.")
         view = await fleet.sessions.view(sid)
         echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
         first = outcome.steps[0].at_ms
@@ -253,5 +253,5 @@ async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
     sid = await fleet.sessions.find(what)
     view = await fleet.sessions.view(sid)
     if view is None or view.last_entry is None:
-        raise UnknownSession(f"Nothing is known of {what!r} any more.")
+        raise NotFound(f"Nothing is known of {what!r} any more.")
     return sid, view.last_entry

@@ -6,7 +6,7 @@ import click
 
 from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.output import clock, echo, table
-from remoteclaw.errors import UnknownToken
+from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def revoke_token(token_id: str) -> None:
 
     async def run(fleet: "Fleet") -> None:
         if not await fleet.tokens.revoke(token_id):
-            raise UnknownToken(
+            raise NotFound(
                 f"{one_line(token_id, most=40)!r} is no token's id: "
                 "`remoteclaw token list` shows those there are."
             )

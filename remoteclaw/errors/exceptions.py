@@ -13,7 +13,7 @@ __all__ = [
     "ConfigError",
     "LeaseLost",
     "MessageRefused",
-    "NotRunning",
+    "NotFound",
     "PerhapsSent",
     "PlatformRefused",
     "RedisRefused",
@@ -22,9 +22,6 @@ __all__ = [
     "RemoteClawError",
     "ScheduleRefused",
     "StateDirectoryError",
-    "UnknownDeadLetter",
-    "UnknownSession",
-    "UnknownToken",
     "Unsupported",
     "did_you_mean",
 ]
@@ -59,10 +56,6 @@ class StateDirectoryError(RemoteClawError):
     """Raised when the state directory can't be created, read or written."""
 
 
-class NotRunning(RemoteClawError):
-    """Raised when a command needs the embedded server and it is not running."""
-
-
 class RedisUnavailable(RemoteClawError):
     """Raised when Redis can't be reached before the caller's deadline."""
 
@@ -90,16 +83,8 @@ class ScheduleRefused(RemoteClawError):
     """Raised when a cron job's schedule is invalid, or never due."""
 
 
-class UnknownSession(RemoteClawError):
-    """Raised when no session, or more than one, matches what an operator typed."""
-
-
-class UnknownDeadLetter(RemoteClawError):
-    """Raised when there is no such dead letter, or no more."""
-
-
-class UnknownToken(RemoteClawError):
-    """Raised when there is no token with the id that an operator typed."""
+class NotFound(RemoteClawError):
+    """Raised when nothing, or more than one, has the name that an operator or agent gave."""
 
 
 class LeaseLost(RemoteClawError):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from remoteclaw.errors import RedisRefused, UnknownDeadLetter
+from remoteclaw.errors import NotFound, RedisRefused
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.inbound import (
@@ -59,9 +59,9 @@ class DeadLetters:
         return [_letter(letter_id.decode(), fields) for letter_id, fields in found]
 
     async def read(self, letter_id: str) -> DeadLetter:
-        """Return one; raises `UnknownDeadLetter` if it is not there."""
+        """Return one; raises `NotFound` if it is not there."""
         if not re.fullmatch(r"\d+-\d+", letter_id):
-            raise UnknownDeadLetter(
+            raise NotFound(
                 f"{letter_id!r} is no id of a dead letter: "
                 "`remoteclaw deadletters list` shows those there are."
             )
@@ -69,13 +69,13 @@ class DeadLetters:
         found = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
         if not found:
             became = await self._scripts.call(client.get, keys.retried(letter_id))
-            raise UnknownDeadLetter(_unknown(letter_id, became))
+            raise NotFound(_unknown(letter_id, became))
         return _letter(letter_id, found[0][1])
 
     async def retry(self, letter_id: str) -> Accepted:
         """Put a message back on its session's stream, as a new entry at the end.
 
-        Raises `UnknownDeadLetter` if it is not there any more, and `RedisRefused` while Redis has
+        Raises `NotFound` if it is not there any more, and `RedisRefused` while Redis has
         no room for messages.
         """
         letter = await self.read(letter_id)
@@ -99,7 +99,7 @@ class DeadLetters:
             },
         )
         if not reply:
-            raise UnknownDeadLetter(_unknown(letter_id))
+            raise NotFound(_unknown(letter_id))
         if reply == [b"full"]:
             raise RedisRefused(FULL)
         entry_id, queue = (part.decode() for part in reply)
@@ -112,7 +112,7 @@ class DeadLetters:
         return int(await self._scripts.call(client.xlen, keys.DEAD_LETTERS))
 
     async def drop(self, letter_id: str) -> None:
-        """Throw a dead letter away; raises `UnknownDeadLetter` if it is not there."""
+        """Throw a dead letter away; raises `NotFound` if it is not there."""
         letter = await self.read(letter_id)
         blobs = [keys.blob(letter.session.sid, file.blob) for file in letter.attachments]
         dropped = await self._scripts.run(
@@ -121,7 +121,7 @@ class DeadLetters:
             args={"letter": letter_id},
         )
         if not dropped:
-            raise UnknownDeadLetter(_unknown(letter_id))
+            raise NotFound(_unknown(letter_id))
 
 
 def _unknown(letter_id: str, became: bytes | None = None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from remoteclaw.config.model import QueueOverride
-from remoteclaw.errors import UnknownSession
+from remoteclaw.errors import NotFound
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.calls import CALL_MS
@@ -122,7 +122,7 @@ class Sessions:
     async def label(self, view: SessionView, label: str | None) -> None:
         """Give a session a label, or take it away.
 
-        Raises `UnknownSession` if another session of the agent has it.
+        Raises `NotFound` if another session of the agent has it.
         """
         owner = await self._scripts.run(
             "label",
@@ -130,9 +130,7 @@ class Sessions:
             args={"sid": view.sid, "label": label},
         )
         if owner:
-            raise UnknownSession(
-                f"{owner.decode()!r} is called {label!r} already: choose another name."
-            )
+            raise NotFound(f"{owner.decode()!r} is called {label!r} already: choose another name.")
 
     async def record(self, sid: str) -> bytes:
         """Return what is recorded of the conversation, as lines of JSON (`session.record`)."""
@@ -164,7 +162,7 @@ class Sessions:
     async def find(self, text: str) -> str:
         """Return the id of the session that `text` names: its key, or the start of its id.
 
-        Raises `UnknownSession` if none fits, or more than one.
+        Raises `NotFound` if none fits, or more than one.
         """
         found: set[str] = set()
         client = self._scripts.client
@@ -185,28 +183,26 @@ class Sessions:
             return found.pop()
         listed = "`remoteclaw sessions list` shows those there are"
         if found:
-            raise UnknownSession(
-                f"{text!r} fits {len(found)} sessions: give more of its id; {listed}."
-            )
-        raise UnknownSession(f"{text!r} is no session: {listed}.")
+            raise NotFound(f"{text!r} fits {len(found)} sessions: give more of its id; {listed}.")
+        raise NotFound(f"{text!r} is no session: {listed}.")
 
     async def key_of(self, text: str) -> SessionKey:
         """Return the key of the session that `text` names, as `find()` does.
 
-        Raises `UnknownSession` also if only its record is known, and its key is not given.
+        Raises `NotFound` also if only its record is known, and its key is not given.
         """
         sid = await self.find(text)
         if view := await self.view(sid):
             return view.key
         if "/" not in text:
-            raise UnknownSession(f"The session {text!r} has been idle for long: give its key.")
+            raise NotFound(f"The session {text!r} has been idle for long: give its key.")
         return SessionKey.parse(text)
 
     async def fork(self, source: SessionView, target: SessionKey, names: Sequence[str]) -> None:
         """Begin a session with a copy of what another one remembers: ids and record.
 
         `names` are the conversations that their CLIs can copy. The copy is made with the new
-        session's first turn; without one, it begins with the record alone. Raises `UnknownSession`
+        session's first turn; without one, it begins with the record alone. Raises `NotFound`
         if the session is there already, or there is nothing to copy.
         """
         told = await self._scripts.run(
@@ -229,11 +225,11 @@ class Sessions:
             },
         )
         if told == b"exists":
-            raise UnknownSession(
+            raise NotFound(
                 f"{str(target)!r} is there already: choose another thread, or another user."
             )
         if told == b"nothing":
-            raise UnknownSession(f"{str(source.key)!r} has no conversation that could be copied.")
+            raise NotFound(f"{str(source.key)!r} has no conversation that could be copied.")
 
     async def configure(self, sid: str, queue: QueueOverride | None) -> None:
         """Give a session queue settings of its own, from its next turn on; None takes them away."""

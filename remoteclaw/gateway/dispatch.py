@@ -26,8 +26,8 @@ from remoteclaw.errors import (
     CallRefused,
     ConfigError,
     MessageRefused,
+    NotFound,
     RemoteClawError,
-    UnknownSession,
 )
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.caller import Caller
@@ -184,7 +184,7 @@ class Dispatcher:
             return None
         try:
             view = await self._fleet.sessions.view(await self._fleet.sessions.find(session_key))
-        except UnknownSession as error:
+        except NotFound as error:
             raise CallRefused("NOT_FOUND", str(error)) from None
         return view.key if view else None
 
@@ -196,7 +196,7 @@ def _errors_as_refusals(name: str) -> Iterator[None]:
         yield
     except CallRefused:
         raise
-    except (UnknownSession, MessageRefused, ConfigError) as error:
+    except (NotFound, MessageRefused, ConfigError) as error:
         raise CallRefused("INVALID_REQUEST", str(error)) from None
     except RemoteClawError as error:
         raise CallRefused("UNAVAILABLE", str(error)) from None

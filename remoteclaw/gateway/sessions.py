@@ -1,7 +1,7 @@
 """Sessions that calls name, as far as the caller may see them."""
 
 from remoteclaw.config import reach
-from remoteclaw.errors import CallRefused, UnknownSession
+from remoteclaw.errors import CallRefused, NotFound
 from remoteclaw.fleet.outcomes import Outcome
 from remoteclaw.fleet.sessions import SessionView
 from remoteclaw.gateway.call import Call
@@ -16,7 +16,7 @@ async def find(call: Call, named: str) -> SessionView:
     view = None
     try:
         view = await call.fleet.sessions.view(await call.fleet.sessions.find(named))
-    except UnknownSession:
+    except NotFound:
         if call.caller is None:
             raise
     if view is None or not await may_see(call, view):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.errors import NotFound
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.approvals import Approval
 from remoteclaw.fleet.lease import Lease
@@ -176,7 +176,7 @@ async def test_retry(lossy: tuple[Fleet, Proxy]) -> None:
     assert lost.reached.is_set()
     entries: Any = await fleet.scripts.client.xrange(keys.inbound(lease.sid))
     assert [entry_id.decode() for entry_id, _ in entries] == [accepted.entry_id]
-    with pytest.raises(UnknownDeadLetter, match=f"already: as message {accepted.entry_id}"):
+    with pytest.raises(NotFound, match=f"already: as message {accepted.entry_id}"):
         await fleet.dead_letters.retry(letter.id)
 
 

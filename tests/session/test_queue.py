@@ -3,7 +3,7 @@
 import pytest
 
 from remoteclaw.config.model import QueueOverride
-from remoteclaw.errors import UnknownDeadLetter
+from remoteclaw.errors import NotFound
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.messages import Provenance
 from tests.support.conversations import answers, append, busy, drain, dying, go, renewed
@@ -304,7 +304,7 @@ async def test_a_dead_letter_is_kept_and_can_be_tried_again_or_dropped(agent: St
     assert await heard(agent, again) == ["heard poison"]
     assert await agent.fleet.dead_letters.list() == []
     assert again.entry_id in await agent.reached(accepted, "retried")
-    with pytest.raises(UnknownDeadLetter):
+    with pytest.raises(NotFound):
         await agent.fleet.dead_letters.retry(letter.id)
     await dead(agent, "poison again")
     (letter,) = await agent.fleet.dead_letters.list()

@@ -11,7 +11,7 @@ import pytest
 from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
 from remoteclaw.config.load import load_config
-from remoteclaw.errors import ErrorCategory, UnknownSession
+from remoteclaw.errors import ErrorCategory, NotFound
 from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
@@ -166,7 +166,7 @@ async def test_a_session_that_is_there_is_no_copy(agent: Stack) -> None:
     view = await agent.fleet.sessions.view(first.session.sid)
     assert view is not None
 
-    with pytest.raises(UnknownSession, match="is there already"):
+    with pytest.raises(NotFound, match="is there already"):
         await agent.fleet.sessions.fork(view, other.session, [])
 
 
