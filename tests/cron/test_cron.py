@@ -27,6 +27,7 @@ from tests.support.jobs import (
     add,
     entries,
     fired,
+    job_of,
     ms,
     set_clock,
     statuses,
@@ -65,8 +66,7 @@ async def test_a_job_that_is_due_gives_its_session_a_message(fleet: Fleet) -> No
     assert view is not None
     assert (view.status, view.lane, view.waiting) == ("scheduled", "background", 1)
     assert await fleet.scripts.client.llen("rq:queue:background") == 1
-    kept = await cron_of(fleet).job(job.id)
-    assert kept is not None
+    kept = await job_of(fleet, job.id)
     assert (kept.last_ms, kept.next_ms) == (due, due + 24 * HOUR_MS)
 
 
@@ -143,16 +143,14 @@ async def test_a_due_time_that_two_have_seen_is_taken_by_one(fleet: Fleet) -> No
     assert (first, second) == ("fired", "handled")
     assert len(await entries(fleet)) == 1
     assert [run.status for run in await cron_of(fleet).runs(job.id)] == ["fired"]
-    kept = await cron_of(fleet).job(job.id)
-    assert kept is not None
+    kept = await job_of(fleet, job.id)
     assert kept.next_ms == now_ms + 60_000
 
 
 async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fleet) -> None:
     now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
-    before = await cron_of(fleet).job(job.id)
-    assert before is not None
+    before = await job_of(fleet, job.id)
     await store(fleet, before, replace(before, message="Something else."))
 
     assert await scheduler_of(fleet)._handle(job.id, now_ms, before.stored, now_ms) == "handled"
@@ -165,8 +163,7 @@ async def test_a_job_that_is_changed_meanwhile_is_not_fired_as_it_was(fleet: Fle
 async def test_a_change_does_not_undo_a_firing(fleet: Fleet) -> None:
     now_ms = await cron_of(fleet).now_ms()
     job = await add(fleet, Schedule(every_s=60), next_ms=now_ms)
-    before = await cron_of(fleet).job(job.id)
-    assert before is not None
+    before = await job_of(fleet, job.id)
     await scheduler_of(fleet).tick()
 
     assert await store(fleet, before, replace(before, name="new")) == "changed"
@@ -230,8 +227,7 @@ async def test_a_scheduler_at(
 
     assert [entry.message.timestamp for entry in await entries(second)] == [now_ms]
     assert fired(await cron_of(second).runs(job.id)) == [now_ms]
-    kept = await cron_of(second).job(job.id)
-    assert kept is not None
+    kept = await job_of(second, job.id)
     assert kept.next_ms is not None
     assert kept.next_ms > now_ms
     # A hint that was lost with its scheduler is the sweeper's to repair.
@@ -249,8 +245,7 @@ async def test_a_process_that_is_killed_at_its_firing(stack: Stack, side: Side) 
     with _sweeping(stack) as one, _sweeping(stack) as other:
         await eventually(cron_of(stack.fleet).has_scheduler)
         now_ms = await cron_of(stack.fleet).now_ms()
-        before = await cron_of(stack.fleet).job(job.id)
-        assert before is not None
+        before = await job_of(stack.fleet, job.id)
         await store(stack.fleet, before, replace(before, next_ms=now_ms))
 
         pid = await failpoint.wait()
@@ -295,8 +290,7 @@ async def test_a_job_that_makes_no_sense_any_more_stops_no_other(fleet: Fleet) -
     (run,) = await cron_of(fleet).runs(lost.id)
     assert run.status == "failed"
     assert str(run.detail).startswith("There is no time zone 'Mars/Base': ")
-    kept = await cron_of(fleet).job(lost.id)
-    assert kept is not None
+    kept = await job_of(fleet, lost.id)
     assert (kept.enabled, kept.next_ms) == (False, None)
     assert await client.zscore(keys.CRON_DUE, "damaged") == now_ms
     assert await client.zscore(keys.CRON_DUE, "gone") is None

@@ -19,6 +19,7 @@ from tests.support.jobs import (
     add,
     entries,
     fired,
+    job_of,
     ms,
     set_clock,
     statuses,
@@ -40,9 +41,7 @@ async def started(fleet: Fleet, schedule: Schedule = EVERY, **fields: Any) -> Jo
 
 
 async def kept(fleet: Fleet, job: Job) -> Job:
-    found = await cron_of(fleet).job(job.id)
-    assert found is not None
-    return found
+    return await job_of(fleet, job.id)
 
 
 async def run_at(fleet: Fleet, at_ms: int, *, status: str = "done", category: str = "") -> int:

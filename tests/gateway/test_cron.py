@@ -201,8 +201,7 @@ async def test_an_operator_s_job_writes_to_any_session(stack: Stack) -> None:
     assert by_key.session_key == new
     assert await texts(stack, new) == ["Good morning."]
     assert await texts(stack, bob.session) == ["What is new?", "What is new?"]
-    kept = await cron_of(stack.fleet).job(by_id.id)
-    assert kept is not None
+    kept = await jobs.job_of(stack.fleet, by_id.id)
     assert kept.people == ("test:bob",)
 
 
@@ -238,8 +237,7 @@ async def test_of_changes_at_the_same_moment_those_that_are_not_made_are_refused
         return_exceptions=True,
     )
 
-    kept = await cron_of(stack.fleet).job(job.id)
-    assert kept is not None
+    kept = await jobs.job_of(stack.fleet, job.id)
     made = [kept.name == "new", kept.message == "New."]
     for answer, is_made in zip(answers, made, strict=True):
         assert is_made or "has changed at the same moment. Try again." in str(answer)
@@ -337,8 +335,7 @@ async def test_a_change_of_what_failed_begins_anew(stack: Stack) -> None:
         ({"enabled": False}, 4),
         ({"enabled": True}, 0),
     ):
-        kept = await cron_of(stack.fleet).job(job.id)
-        assert kept is not None
+        kept = await jobs.job_of(stack.fleet, job.id)
         await jobs.store(stack.fleet, kept, replace(kept, failures=4))
 
         changed = await call(stack, ADMIN, "cron_update", jobId=job.id, updates=updates)
@@ -429,8 +426,7 @@ async def test_two_who_run_a_job_at_once_are_not_both_obeyed(stack: Stack) -> No
 
 async def test_a_job_that_is_changed_meanwhile_runs_as_it_is_now(stack: Stack) -> None:
     job = await add(stack, ADMIN)
-    before = await cron_of(stack.fleet).job(job.id)
-    assert before is not None
+    before = await jobs.job_of(stack.fleet, job.id)
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
 
     stale = await calls_of(stack.fleet).run(None, "c1", before, "r", now_ms=0, note=None)
@@ -519,8 +515,7 @@ async def test_for_an_agent_there_are_the_jobs_of_its_own_agent(stack: Stack) ->
     assert (status.jobs, status.next_run_ms) == (1, mine.next_run_ms)
     assert runs == ()
     assert not removed.removed
-    kept = await cron_of(stack.fleet).job(theirs.id)
-    assert kept is not None
+    kept = await jobs.job_of(stack.fleet, theirs.id)
     assert kept.message == "a secret"
     assert len((await call(stack, ADMIN, "cron_runs")).runs) == 1
 
@@ -579,14 +574,12 @@ async def test_a_turn_that_somebody_else_took_over_adds_nothing(stack: Stack) ->
 async def test_who_changes_a_job_has_a_part_in_it(stack: Stack) -> None:
     """If the policy lets one who is no owner change a job, its runs are no owner's any more."""
     job = await add(stack, ADMIN)
-    kept = await cron_of(stack.fleet).job(job.id)
-    assert kept is not None
+    kept = await jobs.job_of(stack.fleet, job.id)
     await jobs.store(stack.fleet, kept, replace(kept, people=("test:mallory",)))
 
     await call(stack, ADMIN, "cron_update", jobId=job.id, updates={"message": "New."})
 
-    kept = await cron_of(stack.fleet).job(job.id)
-    assert kept is not None
+    kept = await jobs.job_of(stack.fleet, job.id)
     assert kept.people == ("test:mallory", "test:bob")
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "add",
     "entries",
     "fired",
+    "job_of",
     "ms",
     "set_clock",
     "statuses",
@@ -73,6 +74,13 @@ async def store(fleet: Fleet, before: Job | None, after: Job | None) -> str:
     return await calls_of(fleet).job(
         None, os.urandom(8).hex(), job.id, before=before, after=after, note=None
     )
+
+
+async def job_of(fleet: Fleet, job_id: str) -> Job:
+    """Return a job as it is kept now."""
+    found = await cron_of(fleet).job(job_id)
+    assert found is not None
+    return found
 
 
 async def entries(fleet: Fleet, session: SessionKey = SESSION) -> list[Entry]:

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from remoteclaw import __version__
 from remoteclaw.clock import now_ms
 from remoteclaw.config import tool_policy
-from remoteclaw.config.load import load_config
-from remoteclaw.errors import CallRefused, ConfigError
+from remoteclaw.errors import CallRefused
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.inbound import RESET_S
 from remoteclaw.gateway.call import Call, Handler, Subscriber
@@ -48,16 +47,8 @@ async def status(call: Call, _params: NoParams) -> FleetStatus:
         busy_sessions=busy,
         dead_letters=await call.fleet.dead_letters.count(),
         has_sweeper=await call.fleet.workers.have_sweeper(),
-        config_problem=_config_problem(call),
+        config_problem=watched.problem if (watched := call.watched_config) else None,
     )
-
-
-def _config_problem(call: Call) -> str | None:
-    try:
-        load_config(call.home.config_file)
-    except ConfigError as error:
-        return str(error)
-    return None
 
 
 async def catalog(_call: Call, _params: NoParams) -> Catalog:
