@@ -1,8 +1,7 @@
 """Shared parts of commands: the configuration, and a fleet on a Redis that runs."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from remoteclaw.errors import RedisUnavailable
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["load", "on_fleet", "require_running"]
+__all__ = ["check_redis", "load", "on_fleet", "require_running"]
 
 
 def load() -> "tuple[Home, Config]":
@@ -27,14 +26,31 @@ def load() -> "tuple[Home, Config]":
 
 def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
     """Run a command's coroutine with a fleet on a Redis that is there and fit."""
+    from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.fitness import check_fitness
+
     home, config = load()
     require_running(home, config)
 
     async def go() -> Any:
-        async with _fleet(home, config) as fleet:
+        url, limit = home.redis_url(config), config.redis.memory_limit
+        fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=limit)
+        try:
+            await check_fitness(fleet.scripts.client, url)
             return await run(fleet)
+        finally:
+            await fleet.aclose()
 
     return asyncio.run(go())
+
+
+def check_redis() -> None:
+    """Find what a program that a command becomes would find, so that we say it."""
+
+    async def look(_: "Fleet") -> None:
+        pass
+
+    on_fleet(look)
 
 
 def require_running(home: "Home", config: "Config") -> None:
@@ -46,17 +62,3 @@ def require_running(home: "Home", config: "Config") -> None:
             f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, "
             "or set [redis] url to a Redis of your own."
         )
-
-
-@contextlib.asynccontextmanager
-async def _fleet(home: "Home", config: "Config") -> "AsyncIterator[Fleet]":
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.fitness import check_fitness
-
-    url = home.redis_url(config)
-    fleet = Fleet.open(url, lease_s=config.fleet.lease_s, memory_limit=config.redis.memory_limit)
-    try:
-        await check_fitness(fleet.scripts.client, url)
-        yield fleet
-    finally:
-        await fleet.aclose()

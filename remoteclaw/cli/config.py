@@ -149,13 +149,6 @@ def _shown(patch: "Mapping[str, Any]") -> str:
     return one_line(json.dumps(patch))
 
 
-def _file() -> "ConfigFile":
-    from remoteclaw.config.edit import ConfigFile
-    from remoteclaw.config.home import Home
-
-    return ConfigFile(Home.default().check().config_file, check=_check_hooks)
-
-
 def _check_hooks(settings: "Config") -> None:
     from remoteclaw.up.doctor import hooks_problem
 
@@ -165,9 +158,11 @@ def _check_hooks(settings: "Config") -> None:
 
 def _changed(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
     """Change the file, if it is changed; return what was."""
+    from remoteclaw.config.edit import ConfigFile
+    from remoteclaw.config.home import Home
 
     async def run() -> "PlannedChange":
-        file = _file()
+        file = ConfigFile(Home.default().check().config_file, check=_check_hooks)
         async with file.locked():
             plan = planned(file)
             if plan.paths:

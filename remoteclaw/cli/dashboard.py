@@ -2,14 +2,10 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
+from remoteclaw.cli.access import check_redis, load
 
 __all__ = ["dashboard"]
 
@@ -23,10 +19,7 @@ def dashboard(arguments: tuple[str, ...]) -> None:
     """
     from remoteclaw.host.process import become
 
-    async def look(_: "Fleet") -> None:
-        """Find what the dashboard would find, so that we say it and not a page."""
-
     home, _ = load()
-    on_fleet(look)
+    check_redis()
     argv = [sys.executable, "-m", "workers.dashboard", *arguments]
     become(argv, {**os.environ, "REMOTECLAW_HOME": str(home.path)})

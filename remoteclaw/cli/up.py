@@ -13,18 +13,14 @@ from remoteclaw import __version__
 from remoteclaw.cli.access import load
 from remoteclaw.cli.edge import leave_event
 from remoteclaw.cli.output import echo
-from remoteclaw.errors import ConfigError, RemoteClawError
+from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
     from remoteclaw.channels.console.adapter import Console
     from remoteclaw.config.home import Home
     from remoteclaw.config.model import Config
-    from remoteclaw.fleet import Fleet
 
 __all__ = ["up"]
-
-#: How long a leaving `up` looks whether something is unfinished, in seconds.
-LOOK_S = 1.0
 
 
 @click.command()
@@ -87,7 +83,7 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
         else:
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
-            echo(await _farewell(supervisor.fleet))
+            echo("Leaving. What isn't finished goes on at the next start.")
 
 
 async def _chat(console: "Console", leave: asyncio.Event) -> None:
@@ -102,17 +98,6 @@ async def _chat(console: "Console", leave: asyncio.Event) -> None:
         await chatting
     # The console took it for itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
-
-
-async def _farewell(fleet: "Fleet") -> str:
-    try:
-        async with asyncio.timeout(LOOK_S):
-            _, busy = await fleet.sessions.busy(limit=1000)
-            is_unfinished = any(view.waiting for view in busy)
-    except (RemoteClawError, TimeoutError):
-        is_unfinished = True  # for all we know
-    goes_on = "; what isn't finished goes on at the next start" if is_unfinished else ""
-    return f"Leaving{goes_on}."
 
 
 def _which_agent(settings: Any) -> str:

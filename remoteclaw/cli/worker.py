@@ -2,16 +2,12 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.access import check_redis, load
 from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
-
-if TYPE_CHECKING:
-    from remoteclaw.fleet import Fleet
 
 __all__ = ["worker"]
 
@@ -28,13 +24,10 @@ def worker(people_only: bool) -> None:
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import worker_command
 
-    async def look(_: "Fleet") -> None:
-        """Find what the worker would find, so that we say it and not RQ."""
-
     home, config = load()
     if problem := hooks_problem(config.hooks):
         raise ConfigError(problem)
-    on_fleet(look)
+    check_redis()
     command = worker_command()
     echo("+ " + " ".join(["rq", *command[1:]]))
     sys.stdout.flush()

@@ -286,28 +286,6 @@ def test_looking_makes_no_state_directory(directory: Path, command: list[str]) -
     assert not (directory / "home").exists()
 
 
-@pytest.mark.parametrize("command", [["up"], ["doctor"]])
-def test_a_directory_of_others_is_not_taken_from_them(directory: Path, command: list[str]) -> None:
-    """`REMOTECLAW_HOME=/tmp` as root would have locked everybody out of it."""
-    (directory / "shared").mkdir()
-    (directory / "shared" / "file").touch()
-    (directory / "shared").chmod(0o1777)
-
-    result = without_stack(directory / "shared", *command)
-
-    assert result.returncode == 1
-    assert "is open to other users (mode 1777): `chmod 700 " in result.stderr + result.stdout
-    assert (directory / "shared").stat().st_mode & 0o7777 == 0o1777
-    assert [file.name for file in (directory / "shared").iterdir()] == ["file"]
-
-
-def test_an_unknown_key(directory: Path) -> None:
-    (directory / "remoteclaw.toml").write_text("[fleet]\nworker = 1")
-
-    for command in (["up"], ["send", "hi"], ["config", "validate"]):
-        refused(without_stack(directory, *command), "did you mean 'workers'?")
-
-
 def test_a_redis_that_is_not_there(directory: Path) -> None:
     url = "redis://127.0.0.1:1?password=hush"
 
@@ -333,20 +311,6 @@ def redis_on_a_port(directory: Path, *options: str) -> Iterator[tuple[Server, st
         port = str(listener.getsockname()[1])
     with running_server(installed_servers()[0], directory, "--port", port, *options) as server:
         yield server, f"127.0.0.1:{port}"
-
-
-def test_a_redis_database_that_is_not_there(directory: Path) -> None:
-    with redis_on_a_port(directory) as (_, place):
-        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"redis://{place}/99")
-
-    refused(result, "refuses (DB index is out of range): correct [redis] url, also its user and")
-
-
-def test_tls_to_a_redis_that_has_none(directory: Path) -> None:
-    with redis_on_a_port(directory) as (_, place):
-        result = without_stack(directory, "status", REMOTECLAW__REDIS__URL=f"rediss://{place}")
-
-    refused(result, "or correct [redis] url.")
 
 
 def listens(place: str) -> bool:

@@ -613,13 +613,6 @@ def test_an_explanation_for_programs(home: Home) -> None:
     assert answer["tools"][0].keys() == {"tool", "allowed", "rule", "approval"}
 
 
-def test_without_options_it_is_the_person_here(home: Home) -> None:
-    answer = json.loads(explain("--json").stdout)
-
-    assert answer["subject"]["channel"] == "console"
-    assert answer["is_owner"] is True
-
-
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
