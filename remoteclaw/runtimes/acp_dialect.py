@@ -32,20 +32,16 @@ class AcpDialect:
     """The ways of one agent."""
 
     name = "acp"
+    may_load = True
+    """Whether `session/load` does a conversation no harm."""
     instructs_by_prompt = True
     """Whether the system prompt goes with the first message, for want of a better way."""
-    replays_late = False
-    """Whether earlier messages are repeated behind the answer to `session/load`."""
     log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
     """Patterns of the log in standard error, and of its lines for `read_log()`."""
 
     def read_log(self, line: str) -> LogNote | None:
         """Return what a line of its log says of a turn."""
         return None
-
-    def may_load(self, spec: AgentSpec, session_id: str) -> bool:
-        """Whether `session/load` does a conversation no harm."""
-        return True
 
     def tool_name(self, call: Mapping[str, Any]) -> str:
         """Return the name of a tool that a `tool_call` is about, for people."""

@@ -1,6 +1,5 @@
 """The handshake of ACP: a session, its MCP servers, and its model."""
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,8 +20,6 @@ __all__ = ["AcpStart", "Begun"]
 
 #: The version of the protocol.
 PROTOCOL = 1
-#: The longest time for a replay of earlier messages, in seconds.
-REPLAY_S = 10.0
 #: The error of an agent without a sign-in.
 AUTH_REQUIRED = -32000
 #: The updates with which an agent repeats a session that it loads.
@@ -106,13 +103,10 @@ class AcpStart:
         """Go on with a session; return what the agent says of it."""
         if "resume" in mapping(self._can.get("sessionCapabilities")):
             return await self._call("session/resume", params)
-        may_load = self._dialect.may_load(self._spec, params["sessionId"])
-        if not (self._can.get("loadSession") and may_load):
+        if not (self._can.get("loadSession") and self._dialect.may_load):
             raise self._lost("can't go on with a session of an earlier process")
         loaded = await self._call("session/load", params)
-        if self._dialect.replays_late:
-            await self._skip_replay()
-        elif not self._was_replayed:  # some begin an empty session for an id they don't know
+        if not self._was_replayed:  # some begin an empty session for an id they don't know
             raise self._lost("told nothing of the session that it was to go on with")
         return loaded
 
@@ -120,34 +114,19 @@ class AcpStart:
         why = f"{self._dialect.name} {why}"
         return AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)
 
-    async def _skip_replay(self) -> None:
-        try:
-            async with asyncio.timeout(REPLAY_S):
-                while True:
-                    update = mapping((await self._next()).params.get("update"))
-                    if update.get("sessionUpdate") == "available_commands_update":
-                        return
-        except TimeoutError:
-            log.warning("%s did not end its replay", self._dialect.name)
-
     async def _choose_model(self, session: str, begun: Mapping[str, Any]) -> str:
-        """Ask for the model by its id or its name, unless the session has it.
+        """Ask for the model by its id, unless the session has it.
 
         Some agents write down what they are asked for, for all sessions. Returns what the person
         is to know of a model that can't be chosen.
         """
         model = self._spec.model or ""
-        offer = _Models.of(begun)
-        model_id = offer.id_of(model)
-        if model_id == offer.current:
+        current, option = _offered(begun)
+        if model == current:
             return ""
-        if offer.option:
-            method, choice = (
-                "session/set_config_option",
-                {"configId": offer.option, "value": model_id},
-            )
-        else:
-            method, choice = "session/set_model", {"modelId": model_id}
+        method, choice = "session/set_model", {"modelId": model}
+        if option:
+            method, choice = "session/set_config_option", {"configId": option, "value": model}
         answer = await self._request(method, {"sessionId": session, **choice})
         if answer.error is None:
             return ""
@@ -183,36 +162,15 @@ class AcpStart:
         return await next_of_start(self._dialect.name, self._pipes, self._peer)
 
 
-@dataclass(frozen=True, slots=True)
-class _Models:
-    """Which models an agent offers when a session begins."""
+def _offered(begun: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the session's model, and the setting that chooses one.
 
-    current: str
-    """The id of the one that the session has."""
-    names: Mapping[str, str]
-    """The name of each, by its id."""
-    option: str = ""
-    """The setting that chooses one; empty where there is a method for that."""
-
-    @classmethod
-    def of(cls, begun: Mapping[str, Any]) -> "_Models":
-        """Return what an agent says of them, in either of the protocol's two ways."""
-        for option in mappings(begun.get("configOptions")):
-            if "model" in (option.get("category"), option.get("id")):
-                offered = mappings(option.get("options"))
-                names = {text(one.get("value")): text(one.get("name")) for one in offered}
-                return cls(text(option.get("currentValue")), names, text(option.get("id")))
-        models = mapping(begun.get("models"))
-        offered = mappings(models.get("availableModels"))
-        names = {text(one.get("modelId")): text(one.get("name")) for one in offered}
-        return cls(text(models.get("currentModelId")), names)
-
-    def id_of(self, model: str) -> str:
-        """Return the id of a model that is named by its id or its name."""
-        named = [model_id for model_id, name in self.names.items() if name == model]
-        if model == self.current or model in self.names or not named:
-            return model
-        return self.current if self.current in named else named[0]
+    The protocol has two ways; the setting is empty where there is a method for that.
+    """
+    for option in mappings(begun.get("configOptions")):
+        if "model" in (option.get("category"), option.get("id")):
+            return text(option.get("currentValue")), text(option.get("id"))
+    return text(mapping(begun.get("models")).get("currentModelId")), ""
 
 
 def _server(name: str, server: McpServerConfig, run_dir: Path) -> dict[str, Any]:

@@ -26,9 +26,7 @@ from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["CodexProcess", "CodexRuntime"]
 
-#: The longest wait for codex' MCP servers, in seconds.
-MCP_START_S = 60.0
-#: The longest time that codex itself waits for each of them, in seconds.
+#: The longest wait for codex' MCP servers, ours and codex' own for each, in seconds.
 MCP_START_S = 30
 #: The longest time that it waits for a tool, in seconds: one of ours may wait for another agent.
 MCP_CALL_S = 300

@@ -1,8 +1,8 @@
 """Gemini CLI, over ACP.
 
-It destroys its own sessions: unless its retention is switched off, a later start deletes the
-history of one that was resumed, and one that is loaded in the minute in which it was begun is
-overwritten. So it goes on with a session of an earlier process only where neither can happen.
+It destroys its own sessions: a later start deletes the history of one that was resumed, and one
+that is loaded in the minute in which it was begun is overwritten. So another process goes on from
+our record.
 
 It connects MCP servers only in a workspace that it trusts, and there it obeys what it finds. So a
 workspace is trusted where there is nothing to obey (docs/decisions/0023-gemini-s-trust.md).
@@ -11,7 +11,6 @@ workspace is trusted where there is nothing to obey (docs/decisions/0023-gemini-
 import logging
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -61,10 +60,10 @@ class GeminiRuntime(AcpRuntime):
     capabilities = Capabilities(
         steers=False,
         explains_denial=False,
-        resumes="from our record, unless its session retention is off",
+        resumes="from our record",
         tested="0.61.0",
     )
-    replays_late = True
+    may_load = False
     log = (
         re.compile(rb"\[[0-9TZ:.-]+\] \[[A-Z]+\]"),
         re.compile(rb"\] Attempt \d+ failed|Retrying after \d+ms"),
@@ -122,20 +121,6 @@ class GeminiRuntime(AcpRuntime):
         trust = "true" if spec.trust_workspace else "false"
         env = {**spec.env, "GEMINI_CLI_TRUST_WORKSPACE": trust}
         return Launch(argv=tuple(argv), env=env, cwd=spec.workspace, session_id=session_id)
-
-    def may_load(self, spec: AgentSpec, session_id: str) -> bool:
-        """Whether its retention is off, and the session is not of this minute."""
-        home = Path(spec.env.get("GEMINI_CLI_HOME") or spec.env.get("HOME") or "~").expanduser()
-        try:
-            settings = orjson.loads((home / ".gemini" / "settings.json").read_bytes())
-        except (OSError, ValueError):
-            return False
-        general = mapping(mapping(settings).get("general"))
-        if mapping(general.get("sessionRetention")).get("enabled") is not False:
-            return False
-        sessions = (home / ".gemini" / "tmp").glob(f"*/chats/session-*-{session_id[:8]}.jsonl")
-        minute = time.strftime("%Y-%m-%dT%H-%M", time.gmtime())
-        return not any(minute in file.name for file in sessions)
 
     def tool_name(self, call: Mapping[str, Any]) -> str:
         """Return a tool's name, which only the id of its call has: the title may be the model's."""

@@ -68,7 +68,8 @@ class OpencodeRuntime(AcpRuntime):
         steers=True, explains_denial=False, reports_cost=True, forks=True, tested="1.18.33"
     )
     instructs_by_prompt = False  # its configuration names a file for that
-    natives = ("opencode-linux-*/bin/opencode",)
+    # The baseline runs on every processor; which of both a better one can run, is not looked for.
+    natives = ("opencode-linux-*-baseline/bin/opencode", "opencode-linux-*/bin/opencode")
     log = (
         re.compile(rb"timestamp="),
         re.compile(rb'level=(INFO \S+ message=(process|stream)|ERROR \S+ message="stream error") '),

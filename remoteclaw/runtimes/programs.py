@@ -4,7 +4,6 @@ npm puts a script on PATH that starts the real program: that costs memory and ti
 the script leaves the program running. So the program itself is started where it lies beside.
 """
 
-import functools
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -22,34 +21,19 @@ def find_program(command: str, *, path: str | None, natives: Sequence[str] = ())
     `natives` are patterns of where the real program lies within `node_modules`, the best first.
     """
     found = shutil.which(command, path=path)
-    return found and (_native(found, tuple(natives)) or found)
+    return found and (_native(found, natives) or found)
 
 
-@functools.lru_cache(maxsize=64)
-def _native(found: str, natives: tuple[str, ...]) -> str | None:
+def _native(found: str, natives: Sequence[str]) -> str | None:
     script = Path(os.path.realpath(found))
     if not natives or _is_native(script):
         return None
     for modules in _modules(script):
         for pattern in natives:
-            for program in sorted(modules.glob(pattern), key=_fit):
+            for program in sorted(modules.glob(pattern)):
                 if os.access(program, os.X_OK) and _is_native(program):
                     return str(program)
     return None
-
-
-def _fit(program: Path) -> tuple[bool, str]:
-    """Order programs by whether this processor can run them: a baseline one always can."""
-    is_baseline = "baseline" in str(program)
-    return is_baseline == _has_avx2(), str(program)
-
-
-@functools.cache
-def _has_avx2() -> bool:
-    try:
-        return " avx2 " in Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return False
 
 
 def _modules(script: Path) -> Iterator[Path]:

@@ -4,12 +4,6 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "a limit whose time has just come that lasts a day longer",
-        before="elif at < now - _LATELY:",
-        after="elif at < now:",
-        test="test_a_sentence_names_a_time",
-    ),
-    Mutant(
         "what an agent took up is not believed",
         before="return [SteeredEvent(tool_id)]",
         after="return []",

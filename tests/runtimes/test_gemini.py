@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,31 +199,6 @@ def test_gemini_is_given_our_server_under_that_name(workspace: Path, tmp_path: P
 
     assert launch.argv[-1] == given.own_server
     assert GeminiRuntime().server_name("probe", given) == "probe"
-
-
-@pytest.mark.parametrize(
-    ("settings", "minutes_ago", "may"),
-    [
-        ('{"general": {"sessionRetention": {"enabled": false}}}', 5, True),
-        ('{"general": {"sessionRetention": {"enabled": false}}}', 0, False),
-        ('{"general": {"sessionRetention": {"enabled": true}}}', 5, False),
-        ('{"general": {}}', 5, False),
-        ("{broken", 5, False),
-        (None, 5, False),
-    ],
-)
-def test_gemini_loads_a_session_only_where_that_does_not_harm_it(
-    tmp_path: Path, settings: str | None, minutes_ago: int, may: bool
-) -> None:
-    chats = tmp_path / ".gemini" / "tmp" / "work" / "chats"
-    chats.mkdir(parents=True)
-    begun = time.strftime("%Y-%m-%dT%H-%M", time.gmtime(time.time() - 60 * minutes_ago))
-    (chats / f"session-{begun}-01234567.jsonl").touch()
-    if settings is not None:
-        (tmp_path / ".gemini" / "settings.json").write_text(settings)
-    given = spec(tmp_path, env={"HOME": str(tmp_path)})
-
-    assert GeminiRuntime().may_load(given, "01234567-89ab-cdef-0123-456789abcdef") is may
 
 
 @pytest.mark.parametrize(

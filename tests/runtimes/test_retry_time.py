@@ -1,6 +1,5 @@
 """When a provider takes requests again, as sentences of CLIs say it."""
 
-import time
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
@@ -22,15 +21,6 @@ def at(text: str) -> int:
 @pytest.mark.parametrize(
     ("text", "when"),
     [
-        ("You've hit your session limit · resets 3:39am (UTC)", "2026-11-22T03:39Z"),
-        ("You've hit your session limit · resets 1am (UTC)", "2026-11-23T01:00Z"),
-        # It was asked at that time, and the limit is not over yet.
-        ("You've hit your session limit · resets 1:29am (UTC)", "2026-11-22T01:29Z"),
-        ("You've hit your session limit · resets 1:30am (UTC)", "2026-11-22T01:30Z"),
-        ("You've hit your limit · resets 12pm (Europe/Berlin)", "2026-11-22T11:00Z"),
-        ("You've hit your weekly limit · resets Nov 25, 3pm (UTC)", "2026-11-25T15:00Z"),
-        ("You've hit your weekly limit · resets Jan 2, 3:05pm (UTC)", "2027-01-02T15:05Z"),
-        ("or try again at Nov 25th, 2026 6:27 AM (UTC).", "2026-11-25T06:27Z"),
         ("Please retry in 33.5s.", "2026-11-22T01:30:33.500Z"),
         ("Suggested retry after 60s.", "2026-11-22T01:31Z"),
         ("Retrying after 5293ms...", "2026-11-22T01:30:05.293Z"),
@@ -41,19 +31,9 @@ def test_a_sentence_names_a_time(text: str, when: str) -> None:
     assert retry_at_ms(text, NOW_MS) == at(when)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "resets soon", "resets Foo 3, 3pm", "resets Nov 31, 3pm", "retry in a while"]
-)
+@pytest.mark.parametrize("text", ["", "resets soon", "retry in a while"])
 def test_a_sentence_names_none(text: str) -> None:
     assert retry_at_ms(text, NOW_MS) is None
-
-
-def test_a_time_without_a_known_zone_is_the_hosts() -> None:
-    here = retry_at_ms("try again at 6:27 AM.", NOW_MS)
-
-    assert here == retry_at_ms("resets 6:27am (Nowhere/Atall)", NOW_MS)
-    assert here is not None
-    assert time.strftime("%H:%M", time.localtime(here / 1000)) == "06:27"
 
 
 # -- how long is waited ---------------------------------------------------------------------------
