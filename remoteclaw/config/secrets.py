@@ -81,8 +81,7 @@ def _no_such_key(wanted: str, names: list[str], where: str) -> str:
     place = f"{where!r} in the configuration" if where else "The configuration"
     if not names:
         return f"{place} has no keys: it is a value."
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    has = f"it has {', '.join(map(repr, names[:MOST_NAMED]))}{more}."
+    has = f"it has {', '.join(map(repr, names[:MOST_NAMED]))}."
     hint = did_you_mean(wanted.partition(".")[0], names, otherwise=has)
     return f"{place} has no key {wanted!r}; {hint}"
 

@@ -441,7 +441,7 @@ async def test_a_directory_that_cannot_be_written_is_named(file: ConfigFile) -> 
     file.file.parent.chmod(0o700)
 
 
-# -- the last valid version -----------------------------------------------------------------------
+# -- an earlier valid version ---------------------------------------------------------------------
 
 
 async def test_the_last_valid_version_is_kept_and_named(file: ConfigFile) -> None:
