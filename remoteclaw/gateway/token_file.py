@@ -16,10 +16,9 @@ from remoteclaw.tools.catalog import Scope
 
 __all__ = ["TokenFile", "token_files"]
 
-#: The shortest and the longest token, in characters: a shorter one was typed by a person and can be
-#: guessed, a longer one is another file, put there by mistake.
-SHORTEST, LONGEST = 32, 1024
-_TOKEN = re.compile("[!-~]+")
+#: A token that can be used: a shorter one was typed by a person and can be guessed, a longer one is
+#: another file, put there by mistake.
+_TOKEN = re.compile("[!-~]{32,1024}")
 
 
 def token_files(directory: Path) -> "tuple[TokenFile, TokenFile]":
@@ -57,15 +56,14 @@ class TokenFile:
     def read(self) -> str:
         """Return the token. Raises `StateDirectoryError` with the reason if it can't be used."""
         try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            with open(os.open(self.path, flags), encoding="ascii", errors="replace") as file:
-                found, token = os.fstat(file.fileno()), file.read(LONGEST + 2).strip()
+            with open(self.path, encoding="ascii", errors="replace", opener=_opened) as file:
+                found, token = os.fstat(file.fileno()), file.read(2000).strip()
         except OSError as error:
             raise self._unfit(f"can't be read ({error.strerror})") from None
         if found.st_uid != os.getuid() or found.st_mode & 0o077:
             raise self._unfit("isn't yours alone (chmod 600)")
-        if not SHORTEST <= len(token) <= LONGEST or not _TOKEN.fullmatch(token):
-            raise self._unfit(f"isn't one word of {SHORTEST} characters or more")
+        if not _TOKEN.fullmatch(token):
+            raise self._unfit("isn't one word of 32 characters or more")
         return token
 
     def _write(self, *, is_new: bool) -> None:
@@ -84,3 +82,8 @@ class TokenFile:
             f"The gateway's token {self.path} {why}: remove it, and a new one is made at the next "
             "start, or `remoteclaw token rotate` makes one now."
         )
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a file without following a link, or waiting for who writes to a FIFO."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
