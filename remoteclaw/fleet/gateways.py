@@ -3,12 +3,10 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Literal
 
-from remoteclaw.clock import boottime
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import AWAY_S, Scripts
+from remoteclaw.fleet.connection import Scripts
 
 __all__ = ["Gateways"]
 
@@ -34,17 +32,17 @@ class Gateways:
     async def announced(
         self, host_id: str, address: str, *, stays: Callable[[], bool] = lambda: False
     ) -> AsyncIterator[None]:
-        """Have it known where a host's gateway is. Of several, that is the one started last.
+        """Have it known where a host's gateway is; of several, any of them.
 
         In the end it is forgotten, unless it `stays`, because another one follows there at once.
         """
-        await self._say("start", host_id, address, AWAY_S)
+        await self._announce(host_id, address)
 
         async def keep() -> None:
             while True:
                 await asyncio.sleep(SAY_S)
                 with contextlib.suppress(RedisUnavailable, RedisRefused):
-                    await self._say("keep", host_id, address, AWAY_S)
+                    await self._announce(host_id, address)
 
         keeping = asyncio.create_task(keep())
         try:
@@ -53,19 +51,15 @@ class Gateways:
             keeping.cancel()
             await asyncio.wait((keeping,))
             if not stays():
-                with contextlib.suppress(RedisUnavailable, RedisRefused):
-                    await self._say("end", host_id, address, END_S)
+                with contextlib.suppress(RedisUnavailable, RedisRefused, TimeoutError):
+                    async with asyncio.timeout(END_S):
+                        await self.withdraw(host_id, address)
 
     async def withdraw(self, host_id: str, address: str) -> None:
-        """Forget an address, of a gateway that was killed before it could."""
-        await self._say("end", host_id, address, AWAY_S)
+        """Forget an address, unless it is another gateway's by now."""
+        if await self.address(host_id) == address:
+            await self._scripts.call(self._scripts.client.delete, keys.gateway(host_id))
 
-    async def _say(
-        self, what: Literal["start", "keep", "end"], host_id: str, address: str, within_s: float
-    ) -> None:
-        await self._scripts.run(
-            "gateway",
-            keys={"gateway": keys.gateway(host_id)},
-            args={"step": what, "address": address, "holds_ms": HOLDS_MS},
-            deadline=boottime() + within_s,
-        )
+    async def _announce(self, host_id: str, address: str) -> None:
+        client, name = self._scripts.client, keys.gateway(host_id)
+        await self._scripts.call(client.set, name, address, px=HOLDS_MS)

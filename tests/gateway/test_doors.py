@@ -333,7 +333,7 @@ async def test_two_gateways_serve_the_same_fleet(stack: Stack) -> None:
             for door in (one, other):
                 for known in (token, agent.token):
                     assert (await door.invoke(known, "sessions_list")).status == 200
-            assert await client.get(address) == other.url.encode()
+            assert await client.get(address) in (one.url.encode(), other.url.encode())
             async with one.connected(token) as hears, other.connected(token) as stops:
                 session = {"sessionKey": agent.lease.sid}
                 await hears.call("sessions.subscribe", session)
