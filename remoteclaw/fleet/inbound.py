@@ -99,26 +99,22 @@ class Inbound:
         `PerhapsSent` when that isn't known.
         """
         session = SessionKey.of(message, agent=agent)
-        sid = session.sid
+        entry = encode_entry(message, deliver)
         try:
-            status, entry_id, queue = await self._append(session, message, deliver, lane)
+            return await self._append(session, message, entry, lane, at_once(message))
         except RedisUnavailable as error:
             if error.may_have_run:
-                raise PerhapsSent(PERHAPS_SENT.format(sid=sid[:8])) from None
+                raise PerhapsSent(PERHAPS_SENT.format(sid=session.sid[:8])) from None
             raise
-        if status == b"full":
-            raise RedisRefused(FULL)
-        if status == b"crowded":
-            raise MessageRefused(CROWDED)
-        if status == b"incomplete":
-            raise MessageRefused(INCOMPLETE)
-        await self._waker.try_hint(session, queue.decode())
-        return Accepted(session, entry_id.decode(), status == b"duplicate")
 
     async def _append(
-        self, session: SessionKey, message: ChannelMessage, deliver: Deliver, lane: Lane
-    ) -> tuple[bytes, bytes, bytes]:
-        """Run the script; return what became of the message, its entry, and a queue to hint."""
+        self,
+        session: SessionKey,
+        message: ChannelMessage,
+        entry: bytes,
+        lane: Lane,
+        at_once: Literal["stop", "wake", ""],
+    ) -> Accepted:
         sid = session.sid
         status, entry_id, queue = await self._scripts.run(
             "append",
@@ -128,15 +124,22 @@ class Inbound:
                 "blobs": [keys.blob(sid, attachment.blob) for attachment in message.attachments],
             },
             args={
-                **entry_args(session, encode_entry(message, deliver)),
+                **entry_args(session, entry),
                 "dedupe_ms": DEDUPE_MS,
                 "lane": lane,
                 "bell": keys.bell(sid),
-                "at_once": at_once(message),
+                "at_once": at_once,
             },
             deadline=boottime() + APPEND_S,
         )
-        return status, entry_id, queue
+        if status == b"full":
+            raise RedisRefused(FULL)
+        if status == b"crowded":
+            raise MessageRefused(CROWDED)
+        if status == b"incomplete":
+            raise MessageRefused(INCOMPLETE)
+        await self._waker.try_hint(session, queue.decode())
+        return Accepted(session, entry_id.decode(), status == b"duplicate")
 
     async def end_conversation(
         self, session: SessionKey, reason: Literal["new", "reset"], *, call: str
@@ -157,18 +160,8 @@ class Inbound:
             thread_id=session.thread,
             timestamp=now_ms(),
         )
-        entry_id, queue = await self._scripts.run(
-            "end",
-            keys={**entry_keys(session), "seen": keys.dedupe(session, message.id)},
-            args={
-                **entry_args(session, encode_entry(message, "caller", "operator")),
-                "bell": keys.bell(session.sid),
-                "dedupe_ms": DEDUPE_MS,
-            },
-            deadline=boottime() + APPEND_S,
-        )
-        await self._waker.try_hint(session, queue.decode())
-        return str(entry_id.decode())
+        entry = encode_entry(message, "caller", "operator")
+        return (await self._append(session, message, entry, "agents", "stop")).entry_id
 
 
 def entry_keys(session: SessionKey) -> dict[str, str]:

@@ -188,7 +188,7 @@ async def test_the_reply_to_the_one_who_ended_it_may_be_lost(agent: Stack) -> No
     first = await agent.append("one")
     await drain(agent, first)
     proxy = await agent.proxied()
-    lost = proxy.arm("end", "after")
+    lost = proxy.arm("append", "after")
     lost.cut()
     fleet = agent.open_at(proxy.url)
 

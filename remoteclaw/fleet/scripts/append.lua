@@ -1,7 +1,7 @@
 -- Accept a message: dedupe, store, note the time, and schedule an idle session, all or nothing.
 -- uses: entries, sessions
 -- keys: inbound, state, seen, active, sessions, blobs*
--- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell?, at_once?
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, at_once?
 -- → accepted|duplicate|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
 local MOST_WAITING, MOST_WAITING_BYTES = 1000, 4 * 1024 * 1024
 local seen = redis.call('GET', keys.seen)
