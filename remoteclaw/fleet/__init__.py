@@ -76,7 +76,7 @@ class Fleet:
             outcomes=Outcomes(scripts),
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker),
-            sweeper=Sweeper(scripts, waker, workers, lease_s=lease_s),
+            sweeper=Sweeper(scripts, waker, workers),
             tokens=Tokens(scripts),
             usage=UsageLedger(scripts),
             wait_limit=WaitLimit(scripts, workers),

@@ -18,7 +18,7 @@ __all__ = ["OUTCOME_MS", "Outcome", "Outcomes", "Step"]
 #: How long outcomes can be read, in milliseconds.
 OUTCOME_MS = 7 * 24 * 3600 * 1000
 
-_NOT_STEPS = ("status", "previous", "turn", "reply", "error", "attempts", "usage")
+_NOT_STEPS = ("status", "previous", "turn", "reply", "error", "usage")
 #: The order of steps that fall into the same millisecond.
 _ORDER = (
     *("accepted", "begun", "dropped", "reset", "spawned", "steered", "tool", "output"),

@@ -239,31 +239,33 @@ class Replies:
 
     async def unread(self) -> Sequence[Unread]:
         """Return the reply streams that no adapter reads, by their names."""
+        client, readers, found = self._scripts.client, await self.readers(), []
+        for name, provider, account in await self._streams():
+            oldest = await self._scripts.call(client.xrange, name, count=1)
+            if oldest and not readers.is_there(provider, account):
+                age_ms = readers.now_ms - int(oldest[0][0].partition(b"-")[0])
+                count = await self._scripts.call(client.xlen, name)
+                found.append(Unread(provider, account, count, age_ms / 1000))
+        return found
+
+    async def _streams(self) -> list[tuple[str, str, str]]:
+        """Return all reply streams by name, each with its provider and account."""
         client = self._scripts.client
 
-        async def look() -> list[Unread]:
-            readers, found = await self.readers(), []
-            async for name in client.scan_iter(match=keys.reply_stream("*", "*"), count=1000):
-                provider, _, account = name.decode().removeprefix("rc:out:").partition(":")
-                oldest: Any = await client.xrange(name, count=1)
-                if oldest and not readers.is_there(provider, account):
-                    age_ms = readers.now_ms - int(oldest[0][0].partition(b"-")[0])
-                    count = int(await client.xlen(name))
-                    found.append(Unread(provider, account, count, age_ms / 1000))
-            return sorted(found, key=lambda unread: (unread.provider, unread.account))
+        async def look() -> list[str]:
+            names = client.scan_iter(match=keys.reply_stream("*", "*"), count=1000)
+            return sorted([name.decode() async for name in names])
 
-        return list(await self._scripts.call(look))
+        found = []
+        for name in await self._scripts.call(look):
+            provider, _, account = name.removeprefix("rc:out:").partition(":")
+            found.append((name, provider, account))
+        return found
 
     async def undelivered(self) -> AsyncGenerator[Undelivered, None]:
         """Yield all that is on reply streams, stream by stream, oldest first."""
         client = self._scripts.client
-
-        async def look() -> list[bytes]:
-            names = client.scan_iter(match=keys.reply_stream("*", "*"), count=1000)
-            return sorted([name async for name in names])
-
-        for stream in await self._scripts.call(look):
-            provider, _, account = stream.decode().removeprefix("rc:out:").partition(":")
+        for stream, provider, account in await self._streams():
             last = b"-"
             while page := await self._scripts.call(
                 client.xrange,

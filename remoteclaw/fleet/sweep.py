@@ -33,11 +33,10 @@ log = logging.getLogger(__name__)
 class Sweeper:
     """Wakes sessions whose hint was lost, and those whose worker is gone once its lease is over."""
 
-    def __init__(self, scripts: Scripts, waker: Waker, workers: Workers, *, lease_s: float) -> None:
+    def __init__(self, scripts: Scripts, waker: Waker, workers: Workers) -> None:
         self._scripts = scripts
         self._waker = waker
         self._workers = workers
-        self._lease_s = lease_s
 
     async def sweep(self) -> int:
         """Look once; return how many sessions were hinted."""
@@ -52,7 +51,6 @@ class Sweeper:
                 "patient_looks": PATIENT_LOOKS,
                 "listed_ms": STATE_MS,
                 "there_ms": THERE_MS,
-                "lease_ms": int(self._lease_s * 1000),
             },
             deadline=boottime() + INTERVAL_S,
         )

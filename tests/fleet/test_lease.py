@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from typing import Any
 
 import pytest
 
@@ -164,6 +165,23 @@ async def test_an_epoch_is_never_below_the_clock(fleet: Fleet) -> None:
     lease = await acquire(fleet, accepted)
 
     assert int(lease.epoch) >= int(accepted.entry_id.partition("-")[0])
+
+
+async def test_a_lost_lease_is_noticed_and_the_next_attempt_hears_of_it(fleet: Fleet) -> None:
+    accepted = await accept(fleet)
+    state: Any = await fleet.scripts.client.hgetall(keys.state(accepted.session.sid))
+    lost = await acquire(fleet, accepted)
+    await lost.turns.begin([accepted.entry_id])
+    await fleet.scripts.client.delete(keys.state(lost.sid))  # a restart without the last writes
+    await fleet.scripts.client.hset(keys.state(lost.sid), mapping=state)
+
+    with pytest.raises(LeaseLost):
+        await lost._renew()
+
+    lease = await acquire(fleet, accepted)
+    batch = await lease.turns.begin([accepted.entry_id])
+    assert batch is not None
+    assert (batch.attempt, batch.furthest_phase_before) == (1, "spawned")
 
 
 async def test_a_lease_that_nobody_renews_is_given_up(fleet: Fleet) -> None:

@@ -56,7 +56,7 @@ for _, id in ipairs(ending) do
     end
   end
   redis.call('XDEL', keys.inbound, id)
-  redis.call('HSET', outcome, 'status', status[id], 'finished', now, 'attempts', args.attempt)
+  redis.call('HSET', outcome, 'status', status[id], 'finished', now)
   if args.reply and (id == turn or #args.reply <= MOST_REPEATED) then
     redis.call('HSET', outcome, 'reply', args.reply)
   end

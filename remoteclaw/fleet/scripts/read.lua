@@ -5,13 +5,7 @@
 -- args: token, claim_ms, account, known_ms
 -- → 1 if it is ours
 local token = redis.call('GET', keys.reader)
-if token and token ~= args.token then
-  -- It lasts for longer only if the clock was set back, and then its owner may be dead.
-  if redis.call('PTTL', keys.reader) > tonumber(args.claim_ms) then
-    redis.call('PEXPIRE', keys.reader, args.claim_ms)
-  end
-  return 0
-end
+if token and token ~= args.token then return 0 end
 redis.call('SET', keys.reader, args.token, 'PX', args.claim_ms)
 if is_unread(args.account) then
   give_up_unread(keys.replies, math.huge)

@@ -1,19 +1,9 @@
 -- Find sessions whose hint was lost or whose owner is gone, and put off the next look at each.
 -- keys: active, sessions, sweeper
--- args: states, retry_ms, most, longest_ms, patient_looks, listed_ms, there_ms, lease_ms
+-- args: states, retry_ms, most, longest_ms, patient_looks, listed_ms, there_ms
 -- → sid, expired|moved|scheduled, session key, queue, …
-local now, looked = now_ms(), redis.call('GET', keys.sweeper)
+local now = now_ms()
 redis.call('SET', keys.sweeper, now, 'PX', args.there_ms)
-if not looked or tonumber(looked) > now then
-  -- The clock was set back, perhaps: nothing but a postponed session is due later than after a lease.
-  local longest = now + args.lease_ms
-  for _, sid in ipairs(redis.call('ZRANGEBYSCORE', keys.active, longest + args.retry_ms + 1, '+inf')) do
-    local key = args.states .. '{' .. sid .. '}'
-    local expires, not_before = unpack(redis.call('HMGET', key, 'lease_until_ms', 'postponed_until_ms'))
-    if expires and tonumber(expires) > longest then redis.call('HSET', key, 'lease_until_ms', longest) end
-    if not not_before then redis.call('ZADD', keys.active, now, sid) end
-  end
-end
 redis.call('ZREMRANGEBYSCORE', keys.sessions, '-inf', now - args.listed_ms)
 local due = redis.call('ZRANGEBYSCORE', keys.active, '-inf', now, 'LIMIT', 0, args.most)
 local found = {}
