@@ -61,10 +61,7 @@ class DeadLetters:
     async def read(self, letter_id: str) -> DeadLetter:
         """Return one; raises `NotFound` if it is not there."""
         if not re.fullmatch(r"\d+-\d+", letter_id):
-            raise NotFound(
-                f"{letter_id!r} is no id of a dead letter: "
-                "`remoteclaw deadletters list` shows those there are."
-            )
+            raise NotFound(_unknown(letter_id))
         client = self._scripts.client
         found = await self._scripts.call(client.xrange, keys.DEAD_LETTERS, letter_id, letter_id)
         if not found:

@@ -705,7 +705,7 @@ async def test_a_dead_letter_is_listed_shown_and_tried_again(stack: Stack) -> No
     assert run(stack, "deadletters", "retry", letter).stdout.startswith("It is tried again as ")
     refused(run(stack, "deadletters", "drop", letter), "was tried again already: as message")
     refused(run(stack, "deadletters", "drop", "1-1"), "There is no dead letter '1-1'")
-    refused(run(stack, "deadletters", "show", "nonsense"), "is no id of a dead letter")
+    refused(run(stack, "deadletters", "show", "nonsense"), "There is no dead letter")
 
 
 async def test_the_reply_to_a_send_that_was_given_up_is_printed_when_it_is_tried_again(

@@ -186,11 +186,10 @@ async def test_memory_that_is_full_at_the_start_is_named_to_those_that_need_some
     ("own", "configured", "limit"),
     [(64, 0, 64), (64, 32, 32), (64, 128, 64), (0, 32, 32)],
 )
-@pytest.mark.parametrize("program", installed_servers(), ids=lambda program: program.name)
 async def test_the_lowest_limit_of_its_memory_counts(
-    program: ServerProgram, directory: Path, own: int, configured: int, limit: int
+    directory: Path, own: int, configured: int, limit: int
 ) -> None:
-    with running_server(program, directory, "--maxmemory", f"{own}mb") as server:
+    with running_server(PROGRAM, directory, "--maxmemory", f"{own}mb") as server:
         fleet = Fleet.open(server.url, lease_s=30, memory_limit=configured * 1024 * 1024)
         for number in range(28):
             await fleet.scripts.client.set(f"ballast-{number}", b"x" * 1024 * 1024)
