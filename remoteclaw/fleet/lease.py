@@ -33,8 +33,6 @@ __all__ = ["Lease", "Leases"]
 STOP_AT, KILL_AT = 0.8, 0.9
 #: How long a CLI's session id is kept since its last use, in milliseconds.
 SESSION_MAP_MS = 7 * 24 * 3600 * 1000
-#: Separates a CLI's session id from the note of its last process.
-NOTE_SEPARATOR = "\n"
 #: How long one read waits for an entry, in milliseconds.
 BLOCK_MS = 2000
 #: How many entries are read at once: with the lease and behind the running turn, and for a batch.
@@ -55,10 +53,8 @@ class Lease:
     epoch: str
     state: SessionState
     """The session's state: as it was when the lease was taken, with what this owner changed."""
-    session_ids: dict[str, str]
-    """The CLIs' own session ids, by runtime and workspace."""
-    notes: dict[str, str]
-    """The notes of the CLIs' last processes, by runtime and workspace."""
+    session_map: dict[str, str]
+    """By runtime and workspace, what `LeasedSessionMap` keeps of a CLI's conversation."""
     host: str
     """The host that serves the session now."""
     gateway: str | None
@@ -95,7 +91,7 @@ class Lease:
 
         The conversation's id has expired, or another host or CLI has it.
         """
-        return self.state.has_remembered and name not in self.session_ids
+        return self.state.has_remembered and name not in self.session_map
 
     async def reset(
         self, turn: str, why: str, *, keep_ms: int, keep: int, stops_tasks: bool = False
@@ -126,8 +122,7 @@ class Lease:
                 "done_channel": keys.outcome_channel(self.sid),
             },
         )
-        self.session_ids.clear()
-        self.notes.clear()
+        self.session_map.clear()
         self.state = replace(
             self.state,
             has_remembered=False,
@@ -142,7 +137,7 @@ class Lease:
     @property
     def has_conversation(self) -> bool:
         """Whether a CLI may have a conversation that the session goes on with."""
-        return bool(self.session_ids) or self.state.has_remembered
+        return bool(self.session_map) or self.state.has_remembered
 
     async def recorded(self) -> bytes:
         """Return the record of the conversation; nothing if there is none."""
@@ -180,22 +175,16 @@ class Lease:
         grant = orjson.dumps({"digest": digest, "names": sorted(tools)})
         await self.run_fenced("grant", {}, {"grant": grant})
 
-    async def remember(self, name: str, session_id: str | None, note: str = "") -> None:
-        """Keep the CLI's session id under a runtime and workspace, with a note; None drops both."""
-        self.session_ids.pop(name, None)
-        self.notes.pop(name, None)
-        if session_id is not None:
-            self.session_ids[name] = session_id
-            self.notes[name] = note
-        self.state = replace(self.state, has_remembered=session_id is not None)
+    async def remember(self, name: str, conversation: str | None) -> None:
+        """Keep a conversation under a runtime and workspace; None drops it."""
+        self.session_map.pop(name, None)
+        if conversation is not None:
+            self.session_map[name] = conversation
+        self.state = replace(self.state, has_remembered=conversation is not None)
         await self.run_fenced(
             "remember",
             {"session_map": keys.session_map(self.sid)},
-            {
-                "name": name,
-                "session_id": f"{session_id}{NOTE_SEPARATOR}{note}" if note else session_id,
-                "keep_ms": SESSION_MAP_MS,
-            },
+            {"name": name, "conversation": conversation, "keep_ms": SESSION_MAP_MS},
         )
 
     # -- holding it ----------------------------------------------------------------------------
@@ -363,14 +352,12 @@ class Leases:
         )
         if reply[0] != b"acquired":
             return None
-        _, epoch, state, session_ids, gateway = reply
-        known = {name.decode(): value.decode() for name, value in pairs(session_ids).items()}
+        _, epoch, state, known, gateway = reply
         return Lease(
             sid=sid,
             epoch=epoch.decode(),
             state=SessionState.decode(pairs(state)),
-            session_ids={name: value.partition(NOTE_SEPARATOR)[0] for name, value in known.items()},
-            notes={name: value.partition(NOTE_SEPARATOR)[2] for name, value in known.items()},
+            session_map={name.decode(): value.decode() for name, value in pairs(known).items()},
             host=host,
             gateway=gateway.decode() or None,
             lease_s=self.lease_s,

@@ -12,13 +12,16 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.calls import CALL_MS
 from remoteclaw.fleet.connection import Scripts
-from remoteclaw.fleet.lease import NOTE_SEPARATOR, Lease
+from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.state import QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
 
 __all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
+
+#: Separates a CLI's session id from the note of its last process.
+NOTE_SEPARATOR = "\n"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,15 +275,15 @@ class LeasedSessionMap:
 
     async def get(self, name: str) -> str | None:
         """Return the CLI's session id for a runtime and workspace."""
-        return self._lease.session_ids.get(name)
+        return self._lease.session_map.get(name, "").partition(NOTE_SEPARATOR)[0] or None
 
     async def note(self, name: str) -> str:
         """Return what the CLI's last process has noted with it."""
-        return self._lease.notes.get(name, "")
+        return self._lease.session_map.get(name, "").partition(NOTE_SEPARATOR)[2]
 
     async def set(self, name: str, session_id: str, note: str = "") -> None:
         """Keep both for 7 days."""
-        await self._lease.remember(name, session_id, note)
+        await self._lease.remember(name, f"{session_id}{NOTE_SEPARATOR}{note}")
 
     async def delete(self, name: str) -> None:
         """Drop it: the CLI no longer knows it."""

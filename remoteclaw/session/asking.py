@@ -73,9 +73,9 @@ class Asking:
         """Ask; where the failure was the agent process' own, ask another one at once."""
         repeated: set[ErrorCategory | None] = set()
         while True:
-            conversations = set(self._lease.session_ids)
+            conversations = set(self._lease.session_map)
             result = await self._handle(attempt)
-            has_lost = bool(conversations - set(self._lease.session_ids))
+            has_lost = bool(conversations - set(self._lease.session_map))
             category, progress = result.error_category, attempt.progress
             may_repeat = category in REPEATED and category not in repeated
             is_repeated = may_repeat and progress.is_silent

@@ -153,7 +153,7 @@ async def test_reset(lossy: tuple[Fleet, Proxy]) -> None:
     await lease.reset(turn, "/new", keep_ms=1000, keep=1)
 
     assert lost.reached.is_set()
-    assert lease.session_ids == {}
+    assert lease.session_map == {}
     await lease.remember("demo|here", "new")
     lost = lose(proxy, "reset")
     await lease.reset(turn, "/new", keep_ms=1000, keep=1)

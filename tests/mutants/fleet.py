@@ -62,7 +62,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lost conversation that is told again",
-        before="has_remembered=session_id is not None",
+        before="has_remembered=conversation is not None",
         after="has_remembered=self.state.has_remembered",
         test="test_a_conversation_that_was_dropped_is_lost_once",
     ),
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "a note is lost with its process",
-        before='f"{session_id}{NOTE_SEPARATOR}{note}" if note else session_id',
+        before='f"{session_id}{NOTE_SEPARATOR}{note}"',
         after="session_id",
         test="test_a_note_is_kept_with_the_id",
     ),
