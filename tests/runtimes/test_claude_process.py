@@ -21,8 +21,6 @@ from tests.support.processes import is_alive
 from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
 
-ID = "01234567-89ab-cdef-0123-456789abcdef"
-
 
 def said(result: AgentDeliveryResult) -> list[str]:
     return [payload.text for payload in result.payloads]
@@ -80,28 +78,6 @@ async def test_it_is_not_parked_while_it_does_something_or_may(
 
 
 # -- lines that can't be read ---------------------------------------------------------------------
-
-
-async def test_a_question_with_half_a_character_in_it_is_answered(
-    home: Home, directory: Path
-) -> None:
-    body = (
-        "echo(heard())\n"
-        "tool = dict(tool_name='Bash', input=dict(command='a \\ud83d'))\n"
-        "request = dict(subtype='can_use_tool', **tool)\n"
-        "say(type='control_request', request_id='r1', request=request)\n"
-        "answer = heard('control_response')['response']['response']\n"
-        "result(json.dumps(answer) + ' \\ud83d')\n"
-    )
-
-    command = claude_script(directory, body)
-    async with agent_bridge(home, "claude", command=command, permissions="auto") as (bridge, *_):
-        [[answer]] = await answers_of(bridge, "one")
-
-    assert json.loads(answer.removesuffix(" ?")) == {
-        "behavior": "allow",
-        "updatedInput": {"command": "a ?"},
-    }
 
 
 async def test_an_agent_that_can_not_be_answered_is_ended(home: Home, directory: Path) -> None:
@@ -172,19 +148,6 @@ async def test_a_session_id_that_is_none_is_not_believed(home: Home, directory: 
     assert f"--session-id={kept[0]}" in first
     assert f"--resume={kept[0]}" in second
     assert not any("dangerously" in argument for argument in second)
-
-
-async def test_a_session_id_of_its_own_choice_is_kept(home: Home, directory: Path) -> None:
-    body = f"echo(heard()); result('one', session_id={ID!r})\n"
-
-    async with agent_bridge(home, "claude", command=claude_script(directory, body)) as (
-        bridge,
-        _,
-        session_map,
-    ):
-        await bridge.handle(message("one"))
-
-    assert list(session_map.values()) == [ID]
 
 
 # -- starting -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What Redis and Valkey do: scripts are atomic, ids grow, and what was answered is kept."""
+"""What Redis and Valkey do where their documentation leaves it open."""
 
 import asyncio
 from pathlib import Path
@@ -21,30 +21,6 @@ LATER = 9_999_999_999_999
 # -- scripts --------------------------------------------------------------------------------------
 
 
-async def test_what_a_script_writes_is_seen_all_or_not_at_all(
-    any_server: Server, client: redis.asyncio.Redis
-) -> None:
-    """fleet/scripts: each step of the protocol is one script."""
-    await client.mset({"one": 0, "two": 0})
-    seen = set()
-
-    async def write() -> None:
-        async with open_redis(any_server.url) as writer:
-            script = writer.register_script(
-                "redis.call('INCR', KEYS[1]) for i = 1, 20000 do end redis.call('INCR', KEYS[2])"
-            )
-            for _ in range(300):
-                await script(keys=["one", "two"])
-
-    async with asyncio.TaskGroup() as tasks:
-        writing = tasks.create_task(write())
-        while not writing.done():
-            seen.add(tuple(await client.mget("one", "two")))
-
-    assert len(seen) > 10
-    assert [pair for pair in seen if pair[0] != pair[1]] == []
-
-
 async def test_a_script_that_fails_keeps_what_it_had_written(client: redis.asyncio.Redis) -> None:
     """fleet/scripts: why each checks its fence before it writes anything."""
     await client.set("text", "x")
@@ -54,18 +30,6 @@ async def test_a_script_that_fails_keeps_what_it_had_written(client: redis.async
         await script(keys=["written", "text"])
 
     assert await client.get("written") == b"1"
-
-
-async def test_an_error_reply_of_a_script_arrives_word_for_word(
-    client: redis.asyncio.Redis,
-) -> None:
-    """fleet/connection.py: `LeaseLost` is recognised by how the error begins."""
-    script = client.register_script("return redis.error_reply('FENCED epoch 1 is not 2')")
-
-    with pytest.raises(exceptions.ResponseError) as error:
-        await script()
-
-    assert str(error.value) == "FENCED epoch 1 is not 2"
 
 
 @each_server
@@ -84,52 +48,6 @@ async def test_a_registered_script_runs_also_when_the_server_has_forgotten_it(
         with pytest.raises(exceptions.NoScriptError):
             await client.evalsha(script.sha, 0)
         assert await script() == b"ran"
-
-
-async def test_a_field_that_is_missing_is_false_to_a_script_and_keeps_its_place(
-    client: redis.asyncio.Redis,
-) -> None:
-    """fleet/scripts/begin.lua: it unpacks HMGET's answer, where most fields may be missing."""
-    await client.hset("hash", mapping={"b": "2"})
-    script = client.register_script("""
-        local a, b, c = unpack(redis.call('HMGET', KEYS[1], 'a', 'b', 'c'))
-        return {tostring(a), b, tostring(c), tostring(redis.call('HGET', KEYS[1], 'a'))}
-    """)
-
-    assert await script(keys=["hash"]) == [b"false", b"2", b"false", b"false"]
-
-
-async def test_a_scripts_milliseconds_are_written_in_full(client: redis.asyncio.Redis) -> None:
-    """fleet/scripts: epochs, expiries and the times of steps are numbers of Lua's."""
-    script = client.register_script("""
-        local sum = tonumber(ARGV[1]) + ARGV[2]
-        redis.call('HSET', KEYS[1], 'number', sum, 'text', sum .. ' detail')
-        redis.call('ZADD', KEYS[2], sum, 'member')
-        return redis.call('HMGET', KEYS[1], 'number', 'text')
-    """)
-
-    now, then = 1_795_000_000_001, 1_795_000_030_001
-    assert await script(keys=["hash", "set"], args=[now, then - now]) == [
-        str(then).encode(),
-        f"{then} detail".encode(),
-    ]
-    assert await client.zscore("set", "member") == then
-
-
-async def test_writing_to_a_hash_leaves_its_time_to_live_and_persist_takes_it(
-    client: redis.asyncio.Redis,
-) -> None:
-    """fleet/scripts: receipt.lua writes to outcomes that expire; append.lua revives a session."""
-    await client.hset("hash", "field", "1")
-    await client.pexpire("hash", 60_000)
-
-    await client.hset("hash", "field", "2")
-    await client.hsetnx("hash", "delivered", "1")
-    left: Any = await client.pttl("hash")
-    await client.persist("hash")
-
-    assert 0 < left <= 60_000
-    assert await client.pttl("hash") == -1
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -169,45 +87,6 @@ async def rewritten(client: redis.asyncio.Redis) -> bool:
     info = await client.info("persistence")
     pending = info["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]
     return not pending and info["aof_last_bgrewrite_status"] == "ok"
-
-
-async def test_a_read_gives_what_is_newer_than_an_id_and_waits_only_if_nothing_is(
-    client: redis.asyncio.Redis, admin: Redis
-) -> None:
-    """fleet/replies.py, fleet/lease.py: no entry is missed between two reads."""
-    one, two = [await client.xadd("stream", {"a": text}) for text in "12"]
-
-    def read(last: Any) -> Any:
-        return client.xread({"other": "0", "stream": last}, block=20_000)
-
-    assert await read("0") == [[b"stream", [(one, {b"a": b"1"}), (two, {b"a": b"2"})]]]
-    assert await read(one) == [[b"stream", [(two, {b"a": b"2"})]]]
-    waiting = asyncio.create_task(read(two))
-    await eventually(blocked(admin, "xread"))
-    three = admin.xadd("stream", {"a": "3"})
-    assert await waiting == [[b"stream", [(three, {b"a": b"3"})]]]
-    assert await client.xread({"stream": three}, block=1) == []
-
-
-async def test_entries_are_pairs_of_a_list_from_a_script_and_of_a_map_from_a_command(
-    client: redis.asyncio.Redis,
-) -> None:
-    """fleet/lease.py, fleet/inbound.py: an entry is read in either form."""
-    entry_id = await client.xadd("stream", {"entry": "x"})
-    script = client.register_script("return redis.call('XRANGE', KEYS[1], '-', '+')")
-
-    assert await script(keys=["stream"]) == [[entry_id, [b"entry", b"x"]]]
-    assert await client.xrange("stream") == [(entry_id, {b"entry": b"x"})]
-
-
-async def test_a_stream_of_at_most_one_entry_keeps_the_newest(client: redis.asyncio.Redis) -> None:
-    """fleet/wake.py: `WAKE` changes with every hint and never grows."""
-    first: Any = await client.xadd("wake", {"sid": "1"}, maxlen=1, approximate=False)
-    second = await client.xadd("wake", {"sid": "2"}, maxlen=1, approximate=False)
-
-    assert await client.xrevrange("wake", count=1) == [(second, {b"sid": b"2"})]
-    assert await client.xlen("wake") == 1
-    assert await client.xread({"wake": first}) == [[b"wake", [(second, {b"sid": b"2"})]]]
 
 
 @pytest.mark.parametrize("first", ["taker", "reader"])
