@@ -29,27 +29,20 @@ def test_without_a_file_there_is_one_agent(home: Home) -> None:
     assert config.redis.url is None
 
 
-def test_an_unknown_key_names_the_nearest(home: Home) -> None:
-    why = refusal(home, "[fleet]\nworker = 3")
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[fleet]\nworker = 3", "[fleet] has no key 'worker'; did you mean 'workers'?"),
+        ("[xyz]\na = 1", "has no key 'xyz'; it has 'redis', 'gateway'"),
+        ("[agents.main]\nmodell = 'x'", "[agents.main] has no key 'modell'; did you mean 'model'?"),
+        ("[agents.main.mcp_servers.files]\ncomand = 'x'", "did you mean 'command'?"),
+    ],
+)
+def test_an_unknown_key_names_the_nearest(home: Home, text: str, why: str) -> None:
+    told = refusal(home, text)
 
-    assert str(home.config_file) in why
-    assert "[fleet] has no key 'worker'; did you mean 'workers'?" in why
-
-
-def test_an_unknown_section_names_those_there_are(home: Home) -> None:
-    assert "has no key 'xyz'; it has 'redis', 'gateway'" in refusal(home, "[xyz]\na = 1")
-
-
-def test_an_unknown_key_of_an_agent(home: Home) -> None:
-    why = refusal(home, "[agents.main]\nmodell = 'x'")
-
-    assert "[agents.main] has no key 'modell'; did you mean 'model'?" in why
-
-
-def test_an_unknown_key_of_an_mcp_server(home: Home) -> None:
-    why = refusal(home, "[agents.main.mcp_servers.files]\ncomand = 'x'")
-
-    assert "did you mean 'command'?" in why
+    assert told.startswith(f"{home.config_file}: ")
+    assert why in told
 
 
 @pytest.mark.parametrize(
@@ -164,12 +157,6 @@ def test_a_variable_overrides_the_file(home: Home) -> None:
     assert (config.fleet.workers, config.fleet.linger_s) == (5, 1)
     assert config.agents["main"].command == ("claude", "--x")
     assert config.agents["main"].model == "opus"
-
-
-def test_a_wrong_variable_is_named(home: Home) -> None:
-    why = refusal(home, REMOTECLAW__FLEET__WORKERS="many")
-
-    assert why.startswith("REMOTECLAW__FLEET__WORKERS: ")
 
 
 def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
@@ -309,6 +296,7 @@ def test_what_the_file_says_of_a_channel_goes_before_its_profile(home: Home) -> 
 @pytest.mark.parametrize(
     ("name", "value", "named"),
     [
+        ("REMOTECLAW__FLEET__WORKERS", "many", "[fleet] workers"),
         ("REMOTECLAW__FLET__WORKERS", "3", "has no key 'flet'; did you mean 'fleet'"),
         ("REMOTECLAW__AGENTS__MAIN__COMMAND", '["x", 1]', "[agents.main.command] 1"),
         ("REMOTECLAW__AGENTS__MAIN__WARM_S", "inf", "[agents.main] warm_s"),
