@@ -48,11 +48,8 @@ def place_of(call: Call, readers: Readers, target: str) -> Place:
     if colon and provider in channels:
         if not chat:
             raise CallRefused("INVALID_REQUEST", f"Behind {name}: there is no chat.")
-        if slash:
-            _check_account(call, readers, provider, account)
-        else:
-            account = _account_of(call, readers, provider)
-        return Place(provider, account, chat)
+        named = account if slash else None
+        return Place(provider, _account_of(call, readers, provider, named), chat)
     listed = ", ".join(sorted(channels)) or "none"
     session = call.session
     if session is None:
@@ -75,35 +72,31 @@ def _channels(call: Call, readers: Readers) -> set[str]:
     return {*call.config.channels, *own, *(provider for provider, _ in readers.until_ms)}
 
 
-def _account_of(call: Call, readers: Readers, provider: str) -> str:
-    """Return the account to use on a channel where none is named.
+def _account_of(call: Call, readers: Readers, provider: str, named: str | None = None) -> str:
+    """Return the account to use on a channel: the one that is named, else that of the session.
 
-    That of the session, unless no adapter ever read for it and one does for another: a session of
-    `send --channel console` is no console's.
+    One for which no adapter ever read is refused, since a message there would stay for ever; or if
+    it is the session's, another one is used: a session of `send --channel console` is no console's.
     """
-    accounts = readers.accounts(provider)
-    if call.session and call.session.provider == provider:
-        own = call.session.account
-        if (provider, own) in readers.until_ms or not accounts:
-            return own
-    if len(accounts) == 1:
-        return accounts[0]
-    if not accounts or "default" in accounts:
-        return "default"
-    listed = ", ".join(f"{provider}/{account}" for account in accounts)
-    raise CallRefused(
-        "INVALID_REQUEST",
-        f"{provider} has several accounts: write the target as one of {listed}, with :CHAT behind.",
-    )
-
-
-def _check_account(call: Call, readers: Readers, provider: str, account: str) -> None:
-    """Refuse an account that no adapter has ever read: a message there would stay for ever."""
-    known = {account for name, account in readers.until_ms if name == provider}
-    if call.session and call.session.provider == provider:
-        known.add(call.session.account)
-    if account not in (known or {"default"}):
-        listed = ", ".join(sorted(known or {"default"}))
+    session = call.session
+    own = {session.account} if session and session.provider == provider else set()
+    read = {account for name, account in readers.until_ms if name == provider}
+    if named is not None:
+        known = sorted(read | own) or ["default"]
+        if named not in known:
+            raise CallRefused(
+                "INVALID_REQUEST",
+                f"{provider} has no account {named[:40]!r}: there are {', '.join(known)}.",
+            )
+        return named
+    if own and (own <= read or not read):
+        return own.pop()
+    accounts = readers.accounts(provider) or ["default"]
+    if len(accounts) > 1 and "default" not in accounts:
+        listed = ", ".join(f"{provider}/{account}" for account in accounts)
         raise CallRefused(
-            "INVALID_REQUEST", f"{provider} has no account {account[:40]!r}: there are {listed}."
+            "INVALID_REQUEST",
+            f"{provider} has several accounts: write the target as one of {listed}, with :CHAT "
+            "behind.",
         )
+    return accounts[0] if len(accounts) == 1 else "default"

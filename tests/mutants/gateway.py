@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "an account that nobody reads for",
-        before='if account not in (known or {"default"}):',
+        before="if named not in known:",
         after="if False:",
         test="test_there_is_no_such_place",
     ),
@@ -66,8 +66,8 @@ MUTANTS = (
     ),
     Mutant(
         "a message to a console that nobody has",
-        before="if (provider, own) in readers.until_ms or not accounts:",
-        after="if True:",
+        before="if own and (own <= read or not read):",
+        after="if own:",
         test="test_what_a_command_line_s_session_sends_to_the_console_arrives",
     ),
     Mutant(
