@@ -6,26 +6,17 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge import Hooks
-from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.protocols import Reply
-from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import CONTEXT_LOST, NOTHING_SAID, SECOND_TRY
 from remoteclaw.session.queue import MOST_TURNS
 from tests.support.bridges import acp_script, script
-from tests.support.conversations import dying
+from tests.support.conversations import drain, dying
 from tests.support.processes import is_alive
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import eventually
-
-
-async def drain(stack: Stack, accepted: Accepted) -> None:
-    """Run one session here, as a work-horse would."""
-    drain = Drain(stack.fleet, load_config(stack.home.config_file, {}), stack.home, Hooks())
-    await drain.run(accepted.session.sid)
 
 
 async def published(stack: Stack) -> list[Reply]:
@@ -282,7 +273,7 @@ async def test_a_message_from_a_newer_version_waits_for_a_newer_worker(stack: St
 
 async def test_a_running_turn_is_stopped_and_what_waits_behind_it_too(stack: Stack) -> None:
     running, waiting = await stack.append("slow"), await stack.append("hello")
-    task = asyncio.create_task(drain(stack, running))
+    task = drain(stack, running)
     await stack.reached(running, "output")
 
     assert await stack.fleet.sessions.stop(running.session.sid) == 2
@@ -302,7 +293,7 @@ async def test_a_stop_that_was_not_heard_is_found_at_the_next_renewal(
 ) -> None:
     monkeypatch.setattr("remoteclaw.fleet.connection.LISTEN_S", 0.05)
     running = await stack.append("slow")
-    task = asyncio.create_task(drain(stack, running))
+    task = drain(stack, running)
     await stack.reached(running, "output")
 
     # As `stop` does, without the announcement.
@@ -357,7 +348,7 @@ async def test_what_an_attempt_did_is_not_forgotten_by_one_that_did_less(stack: 
 
 async def test_a_drain_that_lost_its_lease_writes_nothing_and_ends_its_agent(stack: Stack) -> None:
     accepted = await stack.append("slow")
-    task = asyncio.create_task(drain(stack, accepted))
+    task = drain(stack, accepted)
     pid = agent_pid(await stack.reached(accepted, "spawned"))
     await stack.reached(accepted, "output")
 
@@ -416,8 +407,7 @@ async def test_an_agent_that_ends_while_it_starts_is_started_once_more(
     )
     stack.configure({"runtime": "acp", "command": list(acp_script(directory, body))})
     accepted = await stack.append("hello")
-    config = load_config(stack.home.config_file, {})
 
-    await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
+    await drain(stack, accepted)
 
     assert said(await stack.outcome(accepted)) == "here"

@@ -4,14 +4,11 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge import Hooks
-from remoteclaw.config.load import load_config
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.turn import Batch
 from remoteclaw.messages import Provenance, SessionKey
-from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import RESET
 from tests.support.conversations import (
     IDLE_2_H,
@@ -64,11 +61,6 @@ async def spawn(
     )
 
 
-async def work(stack: Stack, session: SessionKey) -> None:
-    config = load_config(stack.home.config_file, {})
-    await Drain(stack.fleet, config, stack.home, Hooks()).run(session.sid)
-
-
 async def test_results_that_wait_behind_the_command_are_not_told_to_the_next_agent(
     agent: Stack,
 ) -> None:
@@ -76,7 +68,7 @@ async def test_results_that_wait_behind_the_command_are_not_told_to_the_next_age
     first, task = await busy(agent)
     child, _ = await spawn(agent, first.session, "c1")
     (command,) = await append(agent, "/new")
-    await work(agent, child)
+    await drain(agent, Accepted(child, "", False))
     view = await agent.fleet.sessions.view(first.session.sid)
     assert view is not None
     result = Accepted(first.session, str(view.last_entry), False)

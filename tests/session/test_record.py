@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.bridge import Hooks
 from remoteclaw.bridge.turn_prompt import build_turn_prompt
-from remoteclaw.config.load import load_config
 from remoteclaw.errors import ErrorCategory, NotFound
 from remoteclaw.events import AgentRunResult
 from remoteclaw.fleet import keys
@@ -24,12 +22,12 @@ from remoteclaw.messages import (
     ToolCall,
     Turn,
 )
-from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import CONTEXT_LOST
 from remoteclaw.session.record import MOST_DIGEST, digest, lines_of
 from tests.support.agents import AgentCli
 from tests.support.bridges import script
 from tests.support.cli import refused, run
+from tests.support.conversations import answered
 from tests.support.stack import Stack, message, said
 
 ALICE = {"from": "alice", "from_id": "alice"}
@@ -43,14 +41,6 @@ while True:
     say(type='text', text='heard ' + prompt)
     say(type='done')
 """
-
-
-async def answered(stack: Stack, text: str, **fields: Any) -> Accepted:
-    """Have a message answered here, as a work-horse would."""
-    accepted = await stack.append(text, **fields)
-    config = load_config(stack.home.config_file, {})
-    await Drain(stack.fleet, config, stack.home, Hooks()).run(accepted.session.sid)
-    return accepted
 
 
 async def recorded(stack: Stack, accepted: Accepted) -> list[dict[str, Any]]:
