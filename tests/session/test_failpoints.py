@@ -344,13 +344,16 @@ async def test_a_worker_that_postpones_a_turn_at(
         return bool((view and view.postponed) or (outcome and outcome.is_final))
 
     await eventually(is_postponed_or_done)
-    second = await lab.stack.append(f"/second{word}", from_=word)  # as a command, it wakes
+    sid, client = first.session.sid, lab.stack.fleet.scripts.client
+    await client.hdel(keys.state(sid), "postponed_until_ms")  # its time comes
+    await client.zadd(keys.ACTIVE, {sid: 1}, xx=True)
+    second = await lab.stack.append(f"second{word}", from_=word)
 
     await lab.see_the_promise_held(first, second)
     texts = [reply.text for reply in await lab.replies(first.session.sid)]
     assert len([text for text in texts if text.startswith("The model is busy.")]) <= 1
     if what_happens is not kill:
-        assert (lab.asked(word), lab.asked(f"/second{word}")) == (2, 1)
+        assert (lab.asked(word), lab.asked(f"second{word}")) == (2, 1)
 
 
 @pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
