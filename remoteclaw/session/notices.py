@@ -15,7 +15,6 @@ __all__ = [
     "TOO_MANY",
     "failed_result",
     "notice_result",
-    "reworded",
     "stop_result",
     "superseded",
     "with_notice",
@@ -67,13 +66,9 @@ def superseded(result: AgentDeliveryResult, turn: Turn) -> AgentDeliveryResult:
     """Return the result of a turn that was stopped for a newer message, in words that say so."""
     category = ErrorCategory.SUPERSEDED
     words = sentence(category, agent=turn.session.agent, reference=turn.reference)
-    return replace(reworded(result, words), error_category=category)
-
-
-def reworded(result: AgentDeliveryResult, words: str) -> AgentDeliveryResult:
-    """Return a failed turn's result with other words about the failure."""
     *before, last = result.payloads
-    return replace(result, payloads=(*before, replace(last, text=words)))
+    payloads = (*before, replace(last, text=words))
+    return replace(result, payloads=payloads, error_category=category)
 
 
 def with_notice(result: AgentDeliveryResult, words: str, *, index: int) -> AgentDeliveryResult:
