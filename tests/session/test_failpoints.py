@@ -28,8 +28,9 @@ from remoteclaw.messages import Provenance, SessionKey
 from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import RESET, SECOND_TRY
 from tests.support.bridges import script
-from tests.support.command import REMOTECLAW, Process, run_command, start_program
+from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.failpoints import Failpoint, Proxy, Side
+from tests.support.platform import Platform
 from tests.support.processes import is_alive
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import eventually
@@ -464,25 +465,21 @@ async def test_a_worker_that_freezes_past_its_lease_at_the_end_of_a_conversation
 
 
 @contextlib.asynccontextmanager
-async def adapter(lab: Lab, account: str, file: Path) -> AsyncIterator[None]:
+async def adapter(lab: Lab, platform: Platform) -> AsyncIterator[None]:
     """Have a channel's process running, always."""
-    running: list[Process] = []
 
     async def keep() -> None:
-        argv = ["tests.support.adapter", lab.proxy.url, account, str(file)]
         while True:
-            if not running or running[-1].poll() is not None:
-                running.append(start_program(argv, env=os.environ, log=file.with_suffix(".log")))
-            await asyncio.sleep(0.05)
+            process = platform.start_process(lab.proxy.url)
+            while process.poll() is None:  # noqa: ASYNC110 - it ends by a signal
+                await asyncio.sleep(0.05)
 
     keeping = asyncio.create_task(keep())
     try:
         yield
     finally:
         keeping.cancel()
-        running[-1].kill()
-        for one in running:
-            one.wait()
+        platform.end()
 
 
 @pytest.mark.parametrize("what_happens", [go_on, lose, kill, end_redis], ids=lambda f: f.__name__)
@@ -491,9 +488,10 @@ async def test_an_adapter_at_its_receipt(
     lab: Lab, side: Side, what_happens: object, directory: Path
 ) -> None:
     """What was delivered is delivered again only if the adapter died before its receipt."""
-    word, file = uuid.uuid4().hex, directory / "delivered"
+    word = uuid.uuid4().hex
+    platform = Platform(directory / "chat", account=word)
     failpoint = lab.proxy.arm("receipt", side)
-    async with adapter(lab, word, file):
+    async with adapter(lab, platform):
         first = await lab.stack.append(f"first{word}", from_=word, account=word)
         await failpoint.wait()
         second = await lab.stack.append(f"second{word}", from_=word, account=word)
@@ -502,8 +500,8 @@ async def test_an_adapter_at_its_receipt(
         await lab.stack.reached(first, "delivered")
         await lab.stack.reached(second, "delivered")
 
-    delivered = file.read_text().splitlines()
-    in_order = [f"{each.entry_id} 1 {index}" for each in (first, second) for index in (0, 1)]
+    delivered = [one["key"].partition(":")[2] for one in platform.delivered]
+    in_order = [f"{each.entry_id}:1:{index}" for each in (first, second) for index in (0, 1)]
     if what_happens is kill and side == "before":
         assert delivered == [in_order[0], *in_order]
     else:
