@@ -15,7 +15,7 @@ from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.gateway import sending
 from remoteclaw.gateway.methods import sessions
 from remoteclaw.gateway.methods.sessions import HANDLERS
-from remoteclaw.gateway.principals import Agent, Operator
+from remoteclaw.gateway.principals import Agent
 from remoteclaw.host import fetch as fetching
 from remoteclaw.host.tokens import digest, new_agent_token
 from remoteclaw.messages import ChannelMessage, Entry, SessionKey
@@ -23,19 +23,11 @@ from remoteclaw.session.drain import Drain
 from remoteclaw.tools import sessions as contract
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.stack import REPLIES, Stack, message, said
-from tests.support.turns import Turn, begin_turn, gateway, operator
+from tests.support.tasks import call
+from tests.support.turns import begin_turn, gateway, operator
 from tests.support.waiting import eventually
 
 ADMIN = operator()
-
-
-async def call(stack: Stack, caller: Turn | Operator, tool: str, **params: Any) -> Any:
-    principal = caller.agent if isinstance(caller, Turn) else caller
-    options = {name: params.pop(name) for name in ("call_id", "session_key") if name in params}
-    result, _ = await gateway(stack.fleet, stack.home, HANDLERS).call(
-        principal, tool, params, **options
-    )
-    return result
 
 
 async def refused(stack: Stack, caller: Any, tool: str, **params: Any) -> tuple[CallError, str]:
