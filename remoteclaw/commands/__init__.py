@@ -1,0 +1,7 @@
+"""Commands of chats: `/status`, `/new` and their like, answered before the queue."""
+
+from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.parse import Command, parse, unescaped
+from remoteclaw.commands.table import COMMANDS, answer
+
+__all__ = ["COMMANDS", "Answer", "Asked", "Command", "answer", "parse", "unescaped"]

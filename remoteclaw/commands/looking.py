@@ -1,0 +1,138 @@
+"""Commands that look at a session: /status, /queue, /sessions, /usage and /whoami."""
+
+from typing import get_args
+
+from remoteclaw.clock import now_ms
+from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.config.model import QueueOverride
+from remoteclaw.config.model.queue import QueueMode
+from remoteclaw.fleet.usage import Usage
+
+__all__ = ["queue", "sessions", "status", "usage", "whoami"]
+
+#: How many sessions are listed.
+MOST_SESSIONS = 10
+
+MODES = {
+    "collect": "what waits is answered together, in one turn",
+    "followup": "each message has a turn of its own",
+    "steer": "a new message goes to the agent while it works",
+    "interrupt": "a new message stops the running turn",
+}
+
+
+async def status(asked: Asked) -> Answer:
+    """Show what the session does now."""
+    view = await asked.fleet.sessions.view(asked.session.sid)
+    agent = asked.agent
+    lines = [
+        f"- agent: {asked.session.agent} ({agent.runtime or 'the first CLI that is installed'})"
+    ]
+    if agent.model:
+        lines.append(f"- model: {agent.model}")
+    lines += [
+        f"- works in: `{asked.home.workspace_path(asked.session.agent, agent)}`",
+        f"- permissions: {agent.permissions}",
+    ]
+    if view is None or not view.waiting:
+        return Answer("\n".join(["Idle.", "", *lines]))
+    running = f"Running since {_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
+    if view.postponed_until_ms:
+        left = max(view.postponed_until_ms - now_ms(), 0)
+        running = f"Postponed for {_duration(left)}: {view.postponed}"
+    waiting = max(view.waiting - (1 if view.turn else 0), 0)
+    if waiting:
+        running += (
+            f"; {_count(waiting, 'message')} more wait" if waiting > 1 else "; one more waits"
+        )
+    return Answer("\n".join([f"{running}.", "", *lines]))
+
+
+async def queue(asked: Asked) -> Answer:
+    """Show what waits, or change how messages wait that arrive during a turn."""
+    view = await asked.fleet.sessions.view(asked.session.sid)
+    if wanted := asked.rest.lower():
+        if wanted not in get_args(QueueMode):
+            return Answer(f"The modes are {', '.join(MODES)}.")
+        if view is None:
+            return Answer("Nothing was said here yet: write something first.")
+        if not asked.is_owner:
+            return Answer("The mode is changed by owners of this installation.")
+        override = (view.queue or QueueOverride()).model_copy(update={"mode": wanted})
+        await asked.fleet.sessions.configure(asked.session.sid, override)
+        return Answer(f"From now on: {MODES[wanted]}.")
+    own = view.queue if view else None
+    mode = asked.config.queue.of(asked.session.provider, own).mode
+    waiting = view.waiting if view else 0
+    said = (
+        "Nothing waits." if not waiting else f"{_count(waiting, 'message')} without an answer yet."
+    )
+    return Answer(f"{said} The mode is `{mode}`: {MODES[mode]}.")
+
+
+async def sessions(asked: Asked) -> Answer:
+    """List the newest sessions."""
+    views = await asked.fleet.sessions.list(limit=MOST_SESSIONS)
+    if not views:
+        return Answer("There are no sessions yet.")
+    rows = [
+        f"| `{view.sid[:8]}` | {view.label or ''} | {view.key.agent} | {view.key.provider} "
+        f"| {view.status} | {_duration(now_ms() - view.last_message_ms)} |"
+        for view in views
+    ]
+    head = [
+        "| session | title | agent | channel | state | last message |",
+        "|---|---|---|---|---|--:|",
+    ]
+    return Answer("\n".join([*head, *rows]))
+
+
+async def usage(asked: Asked) -> Answer:
+    """Show what the session has taken, and its agent in all."""
+    session = await asked.fleet.usage.session(asked.session.agent, asked.session.sid)
+    agents = await asked.fleet.usage.agents()
+    rows = [
+        ("this session", session),
+        (asked.session.agent, agents.get(asked.session.agent, Usage())),
+    ]
+    lines = [
+        "| | turns | tokens in | cached | tokens out | time | cost |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    lines += [
+        f"| {name} | {each.turns} | {each.input_tokens:,} | {each.cache_read_tokens:,} "
+        f"| {each.output_tokens:,} | {_duration(each.duration_ms)} "
+        f"| {'' if each.cost_usd is None else f'${each.cost_usd:.2f}'} |"
+        for name, each in rows
+    ]
+    return Answer("\n".join(lines))
+
+
+async def whoami(asked: Asked) -> Answer:
+    """Show who the person is here, and what they may do."""
+    session = asked.session
+    may = "an owner: you may do everything" if asked.is_owner else "no owner of this installation"
+    return Answer(
+        f"You are `{session.user}` on {session.provider}, in the chat `{session.channel_id}`; "
+        f"{may}. This session is `{session.sid[:8]}`."
+    )
+
+
+def _since(at_ms: int | None) -> str:
+    return "a moment" if at_ms is None else _duration(now_ms() - at_ms)
+
+
+def _duration(ms: int) -> str:
+    """Return a duration as people say it."""
+    seconds = max(ms, 0) // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600} h"
+    return f"{seconds // 86400} days"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,79 @@
+"""The table of commands: the name of each, who may use it, what it does, and its handler."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from remoteclaw.commands import looking, working
+from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.commands.parse import Command
+from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
+
+__all__ = ["COMMANDS", "CommandSpec", "answer", "help_text"]
+
+Scope = Literal["everyone", "owner"]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec:
+    """One command."""
+
+    name: str
+    help: str
+    """What it does, on one line."""
+    handler: Callable[[Asked], Awaitable[Answer]]
+    usage: str = ""
+    """What may stand behind its name."""
+    scope: Scope = "everyone"
+    """Who may use it."""
+
+
+async def _help(asked: Asked) -> Answer:
+    return Answer(help_text(is_owner=asked.is_owner))
+
+
+COMMANDS: Mapping[str, CommandSpec] = {
+    spec.name: spec
+    for spec in (
+        CommandSpec("help", "Show the commands.", _help),
+        CommandSpec("stop", "Stop what runs, and drop what waits.", working.stop),
+        CommandSpec(
+            "new", "Begin a new conversation; what runs is stopped.", working.new, "[TEXT]"
+        ),
+        CommandSpec("status", "Show what the session does now.", looking.status),
+        CommandSpec(
+            "queue", "Show what waits, or change how messages wait.", looking.queue, "[MODE]"
+        ),
+        CommandSpec("sessions", "List the newest sessions.", looking.sessions, scope="owner"),
+        CommandSpec("usage", "Show tokens, time and cost.", looking.usage),
+        CommandSpec("whoami", "Show who you are here, and what you may do.", looking.whoami),
+    )
+}
+
+
+def help_text(*, is_owner: bool) -> str:
+    """Return the commands that a person may use, each with what it does."""
+    lines = [
+        f"- `{' '.join(filter(None, (f'/{spec.name}', spec.usage)))}` — {spec.help}"
+        for spec in COMMANDS.values()
+        if spec.scope == "everyone" or is_owner
+    ]
+    return "\n".join([*lines, "", "Two slashes before a word send it to the agent with one."])
+
+
+async def answer(command: Command, asked: Asked) -> Answer | None:
+    """Return the answer to a command; None if there is none of that name.
+
+    Raises `RedisUnavailable` and `RedisRefused`; any other problem is the answer.
+    """
+    spec = COMMANDS.get(command.name)
+    if spec is None:
+        return None
+    if spec.scope == "owner" and not asked.is_owner:
+        return Answer(f"/{spec.name} is for owners of this installation.")
+    try:
+        return await spec.handler(asked)
+    except (RedisUnavailable, RedisRefused):
+        raise
+    except RemoteClawError as error:
+        return Answer(str(error))
