@@ -8,6 +8,7 @@ import click
 from remoteclaw import __version__
 from remoteclaw.cli import archive, files  # noqa: F401 - they add commands to `sessions`
 from remoteclaw.cli.agents import agents
+from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
 from remoteclaw.cli.dashboard import dashboard
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 for command in (
-    *(up, worker, gateway, sweep, dashboard, mcp, send, stop),
+    *(up, chat, worker, gateway, sweep, dashboard, mcp, send, stop),
     *(token, status, agents, usage, sessions, replies, deadletters, cron, policy, doctor, config),
 ):
     main.add_command(command)

@@ -11,12 +11,13 @@ import click
 
 from remoteclaw import __version__
 from remoteclaw.cli.access import load
+from remoteclaw.cli.chat import HINT, chat_here
 from remoteclaw.cli.edge import leave_event
 from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
-    from remoteclaw.channels.console.adapter import Console
+    from remoteclaw.chat.app import Chat
     from remoteclaw.config.home import Home
     from remoteclaw.config.model import Config
 
@@ -71,32 +72,26 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
             echo(f"  problem  {problem}")
         echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
-            from remoteclaw.channels.console.adapter import Console
+            from remoteclaw.chat.app import Target
 
-            console = Console(
-                supervisor.fleet,
-                agent=agent,
-                account=home.host_id,
-                downloads=home.downloads,
-            )
-            await _chat(console, leave)
+            await _chat(chat_here(home, Target(agent=agent)), leave)
         else:
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
             echo("Leaving. What isn't finished goes on at the next start.")
 
 
-async def _chat(console: "Console", leave: asyncio.Event) -> None:
-    echo("Type a message. Ctrl-C stops the answer, twice leaves.")
+async def _chat(chat: "Chat", leave: asyncio.Event) -> None:
+    echo(HINT)
     echo("")
-    chatting = asyncio.create_task(console.run())
+    chatting = asyncio.create_task(chat.run())
     leaving = asyncio.create_task(leave.wait())
     await asyncio.wait((chatting, leaving), return_when=asyncio.FIRST_COMPLETED)
     leaving.cancel()
     chatting.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await chatting
-    # The console took it for itself.
+    # The chat took it for itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
 
 

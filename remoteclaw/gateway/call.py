@@ -27,6 +27,15 @@ class Subscriber(Protocol):
     def unsubscribe(self, sid: str) -> None:
         """Send no more of them."""
 
+    def open_chat(self, session: SessionKey) -> None:
+        """Send the messages of a console's chat from now on."""
+
+    def said_in_chat(self, session: SessionKey, text: str) -> None:
+        """Show what was written here to the others who have the chat open."""
+
+    def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
+        """Take that a message of the chat was shown; the `unsaved` files are kept."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:

@@ -75,7 +75,7 @@ class Dispatcher:
         self._methods = methods
         self._tools = {one.tool: one for one in methods.values() if isinstance(one, Tool)}
         self._restart = restart
-        self._transfers = Transfers()
+        self.transfers = Transfers()
 
     async def agent_of_token(self, sid: str, digest: str) -> Agent | None:
         """Return the agent that a token is for; None once the session has a newer agent."""
@@ -124,7 +124,7 @@ class Dispatcher:
                 current_config=self._config,
                 fleet=self._fleet,
                 home=self._home,
-                transfers=self._transfers,
+                transfers=self.transfers,
                 subscriber=subscriber,
                 restart=self._restart,
             )

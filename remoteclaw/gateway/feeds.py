@@ -161,7 +161,13 @@ class _Followed:
         if was_told is None:
             texts = [str(part["text"]) for part in outcome.reply if part["text"]]
             category = (outcome.error or {}).get("category")
-            ended = {"status": outcome.status, "reply": "\n\n".join(texts), "error": category}
+            usage = outcome.usage.plain() if outcome.usage else None
+            ended = {
+                "status": outcome.status,
+                "reply": "\n\n".join(texts),
+                "error": category,
+                "usage": usage,
+            }
             self._tell("session.outcome", {**run, "turn": outcome.turn, **ended})
         is_delivered = any(step.name == "delivered" for step in outcome.steps)
         if is_delivered and not was_told:

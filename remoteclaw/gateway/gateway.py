@@ -15,6 +15,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.auth import Authenticator
 from remoteclaw.gateway.call import Handler, Subscriber
+from remoteclaw.gateway.consoles import Consoles
 from remoteclaw.gateway.dispatch import Dispatcher
 from remoteclaw.gateway.feeds import Audience, Feeds
 from remoteclaw.gateway.limits import Calls
@@ -72,6 +73,7 @@ class Gateway:
         )
         self.authenticator = Authenticator(fleet, self.dispatcher, token_files(home.path))
         self.feeds = Feeds(fleet)
+        self.consoles = Consoles(fleet)
         self.clients: set[Client] = set()
         self._is_empty = asyncio.Event()
         self._is_empty.set()
@@ -110,6 +112,7 @@ class Gateway:
         """Send events and end connections whose token is no longer valid, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.feeds.run())
+            tasks.create_task(self.consoles.run())
             tasks.create_task(self._watch())
             tasks.create_task(self._tick())
 

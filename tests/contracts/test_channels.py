@@ -12,10 +12,10 @@ import orjson
 import pytest
 
 from remoteclaw.bridge.chunks import SMALLEST_LIMIT
-from remoteclaw.channels.console.adapter import Console
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.gateway.consoles import ConsoleChat
 from remoteclaw.messages import Attachment, channel_name
 from remoteclaw.profiles import CHANNELS, profile_of
 from remoteclaw.protocols import ChannelAdapter, ChannelProfile, OperatingAdapter
@@ -23,7 +23,6 @@ from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import Stack
-from tests.support.terminal import blind_editor
 from tests.support.waiting import eventually
 
 SID = "0" * 32
@@ -77,19 +76,44 @@ def platform(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str])
     return Double("test", profile_of("test"), adapter, lambda: seen.texts, files)
 
 
-def console(fleet: Fleet, directory: Path, capsys: pytest.CaptureFixture[str]) -> Double:
-    adapter = Console(fleet, agent="main", account="default", downloads=directory)
-    adapter._editor = blind_editor()
-    lines: list[str] = []
+class Terminal:
+    """A client that has a console open: it shows what comes, and says so."""
 
-    def texts() -> list[str]:
-        lines.extend(capsys.readouterr().out.splitlines())
-        return [line.removeprefix("main> ") for line in lines if line.startswith("main> ")]
+    def __init__(self, fleet: Fleet, directory: Path) -> None:
+        self.chat = ConsoleChat()
+        self.chat.join(self)
+        self.texts: list[str] = []
+        self._fleet = fleet
+        self._directory = directory
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def tell(self, _event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
+        task = asyncio.create_task(self._show(payload))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _show(self, told: dict[str, Any]) -> None:
+        if told["text"]:
+            self.texts.append(told["text"])
+        unsaved = []
+        for file in told["attachments"]:
+            named = Attachment.model_validate({**file, "mime_type": file["mimeType"]})
+            content = await self._fleet.blobs.get(told["sid"], named)
+            if content is None:
+                unsaved.append(named.blob)
+            else:
+                (self._directory / named.name).write_bytes(content)
+        self.chat.acknowledge(told["key"], frozenset(unsaved))
+
+
+def console(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
+    terminal = Terminal(fleet, directory)
 
     def files() -> dict[str, bytes]:
         return {file.name: file.read_bytes() for file in directory.iterdir()}
 
-    return Double("console", profile_of("console"), adapter, texts, files)
+    chat = terminal.chat
+    return Double("console", profile_of("console"), chat, lambda: terminal.texts, files)
 
 
 @pytest.fixture(params=[folder, platform, console])

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from remoteclaw.channels.console.adapter import Console
 from remoteclaw.cli.send import _accepted
 from remoteclaw.errors import PerhapsSent, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
-from tests.support.terminal import blind_editor
 from tests.support.waiting import HANG_S
 
 #: Much longer than `append()` takes to give up here, in seconds.
@@ -61,36 +59,6 @@ async def test_a_message_that_found_no_server_is_not_sent(server: Server, fleet:
         await fleet.inbound.append(message("hello"), agent="main")
 
     assert not isinstance(error.value, PerhapsSent)
-
-
-@pytest.fixture
-def console(fleet: Fleet, directory: Path) -> Console:
-    console = Console(fleet, agent="main", account="here", downloads=directory)
-    console._editor = blind_editor()
-    return console
-
-
-async def test_the_console_sends_until_redis_answers(
-    server: Server, fleet: Fleet, console: Console, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with server.frozen():
-        sending = asyncio.create_task(console._send("hello"))
-        await asyncio.wait((sending,), timeout=LONG_S)
-        assert not sending.done()
-
-    await sending
-    assert await accepted(fleet) == 1
-    assert "ot sent" not in capsys.readouterr().out
-
-
-async def test_who_leaves_the_console_meanwhile_is_told(server: Server, console: Console) -> None:
-    with server.frozen():
-        sending = asyncio.create_task(console._send("hello"))
-        await asyncio.wait((sending,), timeout=LONG_S)
-        sending.cancel()
-        await asyncio.wait((sending,))
-
-    assert console._lines[-1].startswith("Perhaps not sent: ")
 
 
 async def test_the_command_to_send_repeats_while_it_waits_for_the_reply(

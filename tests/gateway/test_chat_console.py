@@ -44,22 +44,22 @@ async def send(home: Home, target: str, message: str, **params: Any) -> dict[str
 
 def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: Home) -> None:
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        terminal.see("you>")
+        terminal.see("›")
         terminal.type("slow\r")
-        terminal.see("main> 1 2 3 4")
+        terminal.see("\n1 2 3 4")
 
         sent = asyncio.run(send(home, "console:console", "Beside it.\n\x1b[31mred"))
         elsewhere = asyncio.run(send(home, "console:elsewhere", "hidden"))
-        shown = terminal.see("main> Beside it.\n\\u001b[31mred")
-        terminal.see("main> 1 2 3 4 5 6 7 8")
+        shown = terminal.see("\nBeside it.\n\\u001b[31mred")
+        terminal.see("\n1 2 3 4 5 6 7 8")
 
         assert sent["status"] == "delivered"
         assert elsewhere["status"] == "failed"
         assert elsewhere["error"] == "The console is one chat, called console."
         assert "hidden" not in shown
-        assert shown.index("Beside it.") < shown.index("main> 1 2 3 4")
+        assert shown.index("Beside it.") < shown.index("\n1 2 3 4")
 
         sent = asyncio.run(send(home, "console:console", "No effects.", effectId="confetti"))
 
-        terminal.see("main> No effects.")
+        terminal.see("\nNo effects.")
         assert (sent["status"], "without the effect" in sent["error"]) == ("delivered", True)

@@ -62,7 +62,7 @@ async def test_a_call_waits_for_its_turn_to_hold_a_file(
     monkeypatch.setattr(transfers, "WAIT_S", 0.1)
     params = {"target": "chat-2", "file": "plan.txt"}
 
-    async with turn.gateway._transfers.one(turn.agent):
+    async with turn.gateway.transfers.one(turn.agent):
         with pytest.raises(CallRefused, match="Too many files") as refusal:
             await turn.call("message_send_attachment", **params)
     await turn.call("message_send_attachment", **params)

@@ -258,4 +258,16 @@ MUTANTS = (
         after="if True:",
         test="test_a_call_that_is_ending_keeps_no_other_from_being_cut",
     ),
+    Mutant(
+        "a message of a console that is gone before it was shown",
+        before="unsaved = await self._shown",
+        after="unsaved: frozenset[str] = frozenset()",
+        test="test_a_message_that_no_client_has_shown_comes_again",
+    ),
+    Mutant(
+        "a console for any token",
+        before="session = await _session(call, params)\ncheck_sender(call, session)",
+        after="session = await _session(call, params)",
+        test="test_a_console_is_for_tokens_that_may_speak_for_an_owner",
+    ),
 )

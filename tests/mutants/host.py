@@ -7,7 +7,7 @@ MUTANTS = (
         "marks of direction on a terminal",
         before="\\u200f\\u2028-\\u202e\\u2060-\\u206f",
         after="\\u200f\\u2028\\u2029",
-        test="test_an_agent_cannot_turn_the_order_of_what_is_read",
+        test="test_no_text_can_steer_the_terminal",
     ),
     Mutant(
         "a list that a name commands",

@@ -9,16 +9,12 @@ from pathlib import Path
 
 import pexpect
 import pyte
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.input import DummyInput
-from prompt_toolkit.output import DummyOutput
 
-from remoteclaw.channels.console.editor import Editor
 from remoteclaw.config.home import Home
 from tests.support.command import REMOTECLAW
 from tests.support.waiting import HANG_S
 
-__all__ = ["REMOTECLAW", "Terminal", "blind_editor", "env"]
+__all__ = ["REMOTECLAW", "Terminal", "env"]
 
 
 def env(home: Home, **more: str) -> dict[str, str]:
@@ -37,12 +33,6 @@ def env(home: Home, **more: str) -> dict[str, str]:
     }
 
 
-def blind_editor() -> Editor:
-    """Return the editor of a console that has no terminal."""
-    with create_app_session(input=DummyInput(), output=DummyOutput()):
-        return Editor(str, lambda: None)
-
-
 class Terminal:
     """A terminal with one program in it."""
 
@@ -55,7 +45,9 @@ class Terminal:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls, *command: str, env: Mapping[str, str]) -> Iterator["Terminal"]:
+    def running(
+        cls, *command: str, env: Mapping[str, str], directory: Path | None = None
+    ) -> Iterator["Terminal"]:
         """Have a program running in a terminal; it is killed at the end if it still runs."""
         child = pexpect.spawn(
             command[0],
@@ -63,6 +55,7 @@ class Terminal:
             env={"TERM": "xterm-256color", **env},
             dimensions=(40, 100),
             timeout=None,
+            cwd=directory,
         )
         child.ptyproc.delayafterclose = 0
         try:

@@ -6,18 +6,19 @@ import orjson
 from pydantic import Field, ValidationError
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp
 
 from remoteclaw.clock import boottime
 from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
+from remoteclaw.gateway.doors.body import body_of
+from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.frames import encoded, explained
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import Bearer, Guard, authenticate, refusal
-from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.meters import exposition
 from remoteclaw.gateway.principals import Operator
 from remoteclaw.tools.base import Id
@@ -34,12 +35,14 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
 
     `mcp` answers those to /mcp, with their principal in `scope["state"]`.
     """
-    door = _HttpDoor(gateway)
+    door, files = _HttpDoor(gateway), FilesDoor(gateway)
     routes: list[BaseRoute] = [
         Route("/tools/invoke", door.invoke, methods=["POST"]),
         Route("/healthz", door.health),
         Route("/readyz", door.ready),
         Route("/metrics", door.metrics),
+        Route("/files", files.take, methods=["POST"]),
+        Route("/files/{sid}/{blob}", files.give),
         *(WebSocketRoute(path, WebSocketDoor(gateway)) for path in ("/ws", "/")),
     ]
     if mcp is not None:
@@ -71,7 +74,7 @@ class _HttpDoor:
         principal = await authenticate(self._gateway, request.scope)
         if isinstance(principal, Response):
             return principal
-        body = await _body(request)
+        body = await body_of(request)
         if isinstance(body, Response):
             return body
         try:
@@ -121,17 +124,3 @@ class _HttpDoor:
         except (RedisUnavailable, RedisRefused) as error:
             return refusal("UNAVAILABLE", str(error))
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")
-
-
-async def _body(request: Request) -> bytes | Response:
-    """Return the body of a request, or the refusal if it is too large."""
-    body = bytearray()
-    try:
-        async for part in request.stream():
-            body += part
-            if len(body) > MOST_BYTES:
-                size = f"The body is larger than {MOST_BYTES} bytes."
-                return refusal("INVALID_REQUEST", size, status=413)
-    except ClientDisconnect:
-        return Response(status_code=400)
-    return bytes(body)

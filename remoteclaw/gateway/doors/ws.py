@@ -29,6 +29,7 @@ from remoteclaw.gateway.feeds import EVENTS
 from remoteclaw.gateway.gateway import TICK_S, Gateway
 from remoteclaw.gateway.limits import MOST_BYTES
 from remoteclaw.gateway.principals import Operator, Principal
+from remoteclaw.messages import SessionKey
 from remoteclaw.tools.catalog import METHODS
 
 __all__ = ["PROTOCOL", "Connection", "WebSocketDoor"]
@@ -93,6 +94,7 @@ class Connection:
                 for duty in duties:
                     duty.cancel()
         finally:
+            self._gateway.consoles.leave(self)
             for sid in self._sessions:
                 self._gateway.feeds.unsubscribe(self, sid)
             await self._close()
@@ -134,6 +136,19 @@ class Connection:
         """Send no more of a session's events."""
         self._sessions.discard(sid)
         self._gateway.feeds.unsubscribe(self, sid)
+
+    def open_chat(self, session: SessionKey) -> None:
+        """Send the messages of a console's chat from now on."""
+        if self._closing is None:
+            self._gateway.consoles.open(self, session)
+
+    def said_in_chat(self, session: SessionKey, text: str) -> None:
+        """Show what was written here to the others who have the chat open."""
+        self._gateway.consoles.said(session, self, text)
+
+    def shown_in_chat(self, key: str, unsaved: frozenset[str]) -> None:
+        """Take that a message of the chat was shown; the `unsaved` files are kept."""
+        self._gateway.consoles.shown(self, key, unsaved)
 
     # -- reading -------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.methods import (
     chats,
     configuration,
+    console,
     cron,
     operators,
     restart,
@@ -24,4 +25,5 @@ HANDLERS: Mapping[str, Handler] = {
     **configuration.HANDLERS,
     **restart.HANDLERS,
     **operators.HANDLERS,
+    **console.HANDLERS,
 }

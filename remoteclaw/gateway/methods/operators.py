@@ -29,7 +29,7 @@ from remoteclaw.tools.operators import (
 )
 from remoteclaw.tools.sessions import SendResult
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "check_sender"]
 
 
 async def health(_call: Call, _params: NoParams) -> Health:
@@ -81,7 +81,7 @@ async def agent(call: Call, params: AgentParams) -> AgentAccepted:
         thread_id=params.thread_id,
         timestamp=now_ms(),
     )
-    _check_sender(call, SessionKey.of(message, agent=name))
+    check_sender(call, SessionKey.of(message, agent=name))
     accepted = await call.fleet.inbound.append(message, agent=name, deliver="caller")
     return AgentAccepted(
         session_key=str(accepted.session),
@@ -90,7 +90,7 @@ async def agent(call: Call, params: AgentParams) -> AgentAccepted:
     )
 
 
-def _check_sender(call: Call, session: SessionKey) -> None:
+def check_sender(call: Call, session: SessionKey) -> None:
     """Refuse a message in an owner's name to a token without the scope admin.
 
     For an owner, an agent uses tools that operators need that scope for.

@@ -1,0 +1,386 @@
+"""A chat in this terminal: what is typed goes to the gateway, and what it tells is shown."""
+
+import asyncio
+import contextlib
+import errno
+import functools
+import os
+import shutil
+import signal
+import sys
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from remoteclaw.chat.editor import ChatCompleter, Editor, Interrupts
+from remoteclaw.chat.files import Files
+from remoteclaw.chat.link import Address, GatewayRefused, Link
+from remoteclaw.chat.paint import Look, Painter
+from remoteclaw.chat.screen import SPIN_S, Screen, Usage
+from remoteclaw.errors import RemoteClawError
+
+__all__ = ["Chat"]
+
+#: How long a gateway may take until it answers, at the start, in seconds.
+PATIENCE_S = 5.0
+#: How long a lost connection is not mentioned, in seconds: a gateway starts again in less.
+UNMENTIONED_S = 2.0
+#: How many items of the conversation before are asked for, to find the last exchange in.
+MOST_EARLIER = 40
+#: How often it is asked what came of a message, of which no outcome was told, in seconds.
+ASK_S = 100.0
+#: What is said of a message that got no answer of its own, by the status of its outcome.
+NOTES = {
+    "steered": "added to the running turn",
+    "interrupted": "interrupted by a newer message",
+}
+#: What leaves the chat.
+LEAVING = ("exit", "quit", "/exit", "/quit")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Whom a chat is with."""
+
+    agent: str | None = None
+    """An agent; None for the first one that is configured."""
+    session: str | None = None
+    """Instead, a session of any channel: its key, the start of its id, or its title."""
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Return it as parameters of `chat.open`."""
+        given = {"agentId": self.agent, "sessionKey": self.session}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class Chat:
+    """A person at this terminal."""
+
+    def __init__(
+        self,
+        address: Address,
+        token: str,
+        *,
+        target: Target,
+        downloads: Path,
+        history: Path | None,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Files that the agent sends are saved in `downloads`, what is typed in `history`."""
+        look = Look.of(environ)
+        self._environ = environ
+        self._lines: list[str] = []
+        self._screen = Screen(Painter(look), self._lines.append, size=_size)
+        self._link = Link(
+            address,
+            token,
+            opening=("chat.open", target.params),
+            opened=self._opened,
+            event=self._on_event,
+            problem=self._on_problem,
+        )
+        self._files = Files(address, token, downloads)
+        self._history = history
+        self._has_colours = look.has_colours
+        self._here: dict[str, Any] = {}
+        """What the gateway says of the chat."""
+        self._pending: dict[str, str] = {}
+        """Messages without an outcome: the entry of each, by the name that the chat gives it."""
+        self._shown: set[str] = set()
+        self._interrupts = Interrupts()
+        self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
+        """What the person wants done, in their order; None when they leave."""
+        self._arrived: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
+        """Events, in their order."""
+        self._is_open = asyncio.Event()
+        self._is_moving = asyncio.Event()
+        self._mentioning: asyncio.TimerHandle | None = None
+        self._drawing = asyncio.Lock()
+        self._tasks: asyncio.TaskGroup
+        self._editor: Editor
+
+    async def run(self) -> None:
+        """Chat until the person leaves, or the terminal does.
+
+        Raises `NotRunning` if there is no gateway, and `GatewayRefused` for a token, an agent or a
+        session that it refuses.
+        """
+        # Nothing here needs to know where the cursor is, and a terminal that doesn't answer that
+        # question would delay every line by a second.
+        term = self._environ.get("TERM", "")
+        output = Vt100_Output.from_pty(sys.stdout, term=term)
+        output.enable_cpr = False
+        # Between two lines, and in a dumb terminal, a Ctrl-C comes as a signal.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
+        with create_app_session(output=output):
+            self._editor = Editor(
+                self._screen.above,
+                self._interrupt,
+                completer=ChatCompleter(self._commands, Path.cwd()),
+                history=self._history,
+                has_colours=self._has_colours,
+            )
+            try:
+                await self._chat()
+            except* RemoteClawError as group:
+                raise group.exceptions[0] from None
+            finally:
+                self._print()
+
+    async def _chat(self) -> None:
+        async with asyncio.TaskGroup() as self._tasks:
+            linking = self._tasks.create_task(self._link.run(patience_s=PATIENCE_S))
+            opening = self._tasks.create_task(self._is_open.wait())
+            await asyncio.wait((linking, opening), return_when=asyncio.FIRST_COMPLETED)
+            if linking.done():
+                opening.cancel()
+                return
+            duties = [
+                linking,
+                self._tasks.create_task(self._show_events()),
+                self._tasks.create_task(self._move()),
+            ]
+            doing = self._tasks.create_task(self._do())
+            try:
+                await self._read()
+            finally:
+                # What was typed or stopped a moment ago is waited for, unless the person won't.
+                asyncio.get_running_loop().add_signal_handler(signal.SIGINT, doing.cancel)
+                self._deeds.put_nowait(None)
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((doing,))
+                for duty in duties:
+                    duty.cancel()
+
+    # -- what the person does ------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        self._deeds.put_nowait(self._show_earlier)
+        while True:
+            try:
+                text = await self._editor.read()
+            except EOFError:
+                return
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return  # the terminal was closed
+            self._interrupts.forget()
+            if text.strip().casefold() in LEAVING:
+                return
+            if text.strip():
+                name = uuid.uuid4().hex
+                self._screen.typed(text)
+                self._screen.waits(name)
+                await self._draw()
+                self._deeds.put_nowait(functools.partial(self._send, text, name))
+
+    async def _do(self) -> None:
+        """Do what the person wants, one thing after another, while they type on."""
+        while (deed := await self._deeds.get()) is not None:
+            await deed()
+
+    async def _send(self, text: str, name: str) -> None:
+        try:
+            text, attachments = await self._files.in_message(text, self._here)
+            sent = await self._link.ask(
+                "chat.send",
+                {
+                    "sessionKey": self._here["sessionKey"],
+                    "message": text,
+                    "messageId": name,
+                    "attachments": attachments,
+                },
+                persists=True,
+            )
+        except RemoteClawError as error:
+            self._screen.answered([name])
+            self._screen.say(f"Not sent: {error}")
+        else:
+            if sent["answer"]:
+                self._screen.answer(sent["answer"])
+            if sent["entry"] is None:
+                self._screen.answered([name])
+            else:
+                self._pending[name] = sent["entry"]
+                self._screen.accepted(name, sent["entry"], sent["ahead"])
+                if sent["entry"] in self._shown:
+                    self._over([sent["entry"]])
+        await self._draw()
+
+    def _interrupt(self) -> None:
+        """Take a Ctrl-C: it stops the answer, and a second one leaves."""
+        if self._interrupts.press():
+            self._editor.leave()
+        else:
+            self._deeds.put_nowait(self._stop)
+
+    async def _stop(self) -> None:
+        if not self._screen.is_busy:
+            self._screen.say("Press Ctrl-C again to leave.")
+        else:
+            try:
+                await self._link.ask("sessions.stop", {"sessionKey": self._here["sessionKey"]})
+            except GatewayRefused as error:
+                self._screen.say(f"Not stopped: {error}")
+        await self._draw()
+
+    def _commands(self) -> list[tuple[str, str]]:
+        return [(f"/{name}", meaning) for name, meaning in self._here.get("commands", ())]
+
+    # -- the gateway ---------------------------------------------------------------------------
+
+    def _opened(self, here: dict[str, Any]) -> None:
+        """Take what the gateway says of the chat, on each new connection."""
+        self._here = here
+        self._screen.agent = here["agent"]
+        for entry in self._pending.values():
+            # Its outcome may have come while nobody heard it.
+            self._tasks.create_task(self._ask_for(entry))
+        self._is_open.set()
+        self._arrived.put_nowait(("", {}))
+
+    def _on_event(self, event: str, payload: dict[str, Any]) -> None:
+        self._arrived.put_nowait((event, payload))
+
+    def _on_problem(self, what: str) -> None:
+        """Show what keeps the chat from working, unless it is over in a moment."""
+        if not what:
+            if self._mentioning:
+                self._mentioning.cancel()
+            self._mentioning = None
+            self._mention("")
+        elif self._mentioning is None and self._is_open.is_set():
+            loop = asyncio.get_running_loop()
+            words = f"({what[0].upper()}{what[1:].rstrip('.')}. Trying again.)"
+            self._mentioning = loop.call_later(UNMENTIONED_S, self._mention, words)
+
+    def _mention(self, words: str) -> None:
+        self._screen.problem = words
+        self._arrived.put_nowait(("", {}))
+
+    async def _show_events(self) -> None:
+        while True:
+            event, payload = await self._arrived.get()
+            match event:
+                case "session.live":
+                    self._screen.live(payload)
+                case "session.outcome":
+                    self._take_outcome(payload)
+                case "chat.problem":
+                    self._on_problem(payload["text"])
+                case "chat.message" if payload["role"] == "user":
+                    self._screen.typed(payload["text"])
+                case "chat.message":
+                    await self._show_message(payload)
+            self._is_moving.set()
+            if self._arrived.empty():
+                await self._draw()
+
+    async def _show_message(self, told: dict[str, Any]) -> None:
+        """Show a message of the chat, save its files, and say that this was done."""
+        unsaved = []
+        if told["key"] not in self._shown:
+            self._screen.message(told)
+            for file in told["attachments"]:
+                saved = await self._files.save(told["sid"], file)
+                self._screen.say(saved.note)
+                unsaved += [] if saved.is_saved else [file["blob"]]
+            self._shown.add(told["key"])
+        await self._draw()
+        self._shown.update(told["entries"])
+        self._over(told["entries"])
+        params = {"key": told["key"], "unsaved": unsaved}
+        self._tasks.create_task(self._tell_shown(params))
+
+    async def _tell_shown(self, params: Mapping[str, Any]) -> None:
+        with contextlib.suppress(GatewayRefused):
+            await self._link.ask("chat.shown", params)
+
+    def _take_outcome(self, told: Mapping[str, Any]) -> None:
+        """Take that an entry has its outcome; the reply of another channel's session is shown."""
+        entry = str(told["runId"]).partition("-")[2]
+        is_first = told.get("turn") not in self._shown
+        if turn := told.get("turn"):
+            self._shown.add(turn)
+        if not self._here["isConsole"] and is_first and told.get("reply"):
+            self._screen.message({"turn": None, "text": told["reply"]})
+        usage = told.get("usage")
+        if is_first:
+            self._screen.ended(
+                turn, Usage.of(usage) if usage else None, NOTES.get(str(told.get("status")), "")
+            )
+        self._shown.add(entry)
+        self._over([entry])
+
+    def _over(self, entries: list[str]) -> None:
+        """Take that messages are answered, under the name that each has here."""
+        names = [name for name, entry in self._pending.items() if entry in entries]
+        for name in names:
+            del self._pending[name]
+        self._screen.answered([*names, *entries])
+
+    async def _ask_for(self, entry: str) -> None:
+        """Ask what became of a message until it is known, or told otherwise."""
+        run = f"{self._here['sid']}-{entry}"
+        while entry in self._pending.values():
+            try:
+                result = await self._link.ask("agent.wait", {"runId": run, "timeout": ASK_S})
+            except GatewayRefused:
+                break
+            if result["status"] != "accepted":
+                break
+        self._arrived.put_nowait(("session.outcome", {"runId": run, "turn": None}))
+
+    # -- the screen ----------------------------------------------------------------------------
+
+    async def _show_earlier(self) -> None:
+        """Show the last exchange of the conversation, if there was one."""
+        params = {"sessionKey": self._here["sessionKey"], "limit": MOST_EARLIER}
+        try:
+            items = (await self._link.ask("chat.history", params))["items"]
+        except GatewayRefused:
+            return  # nothing was said yet
+        asked = [number for number, item in enumerate(items) if item["role"] == "user"]
+        if asked:
+            self._screen.earlier(items[asked[-1] :])
+        if self._here["waiting"]:
+            self._screen.say("(Going on with what was not finished. Ctrl-C stops it.)")
+        await self._draw()
+
+    async def _move(self) -> None:
+        """Draw the indicator while something goes on."""
+        while True:
+            await self._is_moving.wait()
+            await asyncio.sleep(SPIN_S)
+            self._editor.redraw()
+            if not self._screen.is_busy:
+                self._is_moving.clear()
+
+    async def _draw(self) -> None:
+        """Move what is complete above the input line, and draw what stands in it."""
+        self._is_moving.set()
+        async with self._drawing:
+            if self._lines:
+                await self._editor.write(self._print)
+            self._editor.redraw()
+
+    def _print(self) -> None:
+        # Not `self._lines = []`: the screen keeps adding to this list.
+        lines, self._lines[:] = [*self._lines], []
+        try:
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.flush()
+        except OSError:
+            self._editor.leave()  # the terminal was closed
+
+
+def _size() -> tuple[int, int]:
+    columns, rows = shutil.get_terminal_size()
+    return columns, rows

@@ -1,0 +1,220 @@
+"""The input line of a chat."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.formatted_text import (
+    ANSI,
+    AnyFormattedText,
+    FormattedText,
+    merge_formatted_text,
+)
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from remoteclaw.host.terminal import printable
+
+__all__ = ["PROMPT", "ChatCompleter", "Editor", "Interrupts"]
+
+PROMPT = "› "
+#: What stands before each further line of a message.
+CONTINUED = "  "
+#: How soon after the first a Ctrl-C leaves, in seconds; a later one is a first one again.
+TWICE_S = 2.0
+#: How many files are offered, and looked at for that: a home directory may have a million.
+MOST_OFFERED, MOST_LOOKED_AT = 50, 20_000
+#: Directories that nobody names a file of.
+_SKIPPED = frozenset((".git", "node_modules", "__pycache__", ".venv", "venv", ".mypy_cache"))
+
+
+class Interrupts:
+    """Tells a Ctrl-C that stops the answer from one soon after it, which leaves."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._last: float | None = None
+
+    def press(self) -> bool:
+        """Take a Ctrl-C; return whether it is the second one."""
+        before, self._last = self._last, self._clock()
+        return before is not None and self._last - before <= TWICE_S
+
+    def forget(self) -> None:
+        """Let the next one be the first: the person has done something else."""
+        self._last = None
+
+
+class ChatCompleter(Completer):
+    """Completes commands behind a `/` at the beginning, and files behind an `@`."""
+
+    def __init__(self, commands: Callable[[], Iterable[tuple[str, str]]], directory: Path) -> None:
+        """`commands` returns names, with their `/`, and what each does; files are below
+        `directory`."""
+        self._commands = commands
+        self._directory = directory
+
+    def get_completions(self, document: Document, _event: CompleteEvent) -> Iterator[Completion]:
+        """Yield what may stand in place of the word before the cursor."""
+        before = document.text_before_cursor
+        word = before.rsplit(None, 1)[-1] if before and not before[-1].isspace() else ""
+        if before.startswith("/") and word == before:
+            for name, meaning in self._commands():
+                if name.startswith(word):
+                    yield Completion(name, -len(word), display_meta=meaning)
+        elif word.startswith("@"):
+            for path in self._files(word[1:]):
+                yield Completion(f"@{path}", -len(word), display=path)
+
+    def _files(self, wanted: str) -> Iterator[str]:
+        """Yield files and directories with a text in their path, those in `directory` first."""
+        offered = 0
+        wanted = wanted.casefold()
+        for path in self._walk():
+            if wanted in path.casefold():
+                yield path
+                offered += 1
+                if offered == MOST_OFFERED:
+                    return
+
+    def _walk(self) -> Iterator[str]:
+        looked_at = 0
+        level = [""]
+        while level:
+            below = []
+            for prefix in level:
+                try:
+                    entries = sorted(os.scandir(self._directory / prefix), key=lambda e: e.name)
+                except OSError:
+                    continue
+                for entry in entries:
+                    looked_at += 1
+                    if looked_at > MOST_LOOKED_AT:
+                        return
+                    if entry.is_dir(follow_symlinks=False):
+                        if entry.name not in _SKIPPED:
+                            below.append(f"{prefix}{entry.name}/")
+                            yield below[-1]
+                    else:
+                        yield f"{prefix}{entry.name}"
+            level = below
+
+
+class Editor:
+    """The editor of prompt_toolkit, with text above its lines."""
+
+    def __init__(
+        self,
+        above: Callable[[], str],
+        interrupt: Callable[[], None],
+        *,
+        completer: Completer,
+        history: Path | None,
+        has_colours: bool,
+    ) -> None:
+        """`above` returns painted lines that stand above the line; `interrupt` takes a Ctrl-C.
+
+        What is typed is kept in the file `history`, which only this user may read.
+        """
+        self._above = above
+        self._interrupt = interrupt
+        self._style = "bold" if has_colours else ""
+        self._has_left = False
+        self._session: PromptSession[str] = PromptSession(
+            self._message,
+            key_bindings=self._keys(),
+            multiline=True,
+            prompt_continuation=CONTINUED,
+            completer=ThreadedCompleter(completer),
+            complete_while_typing=True,
+            history=_history(history),
+            enable_history_search=False,
+            reserve_space_for_menu=4,
+        )
+        # Else the open block of an answer, which stands above the prompt, would stay there.
+        self._session.app.erase_when_done = True
+
+    async def read(self) -> str:
+        """Return the next message; raises EOFError when the person leaves."""
+        if self._has_left:
+            raise EOFError
+        return await self._session.prompt_async(handle_sigint=False)
+
+    async def write(self, print_lines: Callable[[], None]) -> None:
+        """Print lines above the prompt."""
+        await run_in_terminal(print_lines)
+
+    def redraw(self) -> None:
+        """Draw again what is above the line."""
+        self._session.app.invalidate()
+
+    def leave(self) -> None:
+        """End the reading."""
+        self._has_left = True
+        app = self._session.app
+        if app.is_running and app.future and not app.future.done():
+            app.exit(exception=EOFError)
+
+    def _message(self) -> AnyFormattedText:
+        above = self._above()
+        prompt = FormattedText([(self._style, PROMPT)])
+        return merge_formatted_text([ANSI(f"{above}\n" if above else ""), prompt])
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter")
+        def _(event: KeyPressEvent) -> None:
+            buffer = event.current_buffer
+            if buffer.complete_state and buffer.complete_state.current_completion:
+                buffer.complete_state = None  # it was chosen from the list
+            else:
+                buffer.validate_and_handle()
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def _(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        def _(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+            else:
+                self._interrupt()
+
+        @keys.add("c-d")
+        def _(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.delete()
+            else:
+                self.leave()
+
+        return keys
+
+
+def _history(path: Path | None) -> History:
+    """Return the history in a file that only this user may read; one that can't be is forgotten."""
+    if path is None:
+        return InMemoryHistory()
+    try:
+        path.touch(mode=0o600)
+    except OSError:
+        return InMemoryHistory()
+    return _FileHistory(str(path))
+
+
+class _FileHistory(FileHistory):
+    """A history whose file may be lost while the chat goes on."""
+
+    def store_string(self, string: str) -> None:
+        """Keep a message; without room for it, only this run remembers it."""
+        try:
+            super().store_string(printable(string))
+        except OSError:
+            return

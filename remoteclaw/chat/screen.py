@@ -1,0 +1,323 @@
+"""The screen of a chat: what has been said goes up, what is going on stands above the input line.
+
+A live answer is shown block by block: a block that is complete is painted once and goes up, the
+open one is painted again with each change. Live text and the final text are one message.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from remoteclaw.chat.paint import Painter
+from remoteclaw.host.terminal import one_line, printable
+from remoteclaw.markdown import MarkdownStream
+from remoteclaw.messages import stream_order
+
+__all__ = ["Screen", "Usage"]
+
+#: The pictures of the indicator, one after another.
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+#: How long each of them stands, in seconds.
+SPIN_S = 0.12
+#: How many rows are left to the input line, the indicator and what stands above both.
+ROWS_BELOW = 8
+#: How many lines of a plan are shown.
+MOST_PLAN = 8
+
+#: A message's place: its turn's stream id, the attempt, and its number in the turn.
+_Position = tuple[tuple[int, ...], int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The usage of a turn, as the line below its answer shows it."""
+
+    seconds: float
+    tokens: int
+    """What was read and written, without what came from the provider's cache."""
+    cost_usd: float | None
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Self:
+        """Return what the gateway says that a turn has taken."""
+        tokens = told["inputTokens"] + told["cacheWriteTokens"] + told["outputTokens"]
+        return cls(told["durationMs"] / 1000, tokens, told["costUsd"])
+
+    def __str__(self) -> str:
+        """Return it as words: `12 s · 3,214 tokens · $0.03`."""
+        words = [duration(self.seconds), *([f"{self.tokens:,} tokens"] if self.tokens else [])]
+        if self.cost_usd:
+            words.append(f"${self.cost_usd:.2f}" if self.cost_usd >= 0.01 else "< $0.01")
+        return " · ".join(words)
+
+
+@dataclass(slots=True)
+class _Work:
+    """What the session does at the moment."""
+
+    since: float
+    """When it began, on the screen's clock."""
+    tools: Sequence[Mapping[str, Any]] = ()
+    plan: Sequence[Mapping[str, Any]] = ()
+    tokens: int = 0
+    is_live: bool = False
+    """Whether a turn is known to run, and not only waited for."""
+
+
+@dataclass(slots=True)
+class _Answer:
+    """The message that is being written."""
+
+    position: _Position
+    stream: MarkdownStream = field(default_factory=MarkdownStream)
+    has_begun: bool = False
+    """Whether a block of it was the last thing that has gone up."""
+
+
+class Screen:
+    """Everything that a chat shows; `write` gets what goes up, a block at a time."""
+
+    def __init__(
+        self,
+        painter: Painter,
+        write: Callable[[str], None],
+        *,
+        size: Callable[[], tuple[int, int]],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`size` returns the terminal's columns and rows."""
+        self._painter = painter
+        self._write = write
+        self._size = size
+        self._clock = clock
+        self._wall = wall
+        self._answer: _Answer | None = None
+        self._done: _Position | None = None
+        self._ended: tuple[int, ...] = ()
+        """The last turn that is over: what comes late of it is not shown."""
+        self._work: _Work | None = None
+        self._unanswered: set[str] = set()
+        """What was sent and has no outcome yet, by the names that the chat gives it."""
+        self._ahead = 0
+        self.problem = ""
+        """What keeps the chat from working at the moment."""
+        self.agent = "agent"
+        """The name that stands above what the agent says."""
+
+    # -- what the person does ------------------------------------------------------------------
+
+    def typed(self, text: str) -> None:
+        """Show what the person has sent."""
+        self._interject()
+        style = "bold"
+        first, *rest = printable(text).expandtabs(4).split("\n")
+        lines = [
+            self._styled(f"› {first}", style),
+            *(self._styled(f"  {line}", style) for line in rest),
+        ]
+        self._up("\n".join(lines))
+
+    def waits(self, name: str) -> None:
+        """Show, from now on, that an answer is waited for."""
+        self._unanswered.add(name)
+        if self._work is None:
+            self._work = _Work(self._clock())
+
+    def accepted(self, name: str, entry: str, ahead: int) -> None:
+        """Take that a message is stored under an entry, with others before it."""
+        if name in self._unanswered:
+            self._unanswered.discard(name)
+            self._unanswered.add(entry)
+        self._ahead = ahead
+
+    def answered(self, names: Iterable[str]) -> None:
+        """Take that these messages have their outcome."""
+        self._unanswered.difference_update(names)
+        self._ahead = min(self._ahead, max(len(self._unanswered) - 1, 0))
+        if not self._unanswered and self._work and not self._work.is_live:
+            self._work = None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is going on, so that the indicator moves."""
+        return bool(self._unanswered) or self._work is not None
+
+    # -- what the agent does -------------------------------------------------------------------
+
+    def live(self, told: Mapping[str, Any]) -> None:
+        """Show a message as far as it has come, and what the agent does meanwhile."""
+        turn = stream_order(told["turn"])
+        if turn <= self._ended:
+            return
+        if self._work is None:
+            self._work = _Work(self._clock())
+        self._work.is_live = True
+        self._work.tools = told.get("activity") or ()
+        self._work.plan = told.get("plan") or ()
+        self._work.tokens = int(told.get("tokens") or 0)
+        position = turn, int(told["attempt"]), int(told["index"])
+        if told.get("text") and (self._done is None or position > self._done):
+            self._show(position, str(told["text"]))
+
+    def message(self, told: Mapping[str, Any]) -> None:
+        """Show a complete message."""
+        text = str(told.get("text") or "")
+        if told.get("turn") is None:
+            self._interject()
+            self._head()
+            self._up(self._painted(text))
+            return
+        position = stream_order(told["turn"]), int(told["attempt"]), int(told["index"])
+        if self._done is None or position > self._done:
+            if text.strip():
+                self._show(position, text, is_error=bool(told.get("isError")))
+            self._flush()
+            self._done = position
+        if told.get("isFinal"):
+            self.ended(told["turn"], None)
+
+    def ended(self, turn: str | None, usage: Usage | None, note: str = "") -> None:
+        """Take that a turn is over; its usage, and a note about it, stand below its answer."""
+        if turn is not None:
+            self._ended = max(self._ended, stream_order(turn))
+        self._flush()
+        self._work = _Work(self._clock()) if self._unanswered else None
+        words = " · ".join(filter(None, (note, str(usage) if usage else "")))
+        if words:
+            self._up(self._styled(words, "dim"))
+
+    def earlier(self, items: Sequence[Mapping[str, Any]]) -> None:
+        """Show an exchange from before this chat was opened: what was asked, and the answer."""
+        said = [item for item in items if item["role"] in ("user", "agent")]
+        if not said:
+            return
+        ago = self._wall() - said[0]["at"] / 1000
+        self._up(self._styled(f"(earlier: {duration(max(ago, 0.0))} ago)", "dim"))
+        for item in said:
+            if item["role"] == "user":
+                self.typed(str(item.get("text") or ""))
+            else:
+                self._head()
+                self._up(self._painted(str(item.get("text") or "")))
+
+    def say(self, words: str) -> None:
+        """Show a sentence of the chat's own."""
+        self._interject()
+        self._up(self._styled(printable(words), "dim"))
+
+    def answer(self, markdown: str) -> None:
+        """Show the answer to a command."""
+        self._interject()
+        self._up(self._painted(markdown))
+
+    # -- what stands above the input line ------------------------------------------------------
+
+    def above(self) -> str:
+        """Return the open block and the indicator, as painted lines; empty if nothing goes on."""
+        columns, rows = self._size()
+        lines: list[str] = []
+        if self._answer and self._answer.stream.open_text.strip():
+            room = max(rows - ROWS_BELOW, 3)
+            open_text = _tail(self._answer.stream.open_text, room)
+            lines += self._painter.text(open_text, columns).split("\n")[-room:]
+        if self.problem:
+            lines.append(self._styled(printable(self.problem), "yellow"))
+        elif self.is_busy:
+            lines += self._indicator(columns)
+        return "\n".join(lines)
+
+    def _indicator(self, columns: int) -> list[str]:
+        work = self._work or _Work(self._clock())
+        elapsed = self._clock() - work.since
+        lines = []
+        for step in work.plan[:MOST_PLAN]:
+            mark = {"completed": "☑", "in_progress": "▸"}.get(str(step.get("state")), "☐")
+            lines.append(self._fit(f"  {mark} {step.get('text', '')}", columns))
+        running = [tool for tool in work.tools if tool.get("seconds") is None]
+        for tool in running or work.tools[-1:]:
+            took = tool.get("seconds")
+            seconds = self._wall() - tool["since_ms"] / 1000 if took is None else took
+            what = f"  ⎿ {tool['tool']} {tool['argument']}".rstrip()
+            lines.append(self._fit(f"{what} ({duration(max(seconds, 0.0))})", columns))
+        spinner = SPINNER[int(elapsed / SPIN_S) % len(SPINNER)]
+        words = [f"{spinner} {duration(elapsed)}"]
+        if work.tokens:
+            words.append(f"{work.tokens:,} tokens")
+        if self._ahead:
+            words.append(f"{self._ahead} before it" if self._ahead > 1 else "one before it")
+        words.append("Ctrl-C stops")
+        return [*lines, self._fit(" · ".join(words), columns)]
+
+    # -- helpers -------------------------------------------------------------------------------
+
+    def _show(self, position: _Position, text: str, *, is_error: bool = False) -> None:
+        answer = self._answer
+        if answer is None or answer.position != position or not answer.stream.continues(text):
+            self._flush()  # another message, or the agent took back what it had said
+            answer = self._answer = _Answer(position)
+        blocks = answer.stream.feed(text)
+        if blocks:
+            self._begin(answer, is_error=is_error)
+            self._up(self._painter.blocks(blocks, self._size()[0]))
+
+    def _begin(self, answer: _Answer, *, is_error: bool = False) -> None:
+        if not answer.has_begun:
+            answer.has_begun = True
+            self._head(is_error=is_error)
+
+    def _head(self, *, is_error: bool = False) -> None:
+        self._write(self._styled(printable(self.agent), "red" if is_error else "green"))
+
+    def _interject(self) -> None:
+        """Make room for something else, above the block that is open."""
+        if self._answer:
+            self._answer.has_begun = False
+
+    def _flush(self) -> None:
+        """Let what is left of the open message go up."""
+        answer, self._answer = self._answer, None
+        if answer and (blocks := answer.stream.finish()):
+            self._begin(answer)
+            self._up(self._painter.blocks(blocks, self._size()[0]))
+
+    def _up(self, painted: str) -> None:
+        self._write(f"{painted}\n")
+
+    def _painted(self, markdown: str) -> str:
+        return self._painter.text(markdown, self._size()[0])
+
+    def _fit(self, words: str, columns: int) -> str:
+        return self._styled(one_line_of(words, columns - 1), "dim")
+
+    def _styled(self, words: str, style: str) -> str:
+        codes = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
+        if not self._painter.look.has_colours:
+            return words
+        return f"\x1b[{codes[style]}m{words}\x1b[0m"
+
+
+def duration(seconds: float) -> str:
+    """Return a duration as people say it: `4 s`, `2 min 5 s`, `1 h 3 min`."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def one_line_of(words: str, most: int) -> str:
+    """Return words on one line with their leading blanks, cut to `most` characters."""
+    lead = len(words) - len(words.lstrip())
+    return " " * lead + one_line(words, most=max(most - lead, 1))
+
+
+def _tail(text: str, rows: int) -> str:
+    """Return the end of an open block, with the fence of a block of code before it."""
+    lines = text.split("\n")
+    if len(lines) <= rows:
+        return text
+    fence = [lines[0]] if lines[0].lstrip().startswith(("```", "~~~")) else []
+    return "\n".join([*fence, *lines[-rows:]])

@@ -1,0 +1,92 @@
+"""The command `chat`."""
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from remoteclaw.cli.output import echo
+
+if TYPE_CHECKING:
+    from remoteclaw.chat.app import Chat, Target
+    from remoteclaw.config.home import Home
+
+__all__ = ["chat", "chat_here"]
+
+HINT = "Type a message; /help shows the commands. Ctrl-C stops the answer, twice leaves."
+
+
+@click.command()
+@click.argument("session", required=False)
+@click.option("--agent", metavar="NAME", help="The agent to talk to. [default: the first one]")
+@click.option(
+    "--url",
+    metavar="URL",
+    envvar="REMOTECLAW_GATEWAY_URL",
+    help="A gateway on another machine; its token is in REMOTECLAW_GATEWAY_TOKEN.",
+)
+def chat(session: str | None, agent: str | None, url: str | None) -> None:
+    """Chat in this terminal with an agent of a running RemoteClaw.
+
+    SESSION is a session of any channel, instead of an agent: its key, the start of its id, or its
+    title. Several terminals may be in the same chat.
+    """
+    if session and agent:
+        raise click.UsageError("Name a session or an agent, not both.")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError(
+            "A chat needs a terminal. `remoteclaw send TEXT` sends one message, also from a pipe."
+        )
+    from remoteclaw.chat.app import Target
+    from remoteclaw.config.home import Home
+
+    home = Home.default()
+    target = Target(agent=agent, session=session)
+    talk = _far(home, url, target) if url else chat_here(home, target)
+    echo(HINT)
+    echo("")
+    asyncio.run(talk.run())
+
+
+def chat_here(home: "Home", target: "Target") -> "Chat":
+    """Return a chat with the gateway of this state directory."""
+    from remoteclaw.chat.app import Chat
+    from remoteclaw.chat.link import Address, GatewayMissing
+    from remoteclaw.gateway.token_file import token_files
+
+    owners = token_files(home.path)[0]
+    if not owners.path.exists():
+        raise GatewayMissing(
+            f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, or name a "
+            "gateway on another machine with --url."
+        )
+    return Chat(
+        Address(sockets=home.gateways),
+        owners.read(),
+        target=target,
+        downloads=home.downloads,
+        history=home.path / "chat-history",
+    )
+
+
+def _far(home: "Home", url: str, target: "Target") -> "Chat":
+    from remoteclaw.chat.app import Chat
+    from remoteclaw.chat.link import Address, GatewayMissing
+
+    token = os.environ.get("REMOTECLAW_GATEWAY_TOKEN", "").strip()
+    if not token:
+        raise GatewayMissing(
+            f"The gateway at {url} needs a token in REMOTECLAW_GATEWAY_TOKEN: "
+            "`remoteclaw token create NAME --scope admin` makes one there."
+        )
+    if not url.startswith(("http://", "https://", "ws://", "wss://")):
+        raise click.UsageError("--url must be like https://host:18789.")
+    return Chat(
+        Address(url=url),
+        token,
+        target=target,
+        downloads=home.downloads,
+        history=home.path / "chat-history" if home.path.is_dir() else None,
+    )

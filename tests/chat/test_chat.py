@@ -1,0 +1,180 @@
+"""A chat on a real screen."""
+
+import json
+import re
+from pathlib import Path
+
+import tomlkit
+
+from remoteclaw.chat.editor import Interrupts
+from remoteclaw.config.home import Home
+from tests.support.agents import AgentCli
+from tests.support.bridges import script
+from tests.support.terminal import REMOTECLAW, Terminal, env
+
+# -- Ctrl-C ---------------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_second_ctrl_c_soon_after_the_first_leaves() -> None:
+    clock = Clock()
+    interrupts = Interrupts(clock)
+
+    assert not interrupts.press()
+    clock.now += 2.1
+    assert not interrupts.press()
+    clock.now += 1.9
+    assert interrupts.press()
+
+
+def test_what_was_typed_between_them_makes_the_second_ctrl_c_a_first_one() -> None:
+    interrupts = Interrupts(Clock())
+
+    assert not interrupts.press()
+    interrupts.forget()
+    assert not interrupts.press()
+
+
+# -- on a real screen -----------------------------------------------------------------------------
+
+#: An agent that says what a test has written into a file, once it is there.
+TOLD = """
+number = 0
+while True:
+    turn()
+    number += 1
+    while not os.path.exists(f'DIRECTORY/{number}'): time.sleep(0.01)
+    say(type='text', text=f'Answer {number}.')
+    say(type='done')
+"""
+SIGN = "Ctrl-C stops\n"
+
+
+def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
+    """Return the environment of a chat with an agent of the test's own."""
+    home.config_file.write_text(f"[agents.main]\ncommand = {json.dumps(command)}\n")
+    return env(home)
+
+
+def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Path) -> None:
+    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
+    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
+        screen.see("›")
+        for number in range(1, 9):
+            screen.type("hello\r")
+            screen.see(SIGN)
+            (directory / str(number)).touch()
+            screen.see(f"main\nAnswer {number}.")
+            screen.see_gone(SIGN)
+
+
+#: An agent that uses a tool, and another one beside its answer, each until a test lets it end.
+USES = """
+def until(name):
+    while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
+while True:
+    turn()
+    say(type='tool_use', id='1', name='Bash', input={'command': 'deploy --key swordfish-1234'})
+    until('one')
+    say(type='tool_result', id='1', output='')
+    until('two')
+    say(type='text', text='It is deployed. Now I ')
+    until('three')
+    say(type='tool_use', id='2', name='Read', input={'file_path': '/etc/hosts'})
+    until('four')
+    say(type='tool_result', id='2', output='')
+    say(type='text', text='look.')
+    say(type='done')
+"""
+
+
+def seconds_of(shown: str) -> int:
+    (seconds,) = re.findall(r"^  ⎿ .* \((\d+) s\)$", shown, re.MULTILINE)
+    return int(seconds)
+
+
+def test_a_running_tool_is_shown_with_its_seconds(home: Home, directory: Path) -> None:
+    command = script(directory, USES.replace("DIRECTORY", str(directory)))
+    agent = {"REMOTECLAW__AGENTS__MAIN__ENV__DEPLOY_KEY": "swordfish-1234"}
+    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command) | agent) as screen:
+        screen.see("›")
+        screen.type("hello\r")
+        first = screen.see(tool := "⎿ Bash deploy --key [secret] (")
+        # A busy machine may leave out a second.
+        screen.see_gone(f"{tool}{seconds_of(first)} s)")
+        assert seconds_of(screen.see(tool)) > seconds_of(first)
+        (directory / "one").touch()
+        screen.see_still("⎿ Bash deploy --key [secret] (", for_s=1.5)
+        (directory / "two").touch()
+        screen.see("\nIt is deployed. Now I")
+        assert "Bash" not in screen.see_gone("Bash")
+        (directory / "three").touch()
+        shown = screen.see("⎿ Read /etc/hosts (")
+        assert "\nIt is deployed. Now I\n  ⎿ Read" in shown
+        (directory / "four").touch()
+
+        screen.see("main\nIt is deployed. Now I look.")
+
+        assert "⎿ Read" not in screen.see_gone("⎿ Read")
+        assert b"swordfish" not in screen.raw
+
+
+def test_two_terminals_are_in_one_chat(home: Home) -> None:
+    environment = env(home)
+    with Terminal.running(REMOTECLAW, "up", env=environment) as first:
+        first.see("›")
+        first.type("hello\r")
+        first.see("what happens when an agent dies.")
+        with Terminal.running(REMOTECLAW, "chat", env=environment) as second:
+            shown = second.see("what happens when an agent dies.")
+            assert re.search(r"\(earlier: \d+ s ago\)\n\n› hello\n\nmain\nThis is", shown)
+            second.type("memory\r")
+            first.see("› memory")
+            for screen in (first, second):
+                assert screen.see("You said before:").count("› memory") == 1
+            second.type("exit\r")
+            assert second.leave() == 0
+        first.type("quit\r")
+        assert first.leave() == 0
+
+
+def test_lines_are_broken_and_words_completed(home: Home, directory: Path) -> None:
+    (directory / "notes-of-ada.txt").touch()
+    with Terminal.running(REMOTECLAW, "up", env=env(home), directory=directory) as screen:
+        screen.see("›")
+        screen.type("one\x1b\rtwo\x0athree")
+        screen.see("› one\n  two\n  three")
+        screen.type("\r")
+        screen.see("You wrote 13 characters")
+        screen.type("/sta")
+        screen.see("Show what the session does now.")
+        screen.type("\t\r\r")
+        screen.see("• agent: main (demo)")
+        screen.type("see @ada")
+        screen.see("  notes-of-ada.txt")
+        screen.type("\t")
+        screen.see("see @notes-of-ada.txt")
+
+
+def test_what_claude_runs_is_shown(home: Home, claude: AgentCli) -> None:
+    agent = claude.config(permissions="auto")
+    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
+    environment = env(home)
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
+        screen.see("›")
+        screen.type('SHELL:echo "nobody\'s key"; sleep 2\r')
+
+        screen.see('⎿ Bash echo "[secret]"; sleep 2 (')
+
+        screen.see("main\nDONE")
+        assert re.search(r"^\d+ s · [\d,]+ tokens", screen.see(" tokens"), re.MULTILINE)
+        screen.see_gone("⎿ Bash")

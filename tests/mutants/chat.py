@@ -1,0 +1,48 @@
+"""Mutants of `remoteclaw/chat/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "activity that comes back after its turn",
+        before="if turn <= self._ended:",
+        after="if False:",
+        test="test_what_comes_late_of_a_turn_that_is_over_is_not_shown",
+    ),
+    Mutant(
+        "seconds that stand still",
+        before="self._editor.redraw()\nif not",
+        after="if not",
+        test="test_a_running_tool_is_shown_with_its_seconds",
+    ),
+    Mutant(
+        "a message without a sign that it is waited for",
+        before="self._screen.waits(name)",
+        after="pass",
+        test="test_each_message_has_a_sign_until_it_is_answered",
+    ),
+    Mutant(
+        "a message that is given up",
+        before="if not persists or error.code not in _FOR_NOW:",
+        after="if True:",
+        test="test_what_redis_does_not_answer_is_sent_until_it_does_and_counts_once",
+    ),
+    Mutant(
+        "a chat that dies with its gateway",
+        before="except _Lost:\ncontinue",
+        after="except _Lost:\n    raise",
+        test="test_a_gateway_that_was_killed_is_found_again_by_its_private_socket",
+    ),
+    Mutant(
+        "an answer that is shown twice",
+        before="self._answer.has_begun = False",
+        after="self._flush()",
+        test="test_what_is_typed_meanwhile_does_not_repeat_the_answer",
+    ),
+    Mutant(
+        "a text that steers the terminal",
+        before="said = printable(span.text).expandtabs(4)",
+        after="said = span.text",
+        test="test_no_text_can_steer_the_terminal",
+    ),
+)
