@@ -55,7 +55,7 @@ def test_a_tool_s_message_stands_beside_the_answer_that_is_being_written(home: H
 
         assert sent["status"] == "delivered"
         assert elsewhere["status"] == "failed"
-        assert elsewhere["error"] == "The console is one chat, called console."
+        assert elsewhere["error"] == "A console is one chat, called console."
         assert "hidden" not in shown
         assert shown.index("Beside it.") < shown.index("\n1 2 3 4")
 

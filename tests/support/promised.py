@@ -79,6 +79,9 @@ PROMISED = {
         "sessions.reset": (None, "sessionKey reason?", "FFY FFFF"),
         "sessions.subscribe": (None, "sessionKey", "YYY FFFF"),
         "sessions.unsubscribe": (None, "sessionKey", "YYY FFFF"),
+        "chat.open": (None, "agentId? sessionKey?", "FYY FFFF"),
+        "chat.send": (None, "sessionKey message messageId attachments?", "FYY FFFF"),
+        "chat.shown": (None, "key unsaved?", "FYY FFFF"),
     }.items()
 }
 
