@@ -1,6 +1,7 @@
 """The command line.
 
-Each command imports what it needs when it runs: `--help` answers without loading Redis.
+Each command imports what it needs when it runs: `--help` answers without loading Redis, pydantic or
+asyncio.
 """
 
 import click
@@ -32,7 +33,7 @@ from remoteclaw.cli.worker import worker
 __all__ = ["main"]
 
 
-@click.group(cls=Edge)
+@click.group(cls=Edge, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="remoteclaw")
 def main() -> None:
     """Talk to the coding agents on this machine from the chats you already use."""

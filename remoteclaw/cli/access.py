@@ -1,6 +1,5 @@
 """Shared parts of commands: the configuration, and a fleet on a Redis that runs."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,8 @@ def load() -> "tuple[Home, Config]":
 
 def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
     """Run a command's coroutine with a fleet on a Redis that is there and fit."""
+    import asyncio
+
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.fitness import check_fitness
 

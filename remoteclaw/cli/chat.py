@@ -1,6 +1,5 @@
 """The command `chat`."""
 
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -39,6 +38,8 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
         raise click.UsageError(
             "A chat needs a terminal. `remoteclaw send TEXT` sends one message, also from a pipe."
         )
+    import asyncio
+
     from remoteclaw.chat.app import Target
     from remoteclaw.config.home import Home
 

@@ -1,6 +1,5 @@
 """Commands for the configuration: `config`."""
 
-import asyncio
 import json
 import tomllib
 from collections.abc import Callable, Mapping
@@ -158,6 +157,8 @@ def _check_hooks(settings: "Config") -> None:
 
 def _changed(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
     """Change the file, if it is changed; return what was."""
+    import asyncio
+
     from remoteclaw.config.edit import ConfigFile
     from remoteclaw.config.home import Home
 

@@ -1,6 +1,5 @@
 """The command `doctor`."""
 
-import asyncio
 import sys
 
 import click
@@ -14,6 +13,8 @@ __all__ = ["doctor"]
 @click.command()
 def doctor() -> None:
     """Look at what RemoteClaw needs here, and say what is missing."""
+    import asyncio
+
     from remoteclaw.up.doctor import examine
 
     async def run() -> bool:

@@ -1,6 +1,5 @@
 """The edge of the command line: one line for an error, no traceback."""
 
-import asyncio
 import contextlib
 import io
 import os
@@ -8,13 +7,16 @@ import signal
 import sys
 import traceback
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from remoteclaw.cli.output import complain
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Edge", "leave_event"]
 
@@ -59,8 +61,10 @@ class Edge(click.Group):
             _flush()
 
 
-def leave_event() -> asyncio.Event:
+def leave_event() -> "asyncio.Event":
     """Return an event that a signal to end sets."""
+    import asyncio
+
     leave = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, leave.set)

@@ -1,6 +1,5 @@
 """The command `gateway`."""
 
-import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -27,6 +26,8 @@ def gateway(descriptors: tuple[int, ...], alone: bool) -> None:
 
     Every host with workers needs one, and `up` starts it. It ends with Ctrl-C or SIGTERM.
     """
+    import asyncio
+
     from remoteclaw.gateway.address import inherited
     from remoteclaw.gateway.server import serve
     from remoteclaw.gateway.token_file import TokenFile

@@ -1,6 +1,5 @@
 """Waits for the outcome of a message, and prints its reply."""
 
-import asyncio
 import contextlib
 import math
 from typing import TYPE_CHECKING, Any
@@ -78,6 +77,8 @@ async def print_reply(
 
 async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome | None":
     """Wait for the outcome; say what becomes of the message if it takes too long."""
+    import asyncio
+
     sid, reference = accepted.session.sid, reference_of(accepted)
     trace, stop = f"remoteclaw sessions trace {reference}", f"remoteclaw stop {sid[:8]}"
     hint = f"Look with `{trace}`, stop it with `{stop}`."

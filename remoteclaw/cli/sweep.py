@@ -1,6 +1,5 @@
 """The command `sweep`."""
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +20,8 @@ def sweep() -> None:
 
     It also fires cron jobs, and clears away what killed processes have left on this host.
     """
+    import asyncio
+
     from remoteclaw.cron.scheduler import Scheduler
     from remoteclaw.host.logs import configure_logging
     from remoteclaw.up.sweep import sweep_host

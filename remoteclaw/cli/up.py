@@ -1,6 +1,5 @@
 """The command `up`."""
 
-import asyncio
 import contextlib
 import os
 import signal
@@ -17,6 +16,8 @@ from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
 
 if TYPE_CHECKING:
+    import asyncio
+
     from remoteclaw.chat.app import Chat
     from remoteclaw.config.home import Home
     from remoteclaw.config.model import Config
@@ -35,6 +36,8 @@ def up(no_console: bool) -> None:
 
     Redis, workers, a gateway and a sweeper are started, watched, and ended together.
     """
+    import asyncio
+
     from remoteclaw.host.logs import configure_logging
 
     home, config = load()
@@ -81,7 +84,9 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
             echo("Leaving. What isn't finished goes on at the next start.")
 
 
-async def _chat(chat: "Chat", leave: asyncio.Event) -> None:
+async def _chat(chat: "Chat", leave: "asyncio.Event") -> None:
+    import asyncio
+
     echo(HINT)
     echo("")
     chatting = asyncio.create_task(chat.run())
