@@ -10,7 +10,10 @@ from remoteclaw.protocols import ChannelProfile
 __all__ = ["CHANNELS", "profile_of"]
 
 #: The profiles by the name of the channel, as messages and the configuration call it.
-CHANNELS: dict[str, ChannelProfile] = {"console": CONSOLE}
+CHANNELS: dict[str, ChannelProfile] = {
+    "console": CONSOLE,
+    "cli": ChannelProfile(is_local=True),  # on which `remoteclaw send` writes
+}
 
 _UNKNOWN = ChannelProfile()
 

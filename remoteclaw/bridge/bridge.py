@@ -12,7 +12,12 @@ from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
 from remoteclaw.bridge.conduct import Conduct
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter, Listeners
-from remoteclaw.bridge.failures import error_of, failure_words, is_fatal_to_conversation
+from remoteclaw.bridge.failures import (
+    error_of,
+    failure_words,
+    is_fatal_to_conversation,
+    remedy_of,
+)
 from remoteclaw.bridge.freshness import kind_of
 from remoteclaw.bridge.hooks import (
     AfterRuntimeExit,
@@ -43,6 +48,7 @@ from remoteclaw.messages import (
     SessionKey,
     Turn,
 )
+from remoteclaw.profiles import profile_of
 from remoteclaw.protocols import (
     FORK_OF,
     AgentProcess,
@@ -62,6 +68,9 @@ __all__ = ["ChannelBridge"]
 
 #: How much of an answer hooks are given, in characters.
 HOOK_OUTPUT = 64_000
+
+#: How much of a CLI's reason for a failure a person is shown who can mend it, in characters.
+MOST_REASON = 300
 
 #: What the person is told where the agent can't know why it was denied a tool.
 WAS_DENIED = "(It wanted to use {tools}, which needs a permission that no person can give here.)"
@@ -99,6 +108,8 @@ class _Run:
     delivered: Delivered = field(default_factory=Delivered)
     result: AgentRunResult = field(default_factory=AgentRunResult)
     error: ErrorEvent | None = None
+    reason: str = ""
+    """The error's, for a person who can mend it."""
     overdue: Overdue | None = None
     """The limit that the turn has passed."""
     given: dict[str, list[GivenFile]] = field(default_factory=dict)
@@ -319,8 +330,10 @@ class ChannelBridge:
         command = run.spec.command
         program = self._runtime.find(command[0], run.spec.env.get("PATH"))
         if program is None:
+            way = self._runtime.remedies.install if command == self._runtime.command else ""
+            way = f" (`{way}`)" if way else ""
             raise AgentUnavailable(
-                f"{command[0]!r} was not found: install it, or correct the agent's command.",
+                f"{command[0]!r} was not found: install it{way}, or correct the agent's command.",
                 category=ErrorCategory.NOT_INSTALLED,
             )
         spec = replace(run.spec, command=(program, *command[1:]))
@@ -462,7 +475,15 @@ class ChannelBridge:
         subtype = "context_window" if category is ErrorCategory.CONTEXT_OVERFLOW else str(category)
         aborted = run.result.aborted or is_stop
         run.result = replace(run.result, aborted=aborted, error_subtype=subtype)
-        words = failure_words(run.error, run.turn, overdue=run.overdue, zone=self._zone)
+        remedy = None
+        if profile_of(run.turn.session.provider).is_local:
+            run.reason = run.scrubber.line(run.error.detail, MOST_REASON)
+            remedy = remedy_of(
+                run.error, run.turn, reason=run.reason, spec=run.spec, runtime=self._runtime
+            )
+        words = failure_words(
+            run.error, run.turn, overdue=run.overdue, zone=self._zone, remedy=remedy
+        )
         # A CLI's own words may quote people's messages: they are kept in the outcome, not logged.
         log.warning("turn %s: %s", run.turn.reference, category)
         await run.delivery.say(ReplyPayload(words, is_error=not is_stop, is_ours=True))
@@ -528,6 +549,7 @@ def _result_of(run: _Run) -> AgentDeliveryResult:
         run=run.result,
         mcp=run.tool_effects,
         error=run.error.detail if run.error else None,
+        reason=run.reason,
         error_category=run.error.category if run.error else None,
         retry_at_ms=run.error.retry_at_ms if run.error else None,
         steered=run.delivered.steered,

@@ -3,11 +3,20 @@
 import time
 
 from remoteclaw.clock import local_time
-from remoteclaw.errors import ErrorCategory, Overdue, sentence
+from remoteclaw.errors import ErrorCategory, Overdue, Remedy, sentence
 from remoteclaw.events import ErrorEvent
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import Turn
+from remoteclaw.protocols import AgentSpec, Runtime
 
-__all__ = ["LONG_MESSAGE", "error_of", "failure_words", "is_fatal_to_conversation"]
+__all__ = [
+    "LONG_MESSAGE",
+    "error_of",
+    "failure_words",
+    "is_fatal_to_conversation",
+    "remedy_of",
+    "unstartable",
+]
 
 #: From which length a message may itself be what a model finds too long, in characters.
 LONG_MESSAGE = 50_000
@@ -30,16 +39,74 @@ def error_of(
 
 
 def failure_words(
-    error: ErrorEvent, turn: Turn, *, overdue: Overdue | None, zone: str | None
+    error: ErrorEvent,
+    turn: Turn,
+    *,
+    overdue: Overdue | None,
+    zone: str | None,
+    remedy: Remedy | None = None,
 ) -> str:
-    """Return what the person reads about a failure."""
+    """Return what the person reads about a failure; with a `remedy`, one who can mend it."""
     return sentence(
         error.category,
         agent=turn.session.agent,
         reference=turn.reference,
         until=_until(error.retry_at_ms, zone),
         overdue=overdue,
+        remedy=remedy,
     )
+
+
+def remedy_of(
+    error: ErrorEvent, turn: Turn, *, reason: str, spec: AgentSpec, runtime: Runtime
+) -> Remedy:
+    """Return what a person can do about a failure who can change settings and start programs.
+
+    `reason` is what the CLI said, on one line and without secrets.
+    """
+    agent, ways, then = turn.session.agent, runtime.remedies, "then send your message again."
+    # As code: nothing in a CLI's words is Markdown.
+    says = f"{runtime.name}: `{reason.replace('`', chr(39))}`" if reason else ""
+    sign_in = ways.sign_in or "sign in to its CLI"
+    on = "on the computer that RemoteClaw runs on"
+    key = next((name for name in ways.keys if spec.env.get(name)), "")
+    what = fix = ""
+    match error.category:
+        case ErrorCategory.NOT_INSTALLED:
+            return unstartable(agent, reason)
+        case ErrorCategory.AUTH if key:
+            what = f"{agent}'s model refuses the key in {key}"
+            fix = (
+                f"Correct it, under [agents.{agent}.env] or in the environment that RemoteClaw was "
+                f"started in, or take it away and {sign_in}, {on}; {then}"
+            )
+        case ErrorCategory.AUTH:
+            fix = f"{sign_in[0].upper()}{sign_in[1:]}, {on}; {then}"
+        case ErrorCategory.UNKNOWN_MODEL:
+            known = f" ({ways.models}, lists those that there are)" if ways.models else ""
+            what = f"{agent}'s account can't use its model"
+            fix = f"Set `model` under [agents.{agent}]{known}; {then}"
+            if spec.model:
+                what = f"{agent}'s account can't use the model `{spec.model}`"
+                fix = f"Correct `model` under [agents.{agent}]{known}; {then}"
+        case ErrorCategory.USAGE_LIMIT:
+            fix = (
+                "Send your message again when the limit is lifted, or sooner with another account, "
+                f"or another `model` under [agents.{agent}]."
+            )
+        case ErrorCategory.BILLING:
+            fix = f"Top it up at its provider, or use another account; {then}"
+        case ErrorCategory.UNREACHABLE:
+            fix = f"Check the network and the proxy settings {on}; {then}"
+        case ErrorCategory.FATAL:
+            fix = f"Send it again; `remoteclaw sessions trace {turn.reference}` shows how it went."
+    return Remedy(says, what=what, fix=fix)
+
+
+def unstartable(agent: str, why: str) -> Remedy:
+    """Return what is said of an agent that can't be started; `why` says what to do, too."""
+    what = f"{agent} can't be started: {one_line(why).rstrip('.')}"
+    return Remedy(what=what, fix="Then send your message again.")
 
 
 def _until(at_ms: int | None, zone: str | None) -> str:

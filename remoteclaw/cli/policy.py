@@ -87,7 +87,7 @@ def explain(
 def _require_channel(config: "Config", name: str) -> None:
     from remoteclaw.profiles import CHANNELS
 
-    known = dict.fromkeys((*CHANNELS, "cli", *config.channels))  # cli is what `send` writes on
+    known = dict.fromkeys((*CHANNELS, *config.channels))
     if name not in known:
         listing = ", ".join(repr(one) for one in known)
         raise ConfigError(f"There is no channel {name!r}: there are {listing}.")

@@ -1,10 +1,10 @@
-"""The sentences about a failed turn, for the person in the chat."""
+"""The sentences about a failed turn: polite ones, and what the person can do who can mend it."""
 
 from dataclasses import dataclass
 
 from remoteclaw.errors.category import ErrorCategory
 
-__all__ = ["Overdue", "sentence"]
+__all__ = ["Overdue", "Remedy", "sentence"]
 
 _SENTENCES = {
     ErrorCategory.RETRYABLE: "The model behind {agent} is busy right now. "
@@ -61,6 +61,28 @@ _OVERDUE = {
 }
 
 
+#: Failures that people and RemoteClaw's own limits make: there is no reason of a CLI's.
+_WITHOUT_REASON = (
+    ErrorCategory.ABORTED,
+    ErrorCategory.SUPERSEDED,
+    ErrorCategory.INTERRUPTED,
+    ErrorCategory.TIMEOUT,
+    ErrorCategory.TOO_LONG,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What is said to a person who can mend a failure, within the sentence about it."""
+
+    reason: str = ""
+    """The CLI's own, on one line and without secrets."""
+    what: str = ""
+    """What has happened, instead of the polite words; without the full stop."""
+    fix: str = ""
+    """What to do, instead of the polite words."""
+
+
 @dataclass(frozen=True, slots=True)
 class Overdue:
     """The limit of an agent's time that a turn has passed."""
@@ -81,12 +103,13 @@ def sentence(
     reference: str,
     until: str = "",
     overdue: Overdue | None = None,
+    remedy: Remedy | None = None,
 ) -> str:
     """Return what the person in the chat reads about a failed turn.
 
     `reference` is the turn's id, which `remoteclaw sessions trace` looks up; it is left out where
     nothing went wrong (a turn that the person stopped). `until` is when the provider takes requests
-    again, in words.
+    again, in words. With a `remedy` it is for a person who can mend the failure.
     """
     template = _SENTENCES[category]
     if category is ErrorCategory.TIMEOUT and overdue:
@@ -95,6 +118,10 @@ def sentence(
         template = _UNTIL.get(category, template)
     span = _in_words(overdue.limit_s) if overdue else ""
     words = template.format(agent=agent, until=until, span=span)
+    if remedy and category not in _WITHOUT_REASON:
+        what, _, rest = words.partition(". ")
+        reason = f" ({remedy.reason})" if remedy.reason else ""
+        words = f"{remedy.what or what}{reason}. {remedy.fix or rest}"
     if category in (ErrorCategory.ABORTED, ErrorCategory.SUPERSEDED):
         return words
     return f"{words} ({reference})"

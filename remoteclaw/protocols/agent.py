@@ -22,6 +22,7 @@ __all__ = [
     "Capabilities",
     "Decision",
     "Launch",
+    "Remedies",
     "Runtime",
     "prompt_file",
 ]
@@ -107,6 +108,20 @@ class Capabilities:
     """The way in which another process continues a conversation, in words."""
     tested: str = ""
     """The version that it was tested with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """The ways to mend what keeps a CLI from its model, in words for the person who runs it."""
+
+    install: str = ""
+    """The command that installs it."""
+    sign_in: str = ""
+    """The way to sign in, as a part of a sentence."""
+    keys: tuple[str, ...] = ()
+    """The variables of keys that it asks its model with, the first one that is set."""
+    models: str = ""
+    """What lists its models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +231,10 @@ class Runtime(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What it can do."""
+
+    @property
+    def remedies(self) -> Remedies:
+        """What a person can do who is to get it to work."""
 
     @property
     def image_types(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from remoteclaw.protocols import (
     AgentProcess,
     AgentSpec,
     Capabilities,
+    Remedies,
 )
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.programs import find_program
@@ -36,6 +37,7 @@ class BaseRuntime(ABC):
     name: str
     command: tuple[str, ...]
     capabilities: Capabilities
+    remedies = Remedies()
     image_types = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
     natives: tuple[str, ...] = ()
     """Patterns of the real program's path within `node_modules`."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, classify_error
 from remoteclaw.messages import Image, McpServerConfig
-from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch
+from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
 from remoteclaw.runtimes.claude_failure import complaint
@@ -43,6 +43,12 @@ class ClaudeRuntime(BaseRuntime):
     command = ("claude",)
     capabilities = Capabilities(
         steers=True, explains_denial=True, reports_cost=True, forks=True, tested="2.1.197"
+    )
+    remedies = Remedies(
+        install="npm install -g @anthropic-ai/claude-code",
+        sign_in="run `claude`, then /login",
+        keys=("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN"),
+        models="`claude`, then /model",
     )
     natives = ("@anthropic-ai/claude-code-linux-*/claude",)
 

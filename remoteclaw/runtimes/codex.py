@@ -17,7 +17,7 @@ from typing import Any
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.messages import Image, McpServerConfig
-from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch
+from remoteclaw.protocols import FILES, AgentPipes, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
 from remoteclaw.runtimes.codex_turn import CodexTurn, deny, tokens_of
@@ -56,6 +56,11 @@ class CodexRuntime(BaseRuntime):
     name = "codex"
     command = ("codex",)
     capabilities = Capabilities(steers=True, explains_denial=False, forks=True, tested="0.169.0")
+    remedies = Remedies(
+        install="npm install -g @openai/codex",
+        sign_in="run `codex login`, or correct the key of its provider",
+        models="`codex`, then /model",
+    )
     natives = ("@openai/codex-linux-*/vendor/*/bin/codex",)
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:

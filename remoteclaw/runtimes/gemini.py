@@ -21,7 +21,7 @@ import orjson
 from remoteclaw.errors import classify_error
 from remoteclaw.events import ErrorEvent
 from remoteclaw.messages import OWN_SERVER
-from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch
+from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_dialect import LogNote
 from remoteclaw.runtimes.base import inherit
@@ -62,6 +62,12 @@ class GeminiRuntime(AcpRuntime):
         explains_denial=False,
         resumes="from our record",
         tested="0.61.0",
+    )
+    remedies = Remedies(
+        install="npm install -g @google/gemini-cli",
+        sign_in="run `gemini`, then /auth",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        models="`gemini`, then /model",
     )
     may_load = False
     log = (

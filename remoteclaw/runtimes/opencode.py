@@ -13,7 +13,7 @@ import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent
-from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, prompt_file
+from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies, prompt_file
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_dialect import LogNote
 from remoteclaw.runtimes.base import inherit
@@ -66,6 +66,11 @@ class OpencodeRuntime(AcpRuntime):
     command = ("opencode",)
     capabilities = Capabilities(
         steers=True, explains_denial=False, reports_cost=True, forks=True, tested="1.18.33"
+    )
+    remedies = Remedies(
+        install="npm install -g opencode-ai",
+        sign_in="run `opencode auth login`",
+        models="`opencode models`",
     )
     instructs_by_prompt = False  # its configuration names a file for that
     # The baseline runs on every processor; which of both a better one can run, is not looked for.

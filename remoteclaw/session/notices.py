@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
-from remoteclaw.errors import ErrorCategory, sentence
+from remoteclaw.bridge.failures import unstartable
+from remoteclaw.errors import ErrorCategory, Remedy, sentence
 from remoteclaw.events import AgentRunResult
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayload, Turn
+from remoteclaw.profiles import profile_of
 
 __all__ = [
     "CONTEXT_LOST",
@@ -35,7 +38,12 @@ def failed_result(
     turn: Turn, category: ErrorCategory, detail: str = "", index: int = 0
 ) -> AgentDeliveryResult:
     """Return the result of a turn that was not given to an agent."""
-    words = sentence(category, agent=turn.session.agent, reference=turn.reference)
+    remedy = None
+    if detail and profile_of(turn.session.provider).is_local:
+        remedy = Remedy(one_line(detail))
+        if category is ErrorCategory.NOT_INSTALLED:
+            remedy = unstartable(turn.session.agent, detail)
+    words = sentence(category, agent=turn.session.agent, reference=turn.reference, remedy=remedy)
     is_error = category is not ErrorCategory.ABORTED
     return AgentDeliveryResult(
         payloads=(ReplyPayload(words, index=index, is_error=is_error, is_ours=True),),

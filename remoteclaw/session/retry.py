@@ -84,7 +84,10 @@ def postponement(
     end_ms = (result.retry_at_ms or 0) if category is ErrorCategory.USAGE_LIMIT else 0
     told_of, _, told_end = told.partition(" ")
     is_new = told_of != category or end_ms > int(told_end) + SAME_MS
-    words = _WAITS.format(why=WHY[category], at=f"{local_time(at_ms, zone):%a %d %b, %H:%M %Z}")
+    why = WHY[category]
+    if result.reason:
+        why = f"{why.removesuffix('.')} (`{result.reason.replace('`', chr(39))}`)."
+    words = _WAITS.format(why=why, at=f"{local_time(at_ms, zone):%a %d %b, %H:%M %Z}")
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds")
     return Postponement(
         until_ms=at_ms,

@@ -355,7 +355,7 @@ async def test_a_missing_cli_is_said_by_doctor_and_in_the_chat(stack: Stack) -> 
     assert "NO  agent main" in doctor.stdout
     assert "'no-such-claude' is not installed" in doctor.stdout
     assert sent.returncode == 1
-    assert "main can't be started on its computer" in sent.stdout
+    assert "main can't be started: 'no-such-claude' was not found: install it" in sent.stdout
 
 
 def test_a_reason_for_a_broken_cli_is_found_where_the_bridge_looks(directory: Path) -> None:

@@ -177,4 +177,40 @@ MUTANTS = (
         after="end = len(text)",
         test="test_a_token_behind_an_answer_is_never_shown",
     ),
+    Mutant(
+        "a CLI's own words in a far chat",
+        before="if profile_of(run.turn.session.provider).is_local:",
+        after="if True:",
+        test="test_others_read_no_reason",
+    ),
+    Mutant(
+        "a polite sentence where one can act",
+        before="if profile_of(run.turn.session.provider).is_local:",
+        after="if False:",
+        test="test_who_can_mend_a_failure_reads_the_reason",
+    ),
+    Mutant(
+        "a secret in a CLI's reason",
+        before="run.scrubber.line(run.error.detail, MOST_REASON)",
+        after="run.error.detail",
+        test="test_a_reason_has_no_secrets",
+    ),
+    Mutant(
+        "a key that is refused and not named",
+        before="case ErrorCategory.AUTH if key:",
+        after="case ErrorCategory.AUTH if False:",
+        test="test_a_key_that_is_refused_is_named_and_not_shown",
+    ),
+    Mutant(
+        "a model that is refused and not named",
+        before="if spec.model:\n    what",
+        after="if False:\n    what",
+        test="test_a_model_that_is_refused_says_where_it_is_set_and_what_lists_them",
+    ),
+    Mutant(
+        "a CLI's own words that become Markdown",
+        before="reason.replace('`', chr(39))",
+        after="reason",
+        test="test_each_failure_has_its_reason_and_its_remedy",
+    ),
 )

@@ -191,4 +191,16 @@ MUTANTS = (
         after="if False:",
         test="test_a_session_is_left_once_the_configuration_is_stale",
     ),
+    Mutant(
+        "a limit without its reason at the console",
+        before="if result.reason:\n    why",
+        after="if False:\n    why",
+        test="test_at_the_console_a_limit_comes_with_the_reason",
+    ),
+    Mutant(
+        "why an agent can't start, in a far chat",
+        before="if detail and profile_of(turn.session.provider).is_local:",
+        after="if detail:",
+        test="test_others_read_no_reason",
+    ),
 )

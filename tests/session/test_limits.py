@@ -164,6 +164,17 @@ async def test_a_message_waits_for_the_end_of_a_limit_and_is_answered_then(chat:
     assert chat.starts() == 1, "its warm agent was not used again"
 
 
+async def test_at_the_console_a_limit_comes_with_the_reason(chat: Chat) -> None:
+    chat.fail(limit(in_an_hour()))
+    await chat.drain(await chat.append("hello", provider="console"))
+
+    stream = keys.reply_stream("console", "default")
+    found: Any = await chat.stack.fleet.scripts.client.xrange(stream)
+    ((_, fields),) = found
+    told = json.loads(fields[b"reply"])["text"]
+    assert told.startswith("The plan's limit is used up (`it failed`). Your message is kept, and")
+
+
 async def test_a_stray_hint_does_not_ask_before_the_time(chat: Chat) -> None:
     chat.fail(busy(3600), busy(3600))
     accepted = await chat.append("hello")

@@ -21,4 +21,5 @@ PROFILE = ChannelProfile(
         )
     ),
     is_owners=True,  # who can write there can also write to Redis
+    is_local=True,
 )

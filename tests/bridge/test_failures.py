@@ -1,0 +1,115 @@
+"""What is said of a failed turn: politely, or with reason and remedy where people can act."""
+
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.bridge.failures import failure_words, remedy_of
+from remoteclaw.config.home import Home
+from remoteclaw.errors import ErrorCategory
+from remoteclaw.events import ErrorEvent
+from remoteclaw.messages import AgentDeliveryResult, Entry, SessionKey, Turn
+from remoteclaw.protocols import AgentSpec
+from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.session.notices import failed_result
+from tests.support.bridges import demo_bridge, script
+from tests.support.stack import message
+
+
+def turn_on(provider: str) -> Turn:
+    asked = message("hello", provider=provider)
+    return Turn(SessionKey.of(asked, agent="main"), (Entry(id="1-0", message=asked),))
+
+
+def words_of(
+    category: ErrorCategory, *, runtime: str = "claude", model: str | None = None, **env: str
+) -> str:
+    """Return what a person at the console reads about a failure."""
+    turn = turn_on("console")
+    error = ErrorEvent(category, "")
+    spec = AgentSpec(runtime=runtime, command=(runtime,), workspace="/", env=env, model=model)
+    cli = create_cli_runtime(runtime)
+    remedy = remedy_of(error, turn, reason="its `own` words", spec=spec, runtime=cli)
+    return failure_words(error, turn, overdue=None, zone=None, remedy=remedy)
+
+
+def said(result: AgentDeliveryResult) -> str:
+    return "\n".join(payload.text for payload in result.payloads)
+
+
+@pytest.mark.parametrize(
+    ("category", "words"),
+    [
+        (ErrorCategory.RETRYABLE, "The model behind main is busy right now (R). Your message"),
+        (ErrorCategory.UNREACHABLE, "over the network (R). Check the network and the proxy"),
+        (ErrorCategory.USAGE_LIMIT, "plan allows for now (R). Send your message again when the"),
+        (ErrorCategory.BILLING, "no credit or quota left (R). Top it up at its provider, or"),
+        (ErrorCategory.DIED, "in the middle of your message (R). Part of the work may be done"),
+        (ErrorCategory.FATAL, "your message (R). Send it again; `remoteclaw sessions trace "),
+        (ErrorCategory.NOT_INSTALLED, "main can't be started: its `own` words. Then send your"),
+        (ErrorCategory.TIMEOUT, "main took too long. Ask again"),
+    ],
+)
+def test_each_failure_has_its_reason_and_its_remedy(category: ErrorCategory, words: str) -> None:
+    assert words.replace("(R)", "(claude: `its 'own' words`)") in words_of(category)
+
+
+def test_who_is_not_signed_in_reads_how_to() -> None:
+    assert "(claude: `its 'own' words`). Run `claude`, then /login, " in words_of(
+        ErrorCategory.AUTH
+    )
+    assert "Run `codex login`, or correct" in words_of(ErrorCategory.AUTH, runtime="codex")
+    assert "Sign in to its CLI, on the computer" in words_of(ErrorCategory.AUTH, runtime="acp")
+
+
+def test_a_key_that_is_refused_is_named_and_not_shown() -> None:
+    words = words_of(ErrorCategory.AUTH, ANTHROPIC_API_KEY="swordfish", CLAUDE_CODE_OAUTH_TOKEN="x")
+
+    assert words.startswith("main's model refuses the key in ANTHROPIC_API_KEY (claude: ")
+    assert "under [agents.main.env] or in the environment that RemoteClaw was started in" in words
+    assert "or take it away and run `claude`, then /login" in words
+    assert "swordfish" not in words
+
+
+def test_a_model_that_is_refused_says_where_it_is_set_and_what_lists_them() -> None:
+    words = words_of(ErrorCategory.UNKNOWN_MODEL, model="opus-9")
+    assert "can't use the model `opus-9` (claude: " in words
+    assert "Correct `model` under [agents.main] (`claude`, then /model, lists those" in words
+
+    words = words_of(ErrorCategory.UNKNOWN_MODEL, runtime="opencode")
+    assert "Set `model` under [agents.main] (`opencode models`, lists those" in words
+
+
+async def test_a_reason_has_no_secrets(home: Home, directory: Path) -> None:
+    words = "Wrong key swordfish-1234.\\nAsk at \\x1b[31m the desk."
+    command = script(directory, f"turn(); say(type='done', error='{words}', category='auth')")
+    env = {"MY_KEY": "swordfish-1234"}
+    async with demo_bridge(home, command=command, env=env) as (bridge, _, _):
+        result = await bridge.handle(turn_on("console"))
+
+    assert "(demo: `Wrong key [secret]. Ask at [31m the desk.`). Sign in" in said(result)
+
+
+@pytest.mark.parametrize("provider", ["console", "cli"])
+async def test_who_can_mend_a_failure_reads_the_reason(home: Home, provider: str) -> None:
+    async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
+        result = await bridge.handle(turn_on(provider))
+
+    assert said(result).startswith(
+        "main can't be started: 'no-such-agent' was not found: install it, or correct the agent's "
+        "command. Then send your message again. ("
+    )
+    failed = failed_result(
+        turn_on(provider), ErrorCategory.NOT_INSTALLED, "There is no [agents.x]."
+    )
+    assert "main can't be started: There is no [agents.x]. Then" in said(failed)
+
+
+async def test_others_read_no_reason(home: Home) -> None:
+    async with demo_bridge(home, command=("no-such-agent",)) as (bridge, _, _):
+        result = await bridge.handle(turn_on("telegram"))
+
+    assert said(result).startswith("main can't be started on its computer. Its operator ")
+    assert result.reason == ""
+    failed = failed_result(turn_on("telegram"), ErrorCategory.NOT_INSTALLED, "a secret place")
+    assert "a secret place" not in said(failed)

@@ -1,0 +1,58 @@
+"""What claude says of a failure, as a person at the console reads it."""
+
+import os
+
+import pytest
+
+from remoteclaw.config.home import Home
+from remoteclaw.runtimes import create_cli_runtime
+from tests.support.agents import AgentCli
+from tests.support.bridges import agent_bridge
+from tests.support.stack import message
+
+# The reason and the remedy.
+FAILURES = [
+    ("HTTP:401", "refuses the key in ANTHROPIC_API_KEY (claude: `", "or take it away and run"),
+    (
+        "HTTP:404:model",
+        "model `sonnet` (claude: `",
+        "Correct `model` under [agents.main] (`claude`",
+    ),
+    ("HTTP:429", "is busy right now (claude: `", "send it again in a minute."),
+    ("HTTP:529", "is busy right now (claude: `", "send it again in a minute."),
+    ("HTTP:400:credit", "no credit or quota left (claude: `", "Top it up at its provider"),
+]
+
+
+@pytest.mark.parametrize(("directive", "reason", "remedy"), FAILURES)
+async def test_claudes_own_reason_comes_with_what_to_do(
+    home: Home, claude: AgentCli, directive: str, reason: str, remedy: str
+) -> None:
+    env = {**create_cli_runtime("claude").environment(os.environ), **claude.env}
+    async with agent_bridge(home, "claude", command=claude.command, env=env, model="sonnet") as (
+        bridge,
+        _,
+        _,
+    ):
+        here = await bridge.handle(message(f"{directive} please", provider="console"))
+        far = await bridge.handle(message(f"{directive} please"))
+
+    (words,) = [payload.text for payload in here.payloads]
+    assert reason in words
+    assert remedy in words
+    assert "nobody's key" not in words
+    assert "claude: `" not in far.payloads[0].text
+
+
+async def test_who_has_not_signed_in_to_claude_reads_how(home: Home, claude: AgentCli) -> None:
+    (home.path / "nobody").mkdir()
+    own = {"HOME": str(home.path / "nobody")}
+    env = {**create_cli_runtime("claude").environment(os.environ), **claude.env, **own}
+    del env["ANTHROPIC_API_KEY"]
+    async with agent_bridge(home, "claude", command=claude.command, env=env) as (bridge, _, _):
+        failed = await bridge.handle(message("hello", provider="console"))
+
+    assert failed.payloads[0].text.startswith(
+        "main isn't signed in to its model (claude: `Not logged in · Please run /login`). "
+        "Run `claude`, then /login, on the computer that RemoteClaw runs on; then send"
+    )
