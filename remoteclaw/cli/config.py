@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["config"]
+__all__ = ["change_file", "config"]
 
 
 @click.group()
@@ -73,7 +73,7 @@ def set_value(key: str, value: str) -> None:
     VALUE is written as in TOML: 3, true, '["a", "b"]'. What isn't TOML is a text.
     """
     path = _path(key)
-    plan = _changed(lambda file: _set(file, path, value))
+    plan = change_file(lambda file: _set(file, path, value))
     echo(f"{key} is set." if plan.paths else f"{key} is that already.")
     _tell(plan)
 
@@ -86,7 +86,7 @@ def unset(key: str) -> None:
     It may be a whole table.
     """
     path = _path(key)
-    plan = _changed(lambda file: file.patched(file.read(), _nested(path, None)))
+    plan = change_file(lambda file: file.patched(file.read(), _nested(path, None)))
     echo(f"{key} is gone." if plan.paths else f"{key} is not in the file.")
     _tell(plan)
 
@@ -155,8 +155,8 @@ def _check_hooks(settings: "Config") -> None:
         raise ConfigError(problem)
 
 
-def _changed(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
-    """Change the file, if it is changed; return what was."""
+def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedChange":
+    """Change the configuration file, if there is something to change; return what was."""
     import asyncio
 
     from remoteclaw.config.edit import ConfigFile

@@ -2,18 +2,22 @@
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remoteclaw import __version__
 from remoteclaw.cli.access import load
 from remoteclaw.cli.chat import HINT, chat_here
+from remoteclaw.cli.config import change_file
 from remoteclaw.cli.edge import leave_event
 from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
+from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,52 +31,123 @@ __all__ = ["up"]
 
 @click.command()
 @click.option(
+    "--workspace",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="The directory in which the agent works, from now on.",
+)
+@click.option("--agent", metavar="NAME", help="The agent to talk to. [default: the first one]")
+@click.option("--runtime", metavar="NAME", help="The CLI that runs the agent, from now on.")
+@click.option("--yes", is_flag=True, help="The agent works in this directory, without a question.")
+@click.option(
     "--no-console",
     is_flag=True,
     help="Only run; the default without a terminal that can move its cursor.",
 )
-def up(no_console: bool) -> None:
+def up(
+    workspace: Path | None, agent: str | None, runtime: str | None, yes: bool, no_console: bool
+) -> None:
     """Run everything on this machine, with a chat in this terminal.
 
     Redis, workers, a gateway and a sweeper are started, watched, and ended together.
+    At its first start in a project, it asks whether the agent works there. That, --workspace and
+    --runtime are kept in the configuration file.
     """
     import asyncio
 
     from remoteclaw.host.logs import configure_logging
+    from remoteclaw.up.lock import running_pid
 
     home, config = load()
     home.create()
     can_draw = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown")
     with_console = not no_console and can_draw and sys.stdin.isatty() and sys.stdout.isatty()
+    name, settings = config.agent(agent)
+    found = None if workspace or settings.workspace else _project(home)
+    if found and (yes or with_console):
+        workspace = found if yes or _asked(name, found) else home.workspace(name, settings)
+        found = None
+    if workspace or runtime:
+        config = _remembered(name, workspace, runtime)
     configure_logging(home.logs / "up.log" if with_console else None)
-    asyncio.run(_up(home, config, with_console=with_console))
+    if with_console and (pid := running_pid(home)) is not None:
+        echo(f"RemoteClaw already runs in {home.path} (process {pid}): this is the chat with it.")
+        asyncio.run(_join(home, name))
+    else:
+        asyncio.run(_up(home, config, name, project=found, with_console=with_console))
 
 
-async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
-    from remoteclaw.up.agents import agent_problem, tools_problem
+def _project(home: "Home") -> Path | None:
+    """Return the directory in which this was started, if an agent could work there.
+
+    Neither the person's home, nor what has the state directory in it, nor the checkout that this
+    program may have been started in.
+    """
+    try:
+        here = Path.cwd()
+        state, own = home.path.resolve(), Path(__file__).resolve().parents[2]
+        others = (Path.home().resolve(), state)
+    except (OSError, RuntimeError):
+        return None  # it was removed, or there is no home
+    is_other = any(other.is_relative_to(here) for other in others)
+    return None if is_other or any(map(here.is_relative_to, (state, own))) else here
+
+
+def _asked(agent: str, found: Path) -> bool:
+    echo(f"{agent} has no directory to work in yet.")
+    return click.confirm(f"Does it work here, in {one_line(str(found))}?", default=True)
+
+
+def _remembered(agent: str, workspace: Path | None, runtime: str | None) -> "Config":
+    """Write what the person has chosen to the configuration file; return what holds then."""
+    chosen = {"workspace": workspace and str(workspace), "runtime": runtime}
+    settings = {name: value for name, value in chosen.items() if value is not None}
+    plan = change_file(lambda file: file.patched(file.read(), {"agents": {agent: settings}}))
+    home, config = load()
+    if plan.paths:
+        echo(f"Kept in {home.config_file}: {', '.join(plan.paths)}.")
+    return config
+
+
+async def _join(home: "Home", agent: str) -> None:
+    from remoteclaw.chat.app import Target
+
+    echo(HINT)
+    echo("")
+    await chat_here(home, Target(agent=agent)).run()
+
+
+async def _up(
+    home: "Home", config: "Config", agent: str, *, project: Path | None, with_console: bool
+) -> None:
+    from remoteclaw.up.agents import agent_problem, introduction, tools_problem
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import Supervisor
 
-    agent, settings = config.agent(None)
     if problem := hooks_problem(config.hooks):  # else workers would end one after the other
         raise ConfigError(problem)
     supervisor = Supervisor(home, config)
     leave = leave_event()
     async with supervisor.running() as ready:
         echo(f"RemoteClaw {__version__}, state in {home.path}")
-        echo(f"  redis    {ready.redis}")
-        echo(f"  workers  {ready.workers} × rq worker")
-        echo(f"  gateway  {ready.gateway}")
-        echo(f"  agent    {agent} is {_which_agent(settings)}")
+        _row("redis", ready.redis)
+        _row("workers", f"{ready.workers} × rq worker")
+        _row("gateway", ready.gateway)
+        for what, words in introduction(home, agent, config.agents[agent]):
+            _row(what, words)
+        if project:
+            here = shlex.quote(str(project))
+            hint = f"`remoteclaw up --workspace {here}` has it work here, or --yes"
+            _row("hint", hint)
         for name, each in config.agents.items():
             if problem := agent_problem(home, name, each):
-                echo(f"  problem  {name} can't work: {problem}")
+                _row("problem", f"{name} can't work: {problem}")
             elif problem := tools_problem(home, name, each):
-                echo(f"  problem  {name} has no tools: {problem}")
+                _row("problem", f"{name} has no tools: {problem}")
         if ready.repaired:
-            echo(f"  problem  {ready.repaired}")
+            _row("problem", ready.repaired)
         if problem := (await supervisor.fleet.scripts.memory()).problem:
-            echo(f"  problem  {problem}")
+            _row("problem", problem)
         echo(f"Ready in {ready.seconds:.1f} s.")
         if with_console:
             from remoteclaw.chat.app import Target
@@ -82,6 +157,10 @@ async def _up(home: "Home", config: "Config", *, with_console: bool) -> None:
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
             echo("Leaving. What isn't finished goes on at the next start.")
+
+
+def _row(what: str, words: str) -> None:
+    echo(f"  {what:<8} {words}")
 
 
 async def _chat(chat: "Chat", leave: "asyncio.Event") -> None:
@@ -98,12 +177,3 @@ async def _chat(chat: "Chat", leave: "asyncio.Event") -> None:
         await chatting
     # The chat took it for itself.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, leave.set)
-
-
-def _which_agent(settings: Any) -> str:
-    from remoteclaw.runtimes import detect_runtime
-
-    if settings.runtime:
-        return f"{settings.runtime}, as configured"
-    name, why = detect_runtime()
-    return f"{name}: {why}"

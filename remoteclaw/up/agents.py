@@ -20,6 +20,7 @@ __all__ = [
     "agent_problem",
     "describe_agent",
     "installed_clis",
+    "introduction",
     "sign_in_problem_of",
     "tools_problem",
     "untested_version",
@@ -28,6 +29,12 @@ __all__ = [
 
 #: How long a CLI may take to print its version, in seconds.
 VERSION_S = 20.0
+#: What each `permissions` means, for a person.
+MAY = {
+    "ask": "use tools that need no permission; all others are refused, nobody can be asked yet",
+    "auto": "run commands, change files and use every tool without asking",
+    "deny": "use tools that need no permission, and send no files",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +110,30 @@ def describe_agent(home: Home, name: str, settings: AgentConfig) -> str:
     works = f"works in {home.workspace_path(name, settings)}"
     untested = untested_version(runtime_name, version)
     return "; ".join(filter(None, (f"{about}, {works}", untested)))
+
+
+def introduction(home: Home, name: str, settings: AgentConfig) -> list[tuple[str, str]]:
+    """Return who an agent is, where it works and what it may do, in plain words."""
+    runtime_name, why = (settings.runtime, "") if settings.runtime else detect_runtime()
+    about = f"{runtime_name}: {why}" if why else f"{runtime_name}, as configured"
+    where = str(home.workspace_path(name, settings))
+    if settings.workspace is None:
+        where += ", a directory of its own"
+    lines = [
+        ("agent", f"{name} is {about}"),
+        ("model", settings.model or f"what {runtime_name} itself is set to"),
+        ("works in", where),
+        ("may", f'{MAY[settings.permissions]} (permissions = "{settings.permissions}")'),
+    ]
+    if runtime_name == "demo":
+        lines.pop(1)  # it asks none
+    elif settings.workspace is not None and not settings.trust_workspace:
+        ignored = "CLAUDE.md, AGENTS.md, settings and hooks that are there (trust_workspace)"
+        lines.append(("ignores", ignored))
+    if settings.permissions == "auto" and os.geteuid() == 0:
+        root = "you are root: what it runs without asking may change all of this machine"
+        lines.append(("careful", root))
+    return lines
 
 
 def version_of(program: str, env: Mapping[str, str]) -> str:

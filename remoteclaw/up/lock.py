@@ -37,7 +37,7 @@ def locked(home: Home) -> Iterator[None]:
     if descriptor is None:
         raise StateDirectoryError(
             f"RemoteClaw already runs in {home.path} (process {running_pid(home)}): "
-            "use that one, or end it first."
+            "`remoteclaw chat` talks to that one; end it before another start."
         )
     try:
         os.truncate(descriptor, 0)

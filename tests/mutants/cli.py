@@ -16,6 +16,30 @@ MUTANTS = (
         test="test_every_command_explains_itself_with_h",
     ),
     Mutant(
+        "a project that is asked about at every start",
+        before="None if workspace or settings.workspace else _project(home)",
+        after="_project(home)",
+        test="test_it_asks_once_whether_the_agent_works_in_this_project",
+    ),
+    Mutant(
+        "an answer that is not kept",
+        before="if workspace or runtime:",
+        after="if runtime:",
+        test="test_a_no_is_kept_as_well",
+    ),
+    Mutant(
+        "a question where no project is",
+        before="return None if is_other or any(map(here.is_relative_to, (state, own))) else here",
+        after="return here",
+        test="test_it_does_not_ask_where_no_project_is",
+    ),
+    Mutant(
+        "a second up that is only refused",
+        before="if with_console and (pid := running_pid(home)) is not None:",
+        after="if False:",
+        test="test_options_are_kept_and_a_second_up_is_the_chat_with_the_first",
+    ),
+    Mutant(
         "a repair that nobody is told of",
         before="if ready.repaired:",
         after="if False:",

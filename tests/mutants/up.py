@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a root who is not warned of what runs without asking",
+        before='if settings.permissions == "auto" and os.geteuid() == 0:',
+        after="if False:",
+        test="test_it_says_in_plain_words_what_the_agent_may_do",
+    ),
+    Mutant(
         "a damaged file of Redis that is not kept",
         before="shutil.copy(file, copy)",
         after="pass",

@@ -209,7 +209,7 @@ def test_without_a_terminal_it_only_runs_and_once_in_a_home(directory: Path) -> 
             assert second.returncode == 1
             assert second.stderr == (
                 f"remoteclaw: RemoteClaw already runs in {directory / path} (process {up.pid}): "
-                "use that one, or end it first.\n"
+                "`remoteclaw chat` talks to that one; end it before another start.\n"
             )
             assert remoteclaw(home, "status").returncode == 0
             processes, there = everything(up.pid), Home(directory / path)

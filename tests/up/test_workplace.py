@@ -1,0 +1,175 @@
+"""Where the agent works: what `up` asks, keeps and says at its start."""
+
+import contextlib
+import os
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from remoteclaw.cli import main
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import AgentConfig
+from remoteclaw.up.agents import introduction
+from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.up import running
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(directory: Path) -> Path:
+    """A directory with a file that the demo agent names when it lists its workspace."""
+    path = directory / "project"
+    path.mkdir()
+    (path / "plan.txt").touch()
+    return path
+
+
+def kept(home: Home) -> object:
+    """Return what the configuration file has of agents."""
+    return tomllib.loads(home.config_file.read_text())["agents"]
+
+
+@contextlib.contextmanager
+def start(home: Home, project: Path, *options: str, **more: str) -> Iterator[Terminal]:
+    """Have `up` running in a terminal in a project."""
+    command = (REMOTECLAW, "up", *options)
+    with Terminal.running(*command, env=env(home, **more), directory=project) as terminal:
+        yield terminal
+
+
+def leave(terminal: Terminal) -> None:
+    terminal.type("exit\r")
+    assert terminal.leave() == 0
+
+
+def test_it_asks_once_whether_the_agent_works_in_this_project(home: Home, project: Path) -> None:
+    with start(home, project) as terminal:
+        terminal.see(f"Does it work here, in {project}? [Y/n]")
+        terminal.type("\r")
+        terminal.see("›")
+        terminal.type("hello\r")
+        shown = terminal.see("what happens when an agent dies.")
+        assert "plan.txt" in shown
+        assert f"  works in {project}\n" in shown
+        leave(terminal)
+    assert kept(home) == {"main": {"workspace": str(project)}}
+
+    (another := project.with_name("another")).mkdir()
+    with start(home, another) as terminal:
+        shown = terminal.see("›")
+        assert "Does it work here" not in shown
+        assert f"  works in {project}\n" in shown
+        leave(terminal)
+
+
+def test_a_no_is_kept_as_well(home: Home, project: Path) -> None:
+    with start(home, project) as terminal:
+        terminal.see("[Y/n]")
+        terminal.type("n\r")
+        terminal.see("›")
+        leave(terminal)
+
+    assert kept(home) == {"main": {"workspace": str(home.workspaces / "main")}}
+
+
+def test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer(
+    home: Home, project: Path
+) -> None:
+    with contextlib.chdir(project):
+        told: list[str] = []
+        with running(home, told):
+            hint = f"  hint     `remoteclaw up --workspace {project}` has it work here, or --yes\n"
+            assert hint in told
+            assert f"  works in {home.workspaces}/main, a directory of its own\n" in told
+        assert not home.config_file.exists()
+
+        with subprocess.Popen(
+            [REMOTECLAW, "up", "--yes"], env=env(home), stdout=subprocess.PIPE, text=True
+        ) as up:
+            assert up.stdout is not None
+            told = []
+            while not told or not told[-1].startswith("Ready"):
+                told.append(up.stdout.readline())
+            up.terminate()
+    assert f"  works in {project}\n" in told
+    assert kept(home) == {"main": {"workspace": str(project)}}
+
+
+@pytest.mark.parametrize("place", ["HOME", "/", "checkout", "state"])
+def test_it_does_not_ask_where_no_project_is(
+    home: Home, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from remoteclaw.cli.up import _project
+
+    places: dict[str, str | Path] = {"HOME": os.environ["HOME"], "checkout": ROOT / "docs"}
+    places["state"] = home.path
+    monkeypatch.chdir(places.get(place, place))
+
+    assert _project(home) is None
+
+
+def test_options_are_kept_and_a_second_up_is_the_chat_with_the_first(
+    home: Home, project: Path
+) -> None:
+    with start(home, project, "--workspace", str(project), "--runtime", "demo") as first:
+        first.see("›")
+        assert kept(home) == {"main": {"workspace": str(project), "runtime": "demo"}}
+        second_up = f"already runs in {home.path} (process {first.pid}): this is the chat with it."
+        with start(home, project) as second:
+            second.see(second_up)
+            second.see("›")
+            second.type("hello\r")
+            second.see("what happens when an agent dies.")
+            leave(second)
+        first.see("what happens when an agent dies.")
+        leave(first)
+
+
+@pytest.mark.parametrize(
+    ("options", "why", "code"),
+    [
+        (("--workspace", "nowhere"), "Directory 'nowhere' does not exist.", 2),
+        (("--agent", "nobody"), "There is no agent 'nobody': the configuration has 'main'.", 1),
+        (("--runtime", "clod"), "runtime is not valid: Input should be 'claude', 'codex'", 1),
+        (("--workspace", ".."), "contains RemoteClaw's state directory", 1),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(
+    home: Home, options: tuple[str, str], why: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home.path)
+
+    result = CliRunner().invoke(main, ["up", *options])
+
+    assert result.exit_code == code
+    assert why in result.output.replace("\n", " ")
+    assert not home.config_file.exists()
+    assert not (home.path / "redis").exists() or not any((home.path / "redis").iterdir())
+
+
+def test_it_says_in_plain_words_what_the_agent_may_do(
+    home: Home, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    settings = AgentConfig(runtime="claude", workspace=project, permissions="auto", model="opus")
+
+    told = dict(introduction(home, "main", settings))
+
+    assert told["agent"] == "main is claude, as configured"
+    assert told["model"] == "opus"
+    assert told["works in"] == str(project)
+    assert told["may"].startswith("run commands, change files and use every tool without asking")
+    assert "CLAUDE.md" in told["ignores"]
+    assert "careful" not in told
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    assert "you are root" in dict(introduction(home, "main", settings))["careful"]
+    asks = AgentConfig(runtime="claude")
+    assert "careful" not in dict(introduction(home, "main", asks))
+    assert dict(introduction(home, "main", asks))["model"] == "what claude itself is set to"
