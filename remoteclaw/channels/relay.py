@@ -19,6 +19,9 @@ __all__ = ["relay"]
 #: of which it may have waited 10 here.
 OPERATE_S = 4.0
 
+#: How long a relay that is cancelled waits for the receipt of what was delivered, in seconds.
+PARTING_S = 1.0
+
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
 ONLY_SENDS = "This channel's adapter can do nothing but send messages."
@@ -52,10 +55,24 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter) -> None:
                 done = await _operate(reply.operation, left_s, adapter)
             else:
                 done = await _deliver(reply, adapter)
-        with contextlib.suppress(LeaseLost):  # another adapter has taken over, and delivers it
-            await reader.receipt(
-                reply, kept=done.kept, is_delivered=done.is_delivered, answer=done.answer
-            )
+            await _settled(asyncio.create_task(_receipt(reader, reply, done)))
+
+
+async def _receipt(reader: ReplyReader, reply: Reply, done: _Done) -> None:
+    with contextlib.suppress(LeaseLost):  # another adapter has taken over, and delivers it
+        await reader.receipt(
+            reply, kept=done.kept, is_delivered=done.is_delivered, answer=done.answer
+        )
+
+
+async def _settled(receipt: "asyncio.Task[None]") -> None:
+    """Wait for a receipt, for a moment also when the relay is cancelled: the platform has it."""
+    try:
+        await asyncio.shield(receipt)
+    except asyncio.CancelledError:
+        await asyncio.wait((receipt,), timeout=PARTING_S)
+        receipt.cancel()
+        raise
 
 
 async def _deliver(reply: Reply, adapter: ChannelAdapter) -> _Done:

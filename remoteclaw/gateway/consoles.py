@@ -40,6 +40,8 @@ class Consoles:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._chats: dict[str, ConsoleChat] = {}
+        self._closing: dict[str, asyncio.Task[None]] = {}
+        """By account, what ends the delivery to a chat that its last client has left."""
         self._tasks: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -58,12 +60,12 @@ class Consoles:
 
     def leave(self, client: Audience) -> None:
         """Deliver nothing more to a client; a chat that no client has open waits."""
+        assert self._tasks is not None, "it runs"
         for account, chat in list(self._chats.items()):
             chat.clients.discard(client)
             if not chat.clients:
                 del self._chats[account]
-                assert chat.relaying is not None, "it was started"
-                chat.relaying.cancel()
+                self._closing[account] = self._tasks.create_task(_close(chat))
 
     def said(self, session: SessionKey, client: Audience, text: str) -> None:
         """Show what a client's user has written to the others who have the chat open."""
@@ -97,6 +99,8 @@ class Consoles:
                     chat.tell("chat.problem", {"text": problem})
 
     async def _relay(self, account: str, chat: "ConsoleChat") -> None:
+        if closing := self._closing.pop(account, None):
+            await asyncio.wait((closing,))  # else what was just shown would be shown again
         while True:
             reader = self._fleet.replies.reader(CHANNEL, account, token=account)
             try:
@@ -104,6 +108,13 @@ class Consoles:
             except Exception as error:  # noqa: BLE001 - one chat's failure must not end the gateway
                 log.error("the console %s is not delivered to: %s", account, frames_of(error))
                 await asyncio.sleep(AGAIN_S)
+
+
+async def _close(chat: "ConsoleChat") -> None:
+    """End the delivery to a chat; what a client has shown has its receipt before."""
+    assert chat.relaying is not None, "it was started"
+    chat.relaying.cancel()  # a step later than what the client has said
+    await asyncio.wait((chat.relaying,))
 
 
 @dataclass(eq=False, slots=True)

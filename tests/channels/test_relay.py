@@ -171,3 +171,19 @@ async def test_a_slow_delivery_keeps_its_stream(stack: Stack, claim_ms: int) -> 
     relaying.cancel()
 
     assert delivered == ["hello"]
+
+
+async def test_what_was_delivered_has_its_receipt_though_the_relay_is_ended(stack: Stack) -> None:
+    client: Any = stack.fleet.scripts.client
+
+    class Ending:
+        async def deliver(self, _reply: Reply) -> None:
+            asyncio.get_running_loop().call_soon(relaying.cancel)
+
+    await answered(stack, "one")
+    reader = stack.fleet.replies.reader("test", "default")
+    relaying = asyncio.create_task(relay(reader, Ending()))
+    await asyncio.wait((relaying,))
+
+    assert relaying.cancelled()
+    assert not await client.xlen(REPLIES)

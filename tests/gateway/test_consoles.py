@@ -90,6 +90,19 @@ async def test_a_message_that_no_client_has_shown_comes_again(stack: Stack) -> N
         await eventually(lambda: _is_empty(stack))
 
 
+async def test_what_was_shown_is_receipted_though_its_client_leaves_at_once(stack: Stack) -> None:
+    await say(stack, "one")
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        await client.call("chat.open")
+        told = await client.event("chat.message")
+        assert door.gateway is not None
+        (connection,) = door.gateway.clients
+        door.gateway.consoles.shown(connection, told["key"], frozenset())
+        door.gateway.consoles.leave(connection)
+
+        await eventually(lambda: _is_empty(stack))
+
+
 async def test_without_a_client_messages_wait(stack: Stack) -> None:
     async with opened(stack):
         await say(stack, "one")
