@@ -1,8 +1,8 @@
 """Events of an agent, and the result of its run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, Literal, Self
 
 from remoteclaw.errors import ErrorCategory
 
@@ -16,6 +16,7 @@ __all__ = [
     "NoticeEvent",
     "PermissionEvent",
     "PlanEvent",
+    "PlanStep",
     "SteeredEvent",
     "TextEvent",
     "TextResetEvent",
@@ -23,6 +24,7 @@ __all__ = [
     "ToolActivity",
     "ToolResultEvent",
     "ToolUseEvent",
+    "UsageEvent",
 ]
 
 
@@ -34,6 +36,16 @@ class AgentUsage:
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+
+    @property
+    def new_tokens(self) -> int:
+        """What was read and written, without what came from the provider's cache."""
+        return self.input_tokens + self.cache_write_tokens + self.output_tokens
+
+    def __add__(self, other: "AgentUsage") -> "AgentUsage":
+        """Return the sum."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return AgentUsage(*(one + another for one, another in pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +77,7 @@ class AgentRunResult:
             after,
             text="\n\n".join(filter(None, (self.text, after.text))),
             duration_ms=self.duration_ms + after.duration_ms,
-            usage=AgentUsage(
-                self.usage.input_tokens + after.usage.input_tokens,
-                self.usage.output_tokens + after.usage.output_tokens,
-                self.usage.cache_read_tokens + after.usage.cache_read_tokens,
-                self.usage.cache_write_tokens + after.usage.cache_write_tokens,
-            ),
+            usage=self.usage + after.usage,
             total_cost_usd=sum(costs) if costs else None,
             num_turns=sum(counts) if counts else None,
             permission_denials=(*self.permission_denials, *after.permission_denials),
@@ -149,11 +156,35 @@ class PermissionEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanStep:
+    """A step of an agent's plan."""
+
+    text: str
+    state: Literal["pending", "in_progress", "completed"]
+
+    @classmethod
+    def of(cls, text: str, state: Any) -> Self:
+        """Return a step as a CLI tells it; one in a state that is unknown has yet to be done."""
+        match state:
+            case "completed":
+                return cls(text, "completed")
+            case "in_progress" | "inProgress":
+                return cls(text, "in_progress")
+        return cls(text, "pending")
+
+
+@dataclass(frozen=True, slots=True)
 class PlanEvent:
     """The agent's plan, whole with each change."""
 
-    steps: tuple[tuple[str, bool], ...]
-    """Each step in words, and whether it is done."""
+    steps: tuple[PlanStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageEvent:
+    """The tokens of the turn so far."""
+
+    usage: AgentUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +227,7 @@ AgentEvent = (
     | AnswerEndEvent
     | PermissionEvent
     | PlanEvent
+    | UsageEvent
     | NoticeEvent
     | ErrorEvent
     | DoneEvent

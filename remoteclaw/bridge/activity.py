@@ -1,20 +1,23 @@
-"""Tool activity in live text: the name of each running tool, and a short argument."""
+"""Activity in live text: the running tools, each with a short argument, and the plan."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from remoteclaw.bridge.scrubber import Scrubber
 from remoteclaw.clock import now_ms
-from remoteclaw.events import ToolActivity, ToolUseEvent
+from remoteclaw.events import PlanStep, ToolActivity, ToolUseEvent
+from remoteclaw.host.terminal import one_line
 
-__all__ = ["Activity", "label_of"]
+__all__ = ["Activity", "label_of", "shown_plan"]
 
 #: How many tools are shown at once: the last ones, where an agent uses many beside each other.
 MOST_TOOLS = 5
 #: How long a name and an argument may be, in characters: both fit on a terminal's line.
 MOST_NAME, MOST_ARGUMENT = 60, 80
+#: How many steps of a plan are shown, and how long each may be, in characters.
+MOST_STEPS, MOST_STEP = 20, 200
 
 #: The arguments that say most, in this order, as the CLIs call them.
 _TELLING = ("command", "cmd", "pattern", "query", "url")
@@ -35,6 +38,16 @@ def label_of(
         return (name if _NAME.fullmatch(name) else A_TOOL), ""
     argument = scrubber.line(_telling(event.input, workspace), MOST_ARGUMENT)
     return name, "" if argument == name else argument
+
+
+def shown_plan(steps: Sequence[PlanStep], scrub: Callable[[str, int], str]) -> tuple[PlanStep, ...]:
+    """Return a plan as live text shows it: without secrets, short, and from what is not done on."""
+    done = [step.state == "completed" for step in steps]
+    first = max(0, min(done.index(False) - 1 if False in done else 0, len(steps) - MOST_STEPS))
+    return tuple(
+        PlanStep(one_line(scrub(step.text, MOST_STEP), most=MOST_STEP), step.state)
+        for step in steps[first : first + MOST_STEPS]
+    )
 
 
 def _telling(arguments: Mapping[str, Any], workspace: str) -> str:

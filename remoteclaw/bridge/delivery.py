@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
-from remoteclaw.bridge.activity import Activity
+from remoteclaw.bridge.activity import Activity, shown_plan
 from remoteclaw.bridge.chunks import Chunker
 from remoteclaw.bridge.directives import Directives
 from remoteclaw.errors import ErrorCategory
@@ -25,6 +25,7 @@ from remoteclaw.events import (
     ThinkingEvent,
     ToolResultEvent,
     ToolUseEvent,
+    UsageEvent,
 )
 from remoteclaw.messages import Attachment, ChannelMessage, ReplyPayload, ToolCall
 from remoteclaw.protocols import BridgeCallbacks, Unit
@@ -171,7 +172,11 @@ class DeliveryAdapter:
                 if self._listeners.on_permission:
                     self._listeners.on_permission(event)
             case PlanEvent(steps):
-                self.show("\n".join(f"[{'x' if done else ' '}] {step}" for step, done in steps))
+                if self._callbacks.on_plan:
+                    self._callbacks.on_plan(shown_plan(steps, self._listeners.scrub))
+            case UsageEvent(usage):
+                if self._callbacks.on_usage:
+                    self._callbacks.on_usage(usage)
             case NoticeEvent(message):
                 self.show(f"({message})")
             case ErrorEvent():

@@ -21,8 +21,9 @@ from remoteclaw.chat.editor import ChatCompleter, Editor, Interrupts
 from remoteclaw.chat.files import Files
 from remoteclaw.chat.link import Address, GatewayRefused, Link
 from remoteclaw.chat.paint import Look, Painter
-from remoteclaw.chat.screen import SPIN_S, Screen, Usage
+from remoteclaw.chat.screen import SPIN_S, Screen, ending
 from remoteclaw.errors import RemoteClawError
+from remoteclaw.host.terminal import one_line
 
 __all__ = ["Chat"]
 
@@ -34,11 +35,13 @@ UNMENTIONED_S = 2.0
 MOST_EARLIER = 40
 #: How often it is asked what came of a message, of which no outcome was told, in seconds.
 ASK_S = 100.0
-#: What is said of a message that got no answer of its own, by the status of its outcome.
+#: What is said of a message that got no answer of its own, by the status of its outcome, and how
+#: much of the message is repeated there, in characters.
 NOTES = {
-    "steered": "added to the running turn",
-    "interrupted": "interrupted by a newer message",
+    "steered": "Added to the turn that ran",
+    "dropped": "Too many messages waited: the agent was only told the beginning of",
 }
+MOST_REPEATED = 50
 #: What leaves the chat.
 LEAVING = ("exit", "quit", "/exit", "/quit")
 
@@ -92,6 +95,8 @@ class Chat:
         """What the gateway says of the chat."""
         self._pending: dict[str, str] = {}
         """Messages without an outcome: the entry of each, by the name that the chat gives it."""
+        self._words: dict[str, str] = {}
+        """How those messages begin, by their entries."""
         self._shown: set[str] = set()
         self._interrupts = Interrupts()
         self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
@@ -161,7 +166,6 @@ class Chat:
     # -- what the person does ------------------------------------------------------------------
 
     async def _read(self) -> None:
-        self._deeds.put_nowait(self._show_earlier)
         while True:
             try:
                 text = await self._editor.read()
@@ -209,6 +213,7 @@ class Chat:
                 self._screen.answered([name])
             else:
                 self._pending[name] = sent["entry"]
+                self._words[sent["entry"]] = one_line(text, most=MOST_REPEATED)
                 self._screen.accepted(name, sent["entry"], sent["ahead"])
                 if sent["entry"] in self._shown:
                     self._over([sent["entry"]])
@@ -244,7 +249,7 @@ class Chat:
             # Its outcome may have come while nobody heard it.
             self._tasks.create_task(self._ask_for(entry))
         self._is_open.set()
-        self._arrived.put_nowait(("", {}))
+        self._arrived.put_nowait(("chat.opened", here))
 
     def _on_event(self, event: str, payload: dict[str, Any]) -> None:
         self._arrived.put_nowait((event, payload))
@@ -266,9 +271,12 @@ class Chat:
         self._arrived.put_nowait(("", {}))
 
     async def _show_events(self) -> None:
+        await self._show_earlier()
         while True:
             event, payload = await self._arrived.get()
             match event:
+                case "chat.opened":
+                    self._screen.opened(is_running=payload["state"] == "running")
                 case "session.live":
                     self._screen.live(payload)
                 case "session.outcome":
@@ -306,18 +314,23 @@ class Chat:
     def _take_outcome(self, told: Mapping[str, Any]) -> None:
         """Take that an entry has its outcome; the reply of another channel's session is shown."""
         entry = str(told["runId"]).partition("-")[2]
-        is_first = told.get("turn") not in self._shown
-        if turn := told.get("turn"):
-            self._shown.add(turn)
-        if not self._here["isConsole"] and is_first and told.get("reply"):
-            self._screen.message({"turn": None, "text": told["reply"]})
-        usage = told.get("usage")
-        if is_first:
-            self._screen.ended(
-                turn, Usage.of(usage) if usage else None, NOTES.get(str(told.get("status")), "")
-            )
+        if not self._here["isConsole"]:
+            self._show_outcome(told)
+        if (note := NOTES.get(str(told.get("status")))) and (words := self._words.get(entry)):
+            self._screen.say(f"({note}: {words})")
+        self._words.pop(entry, None)
         self._shown.add(entry)
         self._over([entry])
+
+    def _show_outcome(self, told: Mapping[str, Any]) -> None:
+        """Show the answer to a session of another channel, of whose messages nothing else comes."""
+        turn = told.get("turn")
+        if turn in self._shown:
+            return
+        if told.get("reply"):
+            self._screen.message({"turn": None, "text": told["reply"]})
+        self._screen.ended(turn, note=ending(told))
+        self._shown.update([turn] if turn else [])
 
     def _over(self, entries: list[str]) -> None:
         """Take that messages are answered, under the name that each has here."""

@@ -223,7 +223,7 @@ class Link:
                 match frame.get("type"):
                     case "res":
                         self._answered(frame)
-                    case "event" if self._is_open.is_set() or frame["event"] == "chat.message":
+                    case "event":
                         self._event(frame["event"], frame["payload"])
         finally:
             self._is_open.clear()

@@ -14,7 +14,7 @@ from remoteclaw.host.terminal import one_line, printable
 from remoteclaw.markdown import MarkdownStream
 from remoteclaw.messages import stream_order
 
-__all__ = ["Screen", "Usage"]
+__all__ = ["Screen", "Usage", "ending"]
 
 #: The pictures of the indicator, one after another.
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -61,6 +61,8 @@ class _Work:
     tools: Sequence[Mapping[str, Any]] = ()
     plan: Sequence[Mapping[str, Any]] = ()
     tokens: int = 0
+    messages: int = 1
+    """How many messages it answers."""
     is_live: bool = False
     """Whether a turn is known to run, and not only waited for."""
 
@@ -70,6 +72,8 @@ class _Answer:
     """The message that is being written."""
 
     position: _Position
+    origin: str = ""
+    """What it answers, in words, where no person has asked."""
     stream: MarkdownStream = field(default_factory=MarkdownStream)
     has_begun: bool = False
     """Whether a block of it was the last thing that has gone up."""
@@ -101,6 +105,8 @@ class Screen:
         self._unanswered: set[str] = set()
         """What was sent and has no outcome yet, by the names that the chat gives it."""
         self._ahead = 0
+        self._lag = 0.0
+        """How many seconds this machine's clock is ahead of the gateway's."""
         self.problem = ""
         """What keeps the chat from working at the moment."""
         self.agent = "agent"
@@ -144,6 +150,11 @@ class Screen:
         """Whether something is going on, so that the indicator moves."""
         return bool(self._unanswered) or self._work is not None
 
+    def opened(self, *, is_running: bool) -> None:
+        """Take whether the session works, after a time in which nothing was heard of it."""
+        if not is_running and self._work and self._work.is_live:
+            self._work = _Work(self._clock()) if self._unanswered else None
+
     # -- what the agent does -------------------------------------------------------------------
 
     def live(self, told: Mapping[str, Any]) -> None:
@@ -151,15 +162,19 @@ class Screen:
         turn = stream_order(told["turn"])
         if turn <= self._ended:
             return
-        if self._work is None:
-            self._work = _Work(self._clock())
+        # The clock of this machine may be another one than the agent's.
+        self._lag = self._wall() - told.get("at", self._wall() * 1000) / 1000
+        begun = self._clock() - max(0.0, self._ago(told.get("since_ms")))
+        self._work = self._work or _Work(begun)
+        self._work.since = min(self._work.since, begun)
         self._work.is_live = True
         self._work.tools = told.get("activity") or ()
         self._work.plan = told.get("plan") or ()
         self._work.tokens = int(told.get("tokens") or 0)
+        self._work.messages = int(told.get("messages") or 1)
         position = turn, int(told["attempt"]), int(told["index"])
         if told.get("text") and (self._done is None or position > self._done):
-            self._show(position, str(told["text"]))
+            self._show(position, str(told["text"]), origin=str(told.get("origin") or ""))
 
     def message(self, told: Mapping[str, Any]) -> None:
         """Show a complete message."""
@@ -172,21 +187,21 @@ class Screen:
         position = stream_order(told["turn"]), int(told["attempt"]), int(told["index"])
         if self._done is None or position > self._done:
             if text.strip():
-                self._show(position, text, is_error=bool(told.get("isError")))
+                origin = str(told.get("origin") or "")
+                self._show(position, text, origin=origin, is_error=bool(told.get("isError")))
             self._flush()
             self._done = position
         if told.get("isFinal"):
-            self.ended(told["turn"], None)
+            self.ended(told["turn"], note=ending(told))
 
-    def ended(self, turn: str | None, usage: Usage | None, note: str = "") -> None:
-        """Take that a turn is over; its usage, and a note about it, stand below its answer."""
+    def ended(self, turn: str | None, *, note: str = "") -> None:
+        """Take that a turn is over; a note about it stands below its answer."""
         if turn is not None:
             self._ended = max(self._ended, stream_order(turn))
         self._flush()
         self._work = _Work(self._clock()) if self._unanswered else None
-        words = " · ".join(filter(None, (note, str(usage) if usage else "")))
-        if words:
-            self._up(self._styled(words, "dim"))
+        if note:
+            self._up(self._styled(note, "dim"))
 
     def earlier(self, items: Sequence[Mapping[str, Any]]) -> None:
         """Show an exchange from before this chat was opened: what was asked, and the answer."""
@@ -238,11 +253,13 @@ class Screen:
         running = [tool for tool in work.tools if tool.get("seconds") is None]
         for tool in running or work.tools[-1:]:
             took = tool.get("seconds")
-            seconds = self._wall() - tool["since_ms"] / 1000 if took is None else took
+            seconds = self._ago(tool["since_ms"]) if took is None else took
             what = f"  ⎿ {tool['tool']} {tool['argument']}".rstrip()
             lines.append(self._fit(f"{what} ({duration(max(seconds, 0.0))})", columns))
         spinner = SPINNER[int(elapsed / SPIN_S) % len(SPINNER)]
         words = [f"{spinner} {duration(elapsed)}"]
+        if work.messages > 1:
+            words.append(f"answers {work.messages} messages")
         if work.tokens:
             words.append(f"{work.tokens:,} tokens")
         if self._ahead:
@@ -250,13 +267,17 @@ class Screen:
         words.append("Ctrl-C stops")
         return [*lines, self._fit(" · ".join(words), columns)]
 
+    def _ago(self, at_ms: float | None) -> float:
+        """Return how many seconds ago something was, which the gateway tells."""
+        return 0.0 if at_ms is None else self._wall() - self._lag - at_ms / 1000
+
     # -- helpers -------------------------------------------------------------------------------
 
-    def _show(self, position: _Position, text: str, *, is_error: bool = False) -> None:
+    def _show(self, position: _Position, text: str, *, origin: str, is_error: bool = False) -> None:
         answer = self._answer
         if answer is None or answer.position != position or not answer.stream.continues(text):
             self._flush()  # another message, or the agent took back what it had said
-            answer = self._answer = _Answer(position)
+            answer = self._answer = _Answer(position, origin)
         blocks = answer.stream.feed(text)
         if blocks:
             self._begin(answer, is_error=is_error)
@@ -265,10 +286,13 @@ class Screen:
     def _begin(self, answer: _Answer, *, is_error: bool = False) -> None:
         if not answer.has_begun:
             answer.has_begun = True
-            self._head(is_error=is_error)
+            self._head(answer.origin, is_error=is_error)
 
-    def _head(self, *, is_error: bool = False) -> None:
-        self._write(self._styled(printable(self.agent), "red" if is_error else "green"))
+    def _head(self, origin: str = "", *, is_error: bool = False) -> None:
+        head = self._styled(printable(self.agent), "red" if is_error else "green")
+        room = self._size()[0] - len(self.agent) - 4
+        about = one_line(origin, most=max(room, 10))
+        self._write(head + self._styled(f" · {about}", "dim") if about else head)
 
     def _interject(self) -> None:
         """Make room for something else, above the block that is open."""
@@ -296,6 +320,17 @@ class Screen:
         if not self._painter.look.has_colours:
             return words
         return f"\x1b[{codes[style]}m{words}\x1b[0m"
+
+
+def ending(told: Mapping[str, Any]) -> str:
+    """Return what stands below an answer: of how many messages, why it ends so, what it took."""
+    count, usage = len(told.get("entries") or ()), told.get("usage")
+    words = [
+        f"answers {count} messages" if count > 1 else "",
+        "interrupted by a newer message" if told.get("status") == "interrupted" else "",
+        str(Usage.of(usage)) if usage else "",
+    ]
+    return " · ".join(filter(None, words))
 
 
 def duration(seconds: float) -> str:

@@ -315,6 +315,11 @@ class Replies:
                 if text is not None:
                     yield orjson.loads(text)
 
+    async def shown(self, sid: str) -> dict[str, Any] | None:
+        """Return what was yielded last of a turn that runs."""
+        text = await self._scripts.call(self._scripts.client.get, keys.live(sid))
+        return orjson.loads(text) if text else None
+
 
 def _about(fields: Mapping[bytes, bytes]) -> tuple[str, int]:
     """Return which session has made a reply, and how large it is; readable or not."""

@@ -36,8 +36,11 @@ def reply_payload(
     entries: Sequence[str] = (),
     call: str | None = None,
     effect: str | None = None,
+    origin: str = "",
+    status: str = "",
+    usage: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return the JSON of a reply; `entries` only for the last one of a turn.
+    """Return the JSON of a reply; `entries`, `status` and `usage` only for the last one of a turn.
 
     What a `call` sends is numbered from 0 with `index` for itself.
     """
@@ -56,6 +59,9 @@ def reply_payload(
         "entries": list(entries),
         "call": call,
         "effect": effect,
+        "origin": origin,
+        "status": status,
+        "usage": usage,
     }
 
 

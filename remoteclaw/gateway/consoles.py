@@ -173,6 +173,9 @@ def _told(reply: Reply) -> dict[str, Any]:
         "isError": reply.is_error,
         "isFinal": reply.is_final,
         "entries": list(reply.entries),
+        "origin": reply.origin,
+        "status": reply.status,
+        "usage": reply.usage,
         "attachments": [_file(file) for file in reply.attachments],
     }
 

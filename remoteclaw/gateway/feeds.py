@@ -8,11 +8,12 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 import orjson
 
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.outcomes import Outcome
@@ -62,6 +63,7 @@ class Feeds:
             if followed is None:
                 followed = await self._follow(sid, session_key)
             followed.audience.add(audience)
+        await followed.tell_shown([audience])
 
     async def _follow(self, sid: str, session_key: str) -> "_Followed":
         assert self._tasks is not None, "it runs"
@@ -93,12 +95,28 @@ class _Followed:
         self._key = key
         self._told: OrderedDict[str, bool] = OrderedDict()
         """Entries whose outcome was sent, and whether their delivery was."""
+        self._heard = 0
+        """How often live text was heard: what was read before is older."""
 
     def heard_live(self, text: bytes | None) -> None:
-        """Pass on the live text of an answer."""
+        """Pass on the live text of an answer, or what may have been missed of it."""
         with self._surviving():
-            if text is not None:
-                self._tell("session.live", orjson.loads(text), may_be_missed=True)
+            self._heard += 1
+            if text is None:  # what is shown since before may stay for minutes
+                self._tasks.create_task(self.tell_shown(list(self.audience)))
+            else:
+                self._tell_live(orjson.loads(text), self.audience)
+
+    async def tell_shown(self, audience: Collection[Audience]) -> None:
+        """Send these, who are among the audience, what was shown last of a turn that runs."""
+        with self._surviving():
+            heard = self._heard
+            shown = await self._fleet.replies.shown(self._sid)
+            if shown and heard == self._heard:
+                self._tell_live(shown, audience)
+
+    def _tell_live(self, shown: dict[str, Any], audience: Collection[Audience]) -> None:
+        self._tell("session.live", {**shown, "at": now_ms()}, audience, may_be_missed=True)
 
     def heard_done(self, entry_id: bytes | None) -> None:
         """Send the outcome of an entry, or all that may have been missed."""
@@ -178,6 +196,13 @@ class _Followed:
             self._told.popitem(last=False)
         return was_told is None
 
-    def _tell(self, event: str, payload: dict[str, Any], *, may_be_missed: bool = False) -> None:
-        for one in list(self.audience):
+    def _tell(
+        self,
+        event: str,
+        payload: dict[str, Any],
+        audience: Collection[Audience] | None = None,
+        *,
+        may_be_missed: bool = False,
+    ) -> None:
+        for one in list(self.audience if audience is None else audience):
             one.tell(event, {"sessionKey": self._key, **payload}, may_be_missed=may_be_missed)

@@ -16,6 +16,7 @@ __all__ = [
     "Provenance",
     "Turn",
     "hops_of",
+    "origin_of",
     "people_of",
     "person",
     "stream_order",
@@ -102,6 +103,36 @@ def people_of(entries: Iterable[Entry]) -> tuple[str, ...]:
             return ()
         found |= dict.fromkeys(people)
     return tuple(found)
+
+
+def origin_of(entries: Iterable[Entry]) -> str:
+    """Return what a turn of these entries answers, in words; nothing if a person has asked.
+
+    The words have names in them that agents have chosen.
+    """
+    found: dict[str, None] = {}
+    for entry in entries:
+        match entry.origin:
+            case "chat" | "operator":
+                return ""
+            case "cron":
+                words = entry.message.user_name or "cron job"
+            case "result":
+                told = entry.provenance
+                words = f"result of {told.label}" if told and told.label else "result of a task"
+                if told and told.status not in (None, "done"):
+                    words += f" ({told.status})"
+            case "session":
+                words = f"message of {_sender(entry)}"
+        found[words] = None
+    return ", ".join(found)
+
+
+def _sender(entry: Entry) -> str:
+    """Return who has sent a message that no person wrote in a chat."""
+    if entry.provenance is None:
+        return entry.message.user_name or "an operator"
+    return f"the agent {SessionKey.parse(entry.provenance.by).agent}"
 
 
 def via_of(entries: Iterable[Entry]) -> tuple[str, ...]:

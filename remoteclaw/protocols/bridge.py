@@ -4,7 +4,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from remoteclaw.events import PermissionEvent, ToolActivity, ToolResultEvent
+from remoteclaw.events import (
+    AgentUsage,
+    PermissionEvent,
+    PlanStep,
+    ToolActivity,
+    ToolResultEvent,
+)
 from remoteclaw.messages import Attachment, Entry, ReplyPayload
 from remoteclaw.protocols.agent import Decision
 
@@ -86,6 +92,10 @@ class BridgeCallbacks:
     """The message with this index as far as it has come; not awaited."""
     on_activity: Callable[[tuple[ToolActivity, ...]], None] | None = None
     """The tools that the agent uses at the moment, each time that they change; not awaited."""
+    on_plan: Callable[[tuple[PlanStep, ...]], None] | None = None
+    """The agent's plan, whole with each change; not awaited."""
+    on_usage: Callable[[AgentUsage], None] | None = None
+    """The tokens of the turn so far, where the CLI tells them; not awaited."""
     on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None = None
     """Decides whether a tool may be used, where `permissions = "ask"`; the agent waits for it, and
     the call is cancelled when the turn ends. Without it, no one can be asked."""

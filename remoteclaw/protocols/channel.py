@@ -101,6 +101,12 @@ class Reply:
     """The platform's name for an effect to show it with."""
     operation: Operation | None = None
     """The operation to do instead of sending a message."""
+    origin: str = ""
+    """What it answers, in words such as `cron job nightly`, where no person has asked."""
+    status: str = ""
+    """With a turn's last message: how the turn ended, as outcomes say it."""
+    usage: Mapping[str, Any] | None = None
+    """With a turn's last message: what the agent has taken, if it was asked (`session.outcome`)."""
 
     @property
     def key(self) -> str:

@@ -13,6 +13,7 @@ from remoteclaw.events import (
     ErrorEvent,
     PermissionEvent,
     PlanEvent,
+    PlanStep,
     SteeredEvent,
     ThinkingEvent,
     ToolResultEvent,
@@ -299,5 +300,5 @@ def _input(call: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plan(entries: list[dict[str, Any]]) -> PlanEvent:
     return PlanEvent(
-        tuple((text(entry.get("content")), entry.get("status") == "completed") for entry in entries)
+        tuple(PlanStep.of(text(entry.get("content")), entry.get("status")) for entry in entries)
     )

@@ -11,7 +11,6 @@ from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
     AgentRunResult,
-    AgentUsage,
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
@@ -22,6 +21,7 @@ from remoteclaw.events import (
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.claude_failure import Failures
+from remoteclaw.runtimes.claude_progress import Plan, TokensSoFar, usage_of
 from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.wire import Lines, count, mapping, text
 
@@ -84,6 +84,7 @@ class Conversation:
         self.cost = 0.0
         """The cost of the process so far, in US dollars."""
         self.failures = Failures()
+        self.plan = Plan()
 
     def note(self, message: dict[str, Any]) -> None:
         """Take notice of a line."""
@@ -116,6 +117,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         self._peer = peer
         self._conversation = conversation
         conversation.failures.begin()
+        conversation.plan.begin()
+        self._tokens = TokensSoFar()
         self._answer = AnswerReading(str(uuid.uuid4()))
         self._before: AgentRunResult | None = None
         """The result of the earlier answers of this turn."""
@@ -176,6 +179,7 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         """Return what a line means."""
         self._conversation.note(message)
         events = self._taken_up(text(message.get("uuid")))
+        events += [*self._tokens.read(message), *self._conversation.plan.read(message)]
         match message.get("type"):
             case "control_request":
                 events += await self._take_request(message)
@@ -232,17 +236,11 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         # A conversation that claude doesn't know is answered under a new id: not the one to keep.
         if not message.get("errors"):
             self._conversation.keep_session_id(text(message.get("session_id")))
-        usage = mapping(message.get("usage"))
         run = AgentRunResult(
             text=answer,
             session_id=self._conversation.session_id,
             duration_ms=count(message.get("duration_ms")),
-            usage=AgentUsage(
-                input_tokens=count(usage.get("input_tokens")),
-                output_tokens=count(usage.get("output_tokens")),
-                cache_read_tokens=count(usage.get("cache_read_input_tokens")),
-                cache_write_tokens=count(usage.get("cache_creation_input_tokens")),
-            ),
+            usage=usage_of(mapping(message.get("usage"))),
             aborted=aborted,
             total_cost_usd=self._conversation.cost_of_turn(message.get("total_cost_usd")),
             num_turns=count(message.get("num_turns")),

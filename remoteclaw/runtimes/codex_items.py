@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from remoteclaw.events import PlanEvent
+from remoteclaw.events import PlanEvent, PlanStep
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
 __all__ = ["TOOLS", "output_of", "plan_of", "use_of"]
@@ -43,5 +43,5 @@ def output_of(item: dict[str, Any]) -> tuple[str, bool]:
 def plan_of(steps: list[dict[str, Any]]) -> PlanEvent:
     """Return what codex means to do."""
     return PlanEvent(
-        tuple((text(step.get("step")), text(step.get("status")) == "completed") for step in steps)
+        tuple(PlanStep.of(text(step.get("step")), step.get("status")) for step in steps)
     )

@@ -18,6 +18,7 @@ from remoteclaw.events import (
     ThinkingEvent,
     ToolResultEvent,
     ToolUseEvent,
+    UsageEvent,
 )
 from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
@@ -140,6 +141,7 @@ class CodexTurn(CliTurn[RpcMessage]):
                 return [plan_of(mappings(params.get("plan")))]
             case "thread/tokenUsage/updated":
                 self.used = tokens_of(params)
+                return [UsageEvent(_usage(self._before, self.used))]
             case "account/rateLimits/updated":
                 self._limits = mapping(params.get("rateLimits"))
             case "error" if params.get("willRetry"):

@@ -9,14 +9,20 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import RedisRefused, RedisUnavailable
-from remoteclaw.events import ToolActivity
+from remoteclaw.events import AgentUsage, PlanStep, ToolActivity
 from remoteclaw.fleet.lease import Lease
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.messages import ReplyPayload, Turn
+from remoteclaw.fleet.turn import LIVE_MS
+from remoteclaw.fleet.usage import Usage
+from remoteclaw.messages import ReplyPayload, Turn, origin_of
 from remoteclaw.profiles import profile_of
 
 __all__ = ["TurnReply", "in_outcome"]
+
+#: How often live text is written again that stays the same, in seconds: before it is forgotten.
+AGAIN_S = LIVE_MS / 3 / 1000
 
 
 class TurnReply:
@@ -28,6 +34,10 @@ class TurnReply:
         self._goes_to_channel = turn.entries[-1].deliver == "channel"
         self._live: tuple[int, str] = (0, "")
         self._activity: tuple[ToolActivity, ...] = ()
+        self._plan: tuple[PlanStep, ...] = ()
+        self._tokens = 0
+        self._since_ms = now_ms()
+        self._origin = origin_of(turn.entries)
         self._live_changed = asyncio.Event()
         self.said: list[ReplyPayload] = []
         """The notices before the agent's answer."""
@@ -55,15 +65,25 @@ class TurnReply:
         return self._on_stream(ReplyPayload(words, index=self.next_index))
 
     def rest(
-        self, payloads: Sequence[ReplyPayload], entries: Sequence[str]
+        self,
+        payloads: Sequence[ReplyPayload],
+        entries: Sequence[str],
+        *,
+        status: str,
+        usage: Usage | None,
     ) -> list[dict[str, Any]]:
-        """Return what still has to go on the reply stream; the last one names the `entries`."""
+        """Return what still has to go on the reply stream.
+
+        The last one names the `entries`, and says how the turn ended and what it took.
+        """
         if not self._goes_to_channel:
             return []
         rest = [payload for payload in payloads if payload.index >= self.next_index]
         # A reply without text says no more than "that was all".
         *most, last = rest or [ReplyPayload("", index=self.next_index)]
-        return [*map(self._on_stream, most), self._on_stream(last, entries)]
+        taken = usage.plain() if usage else None
+        ending = {**self._on_stream(last, entries), "status": status, "usage": taken}
+        return [*map(self._on_stream, most), ending]
 
     # -- live ----------------------------------------------------------------------------------
 
@@ -77,24 +97,48 @@ class TurnReply:
         self._activity = tools
         self._live_changed.set()
 
-    async def keep_showing(self) -> None:
-        """Show the newest live text and activity until cancelled.
+    def show_plan(self, steps: tuple[PlanStep, ...]) -> None:
+        """Have the agent's plan shown."""
+        self._plan = steps
+        self._live_changed.set()
 
-        No more often than the channel can take it.
+    def show_usage(self, usage: AgentUsage) -> None:
+        """Have the tokens shown that the turn has taken so far."""
+        self._tokens = usage.new_tokens
+        self._live_changed.set()
+
+    async def keep_showing(self) -> None:
+        """Show, until cancelled, that the turn runs, how far its answer has come, and what goes on.
+
+        No more often than the channel can take it, and often enough that who comes later sees it.
         """
         if not self._goes_to_channel:
             return
         every_s = profile_of(self._turn.session.provider).live_every_s
         while True:
-            await self._live_changed.wait()
             # First the pause: an answer that is complete by then needs no live text.
             await asyncio.sleep(every_s)
             self._live_changed.clear()
-            index, text = self._live
-            position = {"turn": self._turn.id, "attempt": self._turn.attempt, "index": index}
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                activity = [asdict(tool) for tool in self._activity]
-                await self._lease.turns.show({**position, "text": text, "activity": activity})
+                await self._lease.turns.show(self._shown())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_S):
+                    await self._live_changed.wait()
+
+    def _shown(self) -> dict[str, Any]:
+        index, text = self._live
+        return {
+            "turn": self._turn.id,
+            "attempt": self._turn.attempt,
+            "index": index,
+            "text": text,
+            "since_ms": self._since_ms,
+            "activity": [asdict(tool) for tool in self._activity],
+            "plan": [asdict(step) for step in self._plan],
+            "tokens": self._tokens,
+            "origin": self._origin,
+            "messages": len(self._turn.left_out) + len(self._turn.entries),
+        }
 
     def _on_stream(self, payload: ReplyPayload, entries: Sequence[str] = ()) -> dict[str, Any]:
         message = self._turn.entries[-1].message
@@ -112,6 +156,7 @@ class TurnReply:
             reply_to_id=None if payload.reply_to_id in unknown else payload.reply_to_id,
             attachments=payload.attachments,
             entries=entries,
+            origin=self._origin,
         )
 
 

@@ -204,6 +204,7 @@ class TurnRunner:
         joined = attempt.joined(result.steered)
         entries = (*turn.left_out, *turn.entries, *joined)
         said = [*reply.said, *result.payloads]
+        usage = Usage.of(result.run) if ending.was_asked else None
         answers = [entry.id for entry in (*turn.left_out, *turn.entries)]
         finished = await self._lease.turns.finish(
             status,
@@ -211,14 +212,16 @@ class TurnRunner:
             error=error,
             agent_process=self._bridge.keeper.record(),
             first_index=reply.next_index,
-            payloads=reply.rest(result.payloads, [*answers, *result.steered]),
+            payloads=reply.rest(
+                result.payloads, [*answers, *result.steered], status=status, usage=usage
+            ),
             taken_up=result.steered,
             answered=result.answered,
             blobs=[file.blob for entry in entries for file in entry.message.attachments],
             record=self._record_of(turn, joined, result) if ending.is_recorded else None,
             task_result=result_of(self._lease, turn, status, said),
             is_about_person=ending.was_asked and any(entry.origin == "chat" for entry in entries),
-            usage=Usage.of(result.run) if ending.was_asked else None,
+            usage=usage,
         )
         # What was still being recorded was sent before the outcome.
         await attempt.progress.settle()

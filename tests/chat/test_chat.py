@@ -1,16 +1,23 @@
 """A chat on a real screen."""
 
 import json
+import os
 import re
+import signal
+import subprocess
 from pathlib import Path
 
+import pytest
 import tomlkit
 
 from remoteclaw.chat.editor import Interrupts
 from remoteclaw.config.home import Home
+from remoteclaw.host.terminal import login_name
+from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
-from tests.support.bridges import script
+from tests.support.bridges import acp_script, script
 from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.up import gateway_of
 
 # -- Ctrl-C ---------------------------------------------------------------------------------------
 
@@ -127,6 +134,136 @@ def test_a_running_tool_is_shown_with_its_seconds(home: Home, directory: Path) -
         assert b"swordfish" not in screen.raw
 
 
+#: An agent that says that it begins, and takes up what comes until a test lets it end.
+STEERED = """
+import queue, threading
+heard = queue.Queue()
+def listen():
+    for line in sys.stdin: heard.put(json.loads(line))
+    os._exit(0)
+threading.Thread(target=listen, daemon=True).start()
+while True:
+    heard.get()
+    say(type='text', text='I begin.\\n\\n')
+    is_stopped = False
+    while not is_stopped and not os.path.exists('DIRECTORY/go'):
+        try: message = heard.get(timeout=0.01)
+        except queue.Empty: continue
+        if message['type'] == 'interrupt': is_stopped = True
+        else:
+            say(type='steered', id=message['id'])
+            say(type='text', text='Heard.\\n\\n')
+    if not is_stopped: say(type='text', text='Answer.')
+    say(type='done', aborted=is_stopped)
+"""
+#: An agent that plans, and works until a test lets it end.
+PLANS = """
+prompt = begin()
+update('plan', entries=[dict(content='look for swordfish-1234', status='completed'),
+    dict(content='mend', status='in_progress'), dict(content='test', status='pending')])
+update('tool_call', toolCallId='1', title='Build it', status='in_progress', rawInput={})
+while not os.path.exists('DIRECTORY/go'): time.sleep(0.01)
+update('tool_call_update', toolCallId='1', status='completed')
+text('It is mended.')
+answer(prompt, stopReason='end_turn')
+asked()
+"""
+PLAN = "  ☑ look for [secret]\n  ▸ mend\n  ☐ test\n  ⎿ Build it ("
+
+
+def test_who_comes_in_mid_turn_sees_what_goes_on(home: Home, directory: Path) -> None:
+    """Also when the gateway was killed meanwhile: nothing new is said for a long time."""
+    command = acp_script(directory, PLANS.replace("DIRECTORY", str(directory)))
+    environment = with_agent(home, command) | {
+        "REMOTECLAW__AGENTS__MAIN__RUNTIME": "acp",
+        "REMOTECLAW__AGENTS__MAIN__ENV__DEPLOY_KEY": "swordfish-1234",
+    }
+    with Terminal.running(REMOTECLAW, "up", env=environment) as first:
+        first.see("›")
+        first.type("hello\r")
+        first.see(PLAN)
+        begun = seconds_above(first.see(" 2 s · Ctrl-C stops"))
+        os.kill(gateway_of(first.pid), signal.SIGKILL)
+        with Terminal.running(REMOTECLAW, "chat", env=environment) as second:
+            shown = second.see(PLAN)
+            assert seconds_above(shown) >= begun
+            (directory / "go").touch()
+            for screen in (first, second):
+                assert screen.see("\nIt is mended.").count("main\nIt is mended.") == 1
+                gone = screen.see_gone(SIGN)
+                assert "☑" not in gone
+        assert b"swordfish" not in first.raw
+
+
+def seconds_above(shown: str) -> int:
+    """Return the seconds of the indicator."""
+    return int(re.findall(r"^\S (\d+) s · .*Ctrl-C stops$", shown, re.MULTILINE)[-1])
+
+
+def test_a_cron_job_s_reply_says_so_and_shows_that_it_is_written(
+    home: Home, directory: Path
+) -> None:
+    command = script(directory, TOLD.replace("DIRECTORY", str(directory)))
+    environment = with_agent(home, command)
+    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
+        screen.see("›")
+        screen.type("hello\r")
+        (directory / "1").touch()
+        screen.see("main\nAnswer 1.")
+        session = SessionKey("main", "console", home.host_id, "console", login_name())
+        when = ("--every", "3600", "--name", "nightly", "--message", "Look.")
+        job = succeeds(environment, "cron", "add", "--session", str(session), *when)
+        succeeds(environment, "cron", "run", job)
+        screen.see(SIGN)
+        (directory / "2").touch()
+
+        screen.see("main · cron job nightly\nAnswer 2.")
+
+        screen.see_gone(SIGN)
+
+
+def succeeds(environment: dict[str, str], *arguments: str) -> str:
+    """Run a command; return what it prints."""
+    done = subprocess.run(
+        (REMOTECLAW, *arguments), env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("mode", "waits", "notes"),
+    [
+        ("collect", "2 before it", ["Answer.\n\nanswers 2 messages · "]),
+        (
+            "interrupt",
+            "(I left this for your next message.)",
+            ["interrupted by a newer message · "],
+        ),
+        (
+            "steer",
+            "Heard.\n\nHeard.",
+            ["(Added to the turn that ran: second)", "(Added to the turn that ran: third)"],
+        ),
+    ],
+)
+def test_what_becomes_of_messages_that_come_in_mid_turn_is_said(
+    home: Home, directory: Path, mode: str, waits: str, notes: list[str]
+) -> None:
+    command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
+    environment = with_agent(home, command) | {"REMOTECLAW__QUEUE__MODE": mode}
+    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
+        screen.see("›")
+        screen.type("first\r")
+        screen.see("I begin.")
+        screen.type("second\rthird\r")
+        screen.see(waits)
+        (directory / "go").touch()
+        for note in notes:
+            screen.see(note)
+        screen.see_gone(SIGN)
+
+
 def test_two_terminals_are_in_one_chat(home: Home) -> None:
     environment = env(home)
     with Terminal.running(REMOTECLAW, "up", env=environment) as first:
@@ -178,3 +315,21 @@ def test_what_claude_runs_is_shown(home: Home, claude: AgentCli) -> None:
         screen.see("main\nDONE")
         assert re.search(r"^\d+ s · [\d,]+ tokens", screen.see(" tokens"), re.MULTILINE)
         screen.see_gone("⎿ Bash")
+
+
+def test_the_plan_of_claude_is_shown_and_its_tokens_so_far(home: Home, claude: AgentCli) -> None:
+    home.config_file.write_text(
+        tomlkit.dumps({"agents": {"main": claude.config(permissions="auto")}})
+    )
+    environment = env(home)
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
+        screen.see("›")
+        task = json.dumps({"subject": "look around", "description": "d", "activeForm": "looking"})
+        screen.type(f"TOOL:TaskCreate:{task} SHELL:sleep 3\r")
+
+        shown = screen.see("  ☐ look around\n")
+
+        assert re.search(r" s · [\d,]+ tokens · Ctrl-C stops$", shown, re.MULTILINE)
+        screen.see("main\nDONE")
+        assert "☐" not in screen.see_gone(SIGN)

@@ -59,6 +59,16 @@ def terminal() -> Terminal:
     return Terminal()
 
 
+TAKEN = {
+    "inputTokens": 3000,
+    "cacheReadTokens": 9000,
+    "cacheWriteTokens": 200,
+    "outputTokens": 14,
+    "durationMs": 12_300,
+    "costUsd": 0.031,
+}
+
+
 def tool(name: str, seconds: float | None = None) -> dict[str, Any]:
     return {"tool": name, "argument": "x", "since_ms": 100_000, "seconds": seconds}
 
@@ -234,8 +244,37 @@ def test_a_plan_is_shown_and_the_tokens_so_far(terminal: Terminal) -> None:
     ]
 
 
+def test_a_turn_that_began_elsewhere_counts_from_its_start(terminal: Terminal) -> None:
+    """By the gateway's clock: this machine's is half an hour ahead."""
+    gateway_ms = (terminal.now - 1800) * 1000
+    running = {**tool("a"), "since_ms": gateway_ms - 5_000}
+    terminal.live("", since_ms=gateway_ms - 75_000, at=gateway_ms, activity=(running,))
+
+    assert terminal.above == ["  ⎿ a x (5 s)", " 1 min 15 s · Ctrl-C stops"]
+
+
+def test_a_message_counts_from_enter_and_not_from_when_a_worker_took_it(terminal: Terminal) -> None:
+    terminal.screen.waits("a")
+    terminal.now += 7
+    terminal.live("", since_ms=terminal.now * 1000 - 2000)
+
+    assert terminal.above == [" 7 s · Ctrl-C stops"]
+
+
+def test_a_turn_that_ended_while_nothing_was_heard_has_no_sign(terminal: Terminal) -> None:
+    terminal.live("one\n\ntwo")
+    terminal.screen.opened(is_running=True)
+    assert terminal.screen.is_busy
+    terminal.screen.opened(is_running=False)
+    assert not terminal.screen.is_busy
+
+    terminal.complete("one\n\ntwo and three", isFinal=True)
+
+    assert terminal.up == ["main", "one", "two and three"]
+
+
 def test_what_comes_late_of_a_turn_that_is_over_is_not_shown(terminal: Terminal) -> None:
-    terminal.screen.ended("5-9", None)
+    terminal.screen.ended("5-9")
     terminal.live("late", turn="5-9", activity=(tool("a"),))
     assert terminal.above == []
 
@@ -252,10 +291,32 @@ def test_a_tool_cannot_command_the_terminal(terminal: Terminal) -> None:
 
 
 def test_the_usage_of_a_turn_stands_below_its_answer(terminal: Terminal) -> None:
-    terminal.complete("answer", isFinal=True)
-    terminal.screen.ended("1-0", Usage(12.3, 3214, 0.031))
+    terminal.complete("answer", isFinal=True, entries=["1-0"], status="done", usage=TAKEN)
 
-    assert terminal.up[-1] == "12 s · 3,214 tokens · $0.03"
+    assert terminal.up == ["main", "answer", "12 s · 3,214 tokens · $0.03"]
+
+
+def test_an_answer_to_several_messages_says_so(terminal: Terminal) -> None:
+    terminal.live("", messages=3)
+    assert terminal.above == [" 0 s · answers 3 messages · Ctrl-C stops"]
+
+    terminal.complete("answer", isFinal=True, entries=["1-0", "2-0", "3-0"])
+    assert terminal.up[-1] == "answers 3 messages"
+
+
+def test_an_answer_that_was_interrupted_says_so(terminal: Terminal) -> None:
+    terminal.complete("(I left this.)", isFinal=True, status="interrupted", usage=TAKEN)
+
+    assert terminal.up[-1].startswith("interrupted by a newer message · 12 s · ")
+
+
+@pytest.mark.parametrize("show", [Terminal.live, Terminal.complete])
+def test_a_reply_that_nobody_here_asked_for_says_where_it_comes_from(
+    terminal: Terminal, show: Callable[..., None]
+) -> None:
+    show(terminal, "answer\n\nthe second block", origin="cron job \x1b[2J" + "x" * 100)
+
+    assert terminal.up[:2] == [r"main · cron job \u001b[2J" + "x" * 33 + "…", "answer"]
 
 
 @pytest.mark.parametrize(

@@ -213,4 +213,10 @@ MUTANTS = (
         after="reason",
         test="test_each_failure_has_its_reason_and_its_remedy",
     ),
+    Mutant(
+        "a plan with secrets in it",
+        before="one_line(scrub(step.text, MOST_STEP), most=MOST_STEP)",
+        after="one_line(step.text, most=MOST_STEP)",
+        test="test_who_comes_in_mid_turn_sees_what_goes_on",
+    ),
 )

@@ -45,4 +45,40 @@ MUTANTS = (
         after="said = span.text",
         test="test_no_text_can_steer_the_terminal",
     ),
+    Mutant(
+        "a turn whose seconds begin when it is seen",
+        before="self._work.since = min(self._work.since, begun)",
+        after="pass",
+        test="test_a_turn_that_began_elsewhere_counts_from_its_start",
+    ),
+    Mutant(
+        "seconds by a clock that is wrong",
+        before="self._wall() - self._lag - at_ms / 1000",
+        after="self._wall() - at_ms / 1000",
+        test="test_a_turn_that_began_elsewhere_counts_from_its_start",
+    ),
+    Mutant(
+        "a sign of a turn that ended unheard",
+        before="if not is_running and self._work and self._work.is_live:",
+        after="if False:",
+        test="test_a_turn_that_ended_while_nothing_was_heard_has_no_sign",
+    ),
+    Mutant(
+        "a reply that does not say where it comes from",
+        before="about = one_line(origin, most=max(room, 10))",
+        after="about = ''",
+        test="test_a_reply_that_nobody_here_asked_for_says_where_it_comes_from",
+    ),
+    Mutant(
+        "an answer that does not say how many it answers",
+        before="if count > 1 else",
+        after="if False else",
+        test="test_an_answer_to_several_messages_says_so",
+    ),
+    Mutant(
+        "a message that is added to a turn in silence",
+        before='self._screen.say(f"({note}: {words})")',
+        after="pass",
+        test="test_what_becomes_of_messages_that_come_in_mid_turn_is_said",
+    ),
 )

@@ -270,4 +270,10 @@ MUTANTS = (
         after="session = await _session(call, params)",
         test="test_a_console_is_for_tokens_that_may_speak_for_an_owner",
     ),
+    Mutant(
+        "a client that joins in mid-turn and sees nothing",
+        before="await followed.tell_shown([audience])",
+        after="pass",
+        test="test_who_comes_in_mid_turn_sees_what_goes_on",
+    ),
 )

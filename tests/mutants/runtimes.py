@@ -176,4 +176,22 @@ MUTANTS = (
         after="if session_id is None:",
         test="test_after_an_idle_time_only_the_new_message_is_new[codex]",
     ),
+    Mutant(
+        "tasks of claude that are no plan",
+        before='elif made := mapping(result.get("task")):',
+        after="elif made := {}:",
+        test="test_claude_s_tasks_are_its_plan",
+    ),
+    Mutant(
+        "a change that claude's tool refused",
+        before='if change is not None and result.get("success"):',
+        after="if change is not None:",
+        test="test_claude_s_tasks_are_its_plan",
+    ),
+    Mutant(
+        "tokens of the last request alone",
+        before="self._before += self._request",
+        after="self._before = AgentUsage()",
+        test="test_the_tokens_of_all_requests_so_far_are_told",
+    ),
 )

@@ -203,4 +203,10 @@ MUTANTS = (
         after="if detail:",
         test="test_others_read_no_reason",
     ),
+    Mutant(
+        "a turn that is shown only once it does something",
+        before="await self._lease.turns.show(self._shown())",
+        after="if self._live[1] or self._activity: await self._lease.turns.show(self._shown())",
+        test="test_a_cron_job_s_reply_says_so_and_shows_that_it_is_written",
+    ),
 )

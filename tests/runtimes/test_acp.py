@@ -12,7 +12,7 @@ import pytest
 
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
-from remoteclaw.events import PermissionEvent
+from remoteclaw.events import PermissionEvent, PlanStep
 from remoteclaw.messages import (
     OWN_SERVER,
     AgentDeliveryResult,
@@ -58,7 +58,7 @@ def said(result: AgentDeliveryResult) -> list[str]:
 
 async def test_any_agent_that_speaks_it(home: Home, directory: Path) -> None:
     """Its first message says who it is, for want of a better place."""
-    shown: list[str] = []
+    shown: list[PlanStep] = []
     body = (
         "prompt = begin()\n"
         "update('plan', entries=[dict(content='look', status='completed'),\n"
@@ -74,7 +74,7 @@ async def test_any_agent_that_speaks_it(home: Home, directory: Path) -> None:
         "text(prompt['params']['prompt'][0]['text'][:20])\n"
         "answer(prompt, stopReason='end_turn')\n"
     )
-    callbacks = BridgeCallbacks(on_live_text=lambda _, words: shown.append(words))
+    callbacks = BridgeCallbacks(on_plan=shown.extend)
     command = acp_script(directory, body)
     async with agent_bridge(home, "acp", command=command) as (bridge, *_):
         first = await bridge.handle(message("hello"), callbacks)
@@ -84,7 +84,7 @@ async def test_any_agent_that_speaks_it(home: Home, directory: Path) -> None:
     assert (first.run.usage.input_tokens, first.run.usage.output_tokens) == (3, 4)
     (call,) = first.tool_calls
     assert (call.name, call.input, call.output) == ("look", '{"at":"x"}', "seen")
-    assert shown[0] == "[x] look\n[ ] tell"
+    assert shown == [PlanStep("look", "completed"), PlanStep("tell", "pending")]
     assert said(second)[0].startswith("[remoteclaw {")
 
 

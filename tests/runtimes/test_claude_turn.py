@@ -7,11 +7,14 @@ import pytest
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import (
     AgentEvent,
+    AgentUsage,
     DoneEvent,
     ErrorEvent,
     NoticeEvent,
+    PlanEvent,
     TextEvent,
     TextResetEvent,
+    UsageEvent,
 )
 from remoteclaw.runtimes.claude_text import AnswerReading
 from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
@@ -168,3 +171,90 @@ async def test_claudes_own_word_for_a_failure_goes_before_its_sentence(
 
     assert isinstance(error, ErrorEvent)
     assert error.category is category
+
+
+# -- the plan, and the tokens so far --------------------------------------------------------------
+
+
+def used(tool: str, call: str = "1", **arguments: Any) -> dict[str, Any]:
+    block = {"type": "tool_use", "id": call, "name": tool, "input": arguments}
+    return {"type": "assistant", "message": {"content": [block]}}
+
+
+def back(call: str = "1", **result: Any) -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": call, "content": "words"}
+    return {"type": "user", "message": {"content": [block]}, "tool_use_result": result}
+
+
+def made(number: str, subject: str) -> dict[str, Any]:
+    return back(task={"id": number, "subject": subject})
+
+
+def plans(events: list[AgentEvent]) -> list[list[tuple[str, str]]]:
+    found = [event.steps for event in events if isinstance(event, PlanEvent)]
+    return [[(step.text, step.state) for step in steps] for steps in found]
+
+
+async def test_claude_s_tasks_are_its_plan() -> None:
+    events = await said(
+        *(made("1", "look"), made("2", "mend"), made("3", "rest")),
+        used("TaskUpdate", taskId="1", status="in_progress"),
+        back(success=True, taskId="1"),
+        used("TaskUpdate", taskId="1", status="completed", subject="look well"),
+        back(success=True, taskId="1"),
+        used("TaskUpdate", taskId="2", status="completed"),
+        back(success=False, taskId="2", error="blocked"),
+        used("TaskUpdate", taskId="3", status="deleted"),
+        back(success=True, taskId="3"),
+        RESULT,
+    )
+
+    *_, begun, changed, last = plans(events)
+    assert begun == [("look", "in_progress"), ("mend", "pending"), ("rest", "pending")]
+    assert changed[0] == ("look well", "completed")
+    assert last == [("look well", "completed"), ("mend", "pending")]
+
+
+async def test_the_list_of_an_older_claude_is_its_plan() -> None:
+    todos = [
+        {"content": "look", "status": "completed", "activeForm": "Looking"},
+        {"content": "mend", "status": "of the future"},
+    ]
+    events = await said(used("TodoWrite", todos=todos), used("TodoWrite", todos=todos), RESULT)
+
+    assert plans(events) == [[("look", "completed"), ("mend", "pending")]]
+
+
+async def test_a_plan_that_another_process_began_is_known_once_claude_lists_it() -> None:
+    tasks = [{"id": "4", "subject": "go on", "status": "in_progress"}]
+    subagent = {**made("5", "its own"), "parent_tool_use_id": "7"}
+    events = await said(back(tasks=tasks), subagent, used("TaskUpdate", taskId="9"), back(), RESULT)
+
+    assert plans(events) == [[("go on", "in_progress")]]
+
+
+async def test_what_was_done_in_an_earlier_turn_is_no_part_of_the_plan() -> None:
+    pipes, conversation = SilentPipes(), Conversation("ours")
+    first = ClaudeTurn(pipes, ClaudePeer(pipes), conversation)
+    done = {"id": "1", "subject": "look", "status": "completed"}
+    await first.take(back(tasks=[done, {"id": "2", "subject": "mend", "status": "pending"}]))
+
+    second = ClaudeTurn(pipes, ClaudePeer(pipes), conversation)
+
+    assert plans(await second.take(made("3", "test"))) == [
+        [("mend", "pending"), ("test", "pending")]
+    ]
+
+
+async def test_the_tokens_of_all_requests_so_far_are_told() -> None:
+    def request(kind: str, **fields: Any) -> dict[str, Any]:
+        return {"type": "stream_event", "event": {"type": kind, **fields}}
+
+    read = {"input_tokens": 100, "cache_creation_input_tokens": 20, "cache_read_input_tokens": 900}
+    begun = request("message_start", message={"usage": {**read, "output_tokens": 1}})
+    ended = request("message_delta", usage={"output_tokens": 30})
+    events = await said(begun, ended, {**begun, "parent_tool_use_id": "7"}, begun, RESULT)
+
+    sums = [event.usage for event in events if isinstance(event, UsageEvent)]
+    assert [usage.new_tokens for usage in sums] == [121, 150, 271]
+    assert sums[-1] == AgentUsage(200, 31, 1800, 40)
