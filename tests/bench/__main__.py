@@ -21,9 +21,10 @@ from tests.bench.connector import bare_python, connector_listed, warm_gateway
 from tests.bench.floors import ECHO_AGENT, BareClaude, BareConsumer, one_shot, one_shot_claude
 from tests.bench.gateway import bench_doors
 from tests.bench.load import Figure, bench_load
+from tests.bench.start import bench_start
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.doors import gateway_process
-from tests.support.processes import marked_processes
+from tests.support.processes import marked_processes, proportional_mb
 from tests.support.stack import REPLIES, Stack, message
 
 Measure = Callable[[], Awaitable[float]]
@@ -219,15 +220,6 @@ async def bench_cli(
     )
 
 
-def proportional_mb(pid: int) -> float:
-    """Return the memory of a process, what it shares counted in part."""
-    try:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0.0
-    return int(rollup.partition("Pss:")[2].split()[0]) / 1024
-
-
 async def worker(stack: Stack) -> None:
     """Replace the worker by one with the configuration as it is now."""
     for old in stack.workers:
@@ -260,6 +252,8 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
         try:
             rows = await bench_streams(stack, rounds)
             rows += bench_connector(rounds)
+            starts, idle = await asyncio.to_thread(bench_start, rounds)
+            rows += [Row(*start) for start in starts]
             rows += [Row(*pairs) for pairs in await bench_doors(stack, rounds)]
             if program := find_cli("claude"):
                 model = exits.enter_context(ModelServerProcess.running(directory))
@@ -269,6 +263,7 @@ async def run(rounds: int, *, sessions: int) -> tuple[list[Row], list[Figure]]:
             else:
                 sys.stderr.write("claude is not installed: its rows are left out\n")
             figures = await bench_load(stack, claude, sessions=sessions) if sessions else []
+            figures.append(idle)
             for name in ("codex", "gemini", "opencode"):
                 if (program := find_cli(name)) and claude:
                     cli = AgentCli(name, program, claude.model)

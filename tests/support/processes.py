@@ -6,7 +6,14 @@ from pathlib import Path
 
 from remoteclaw.config.home import Home
 
-__all__ = ["children", "is_alive", "marked_processes", "parent"]
+__all__ = [
+    "children",
+    "everything",
+    "is_alive",
+    "marked_processes",
+    "parent",
+    "proportional_mb",
+]
 
 
 def marked_processes(home: Home) -> list[int]:
@@ -45,6 +52,20 @@ def children(pid: int) -> list[int]:
                 if int(fields[1]) == pid:
                     found.append(int(name))
     return found
+
+
+def everything(pid: int) -> list[int]:
+    """Return a process and all processes below it."""
+    return [pid, *(below for child in children(pid) for below in everything(child))]
+
+
+def proportional_mb(pid: int) -> float:
+    """Return the memory of a process, what it shares counted in part."""
+    try:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0.0
+    return int(rollup.partition("Pss:")[2].split()[0]) / 1024
 
 
 def parent(pid: int) -> int:

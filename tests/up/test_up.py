@@ -24,22 +24,13 @@ from remoteclaw.host.logs import MOST_BYTES
 from remoteclaw.runtimes import detect_runtime
 from remoteclaw.up.embedded import EmbeddedRedis
 from remoteclaw.up.lock import locked, running_pid
-from tests.support.processes import children, is_alive, marked_processes
+from tests.support.processes import children, everything, is_alive, marked_processes
 from tests.support.stack import message
 from tests.support.terminal import REMOTECLAW, Terminal, env
 from tests.support.up import command_line, remoteclaw, running
 from tests.support.waiting import HANG_S, eventually_sync
 
 BOLD = re.compile(rb"\x1b\[[0-9;]*\b1m")
-
-
-def everything(up_pid: int) -> list[int]:
-    """Return `up` and all processes below it."""
-    found, queue = [], [up_pid]
-    while queue:
-        found.append(queue[0])
-        queue += children(queue.pop(0))
-    return found
 
 
 def redis_of(up_pid: int) -> int:

@@ -1,0 +1,71 @@
+"""How long the command line and `up` take to start, and what `up` keeps in memory."""
+
+import contextlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from remoteclaw.config.home import Home
+from tests.bench.load import Figure
+from tests.support.processes import everything, proportional_mb
+from tests.support.terminal import REMOTECLAW, Terminal, env
+from tests.support.up import running
+
+__all__ = ["bench_start"]
+
+#: After how long an `up` without work is taken for idle, in seconds.
+IDLE_S = 15.0
+PYTHON = (sys.executable, "-c", "pass")
+
+
+def bench_start(rounds: int) -> tuple[list[tuple[str, str, list[float], list[float], str]], Figure]:
+    """Return rows of `--help` and of `up`, each beside a bare Python, and the idle memory."""
+    help_s = pairs(lambda: seconds(REMOTECLAW, "--help"), rounds)
+    ready_s = pairs(_ready, max(3, rounds // 6))
+    rows = [
+        ("remoteclaw --help", "python -c pass", *help_s, "≤ 150 ms"),
+        ("remoteclaw up, ready, 4 workers", "python -c pass", *ready_s, "≤ 2 s"),
+    ]
+    idle = Figure("up with a chat, idle: all processes", _idle_mb(), "MB", "≤ 250 MB")
+    return rows, idle
+
+
+def pairs(ours: Callable[[], float], rounds: int) -> tuple[list[float], list[float]]:
+    """Measure ours and a bare Python by turns."""
+    both = [(ours(), seconds(*PYTHON)) for _ in range(rounds)]
+    return [one for one, _ in both], [other for _, other in both]
+
+
+def seconds(*command: str) -> float:
+    """Return how long a command takes."""
+    started = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - started
+
+
+def _ready() -> float:
+    with _home() as home:
+        started = time.perf_counter()
+        with running(home, REMOTECLAW__FLEET__WORKERS="4"):
+            return time.perf_counter() - started
+
+
+def _idle_mb() -> float:
+    with _home() as home:
+        more = env(home, REMOTECLAW__FLEET__WORKERS="4")
+        with Terminal.running(REMOTECLAW, "up", env=more) as terminal:
+            terminal.see("›")
+            terminal.see_still("›", for_s=IDLE_S)
+            mb = sum(map(proportional_mb, everything(terminal.pid)))
+            terminal.type("exit\r")
+            terminal.leave()
+    return mb
+
+
+@contextlib.contextmanager
+def _home() -> Iterator[Home]:
+    with tempfile.TemporaryDirectory(prefix="rc-") as directory:
+        yield Home(Path(directory) / "home")
