@@ -105,7 +105,8 @@ def _remembered(agent: str, workspace: Path | None, runtime: str | None) -> "Con
     plan = change_file(lambda file: file.patched(file.read(), {"agents": {agent: settings}}))
     home, config = load()
     if plan.paths:
-        echo(f"Kept in {home.config_file}: {', '.join(plan.paths)}.")
+        kept = ", ".join(f"agents.{agent}.{name}" for name in settings)
+        echo(f"Kept in {home.config_file}: {kept}.")
     return config
 
 
@@ -128,17 +129,16 @@ async def _up(
         raise ConfigError(problem)
     supervisor = Supervisor(home, config)
     leave = leave_event()
+    echo(f"RemoteClaw {__version__}, state in {home.path}")
+    for what, words in introduction(home, agent, config.agents[agent]):
+        _row(what, words)
+    if project:
+        here = shlex.quote(str(project))
+        _row("hint", f"`remoteclaw up --workspace {here}` has it work here, or --yes")
     async with supervisor.running() as ready:
-        echo(f"RemoteClaw {__version__}, state in {home.path}")
         _row("redis", ready.redis)
         _row("workers", f"{ready.workers} × rq worker")
         _row("gateway", ready.gateway)
-        for what, words in introduction(home, agent, config.agents[agent]):
-            _row(what, words)
-        if project:
-            here = shlex.quote(str(project))
-            hint = f"`remoteclaw up --workspace {here}` has it work here, or --yes"
-            _row("hint", hint)
         for name, each in config.agents.items():
             if problem := agent_problem(home, name, each):
                 _row("problem", f"{name} can't work: {problem}")

@@ -31,7 +31,7 @@ __all__ = [
 VERSION_S = 20.0
 #: What each `permissions` means, for a person.
 MAY = {
-    "ask": "use tools that need no permission; all others are refused, nobody can be asked yet",
+    "ask": "use tools that need no permission; the others are refused",
     "auto": "run commands, change files and use every tool without asking",
     "deny": "use tools that need no permission, and send no files",
 }
@@ -128,7 +128,7 @@ def introduction(home: Home, name: str, settings: AgentConfig) -> list[tuple[str
     if runtime_name == "demo":
         lines.pop(1)  # it asks none
     elif settings.workspace is not None and not settings.trust_workspace:
-        ignored = "CLAUDE.md, AGENTS.md, settings and hooks that are there (trust_workspace)"
+        ignored = "its CLAUDE.md, AGENTS.md, settings and hooks, until trust_workspace = true"
         lines.append(("ignores", ignored))
     if settings.permissions == "auto" and os.geteuid() == 0:
         root = "you are root: what it runs without asking may change all of this machine"

@@ -101,6 +101,10 @@ class Terminal:
             self._read()
             assert text in self.shown()
 
+    def look(self) -> None:
+        """Read what has been written, or wait a moment for it."""
+        self._read()
+
     def shown(self) -> str:
         """Return what the screen shows and what has scrolled out of it, line by line."""
         above = [
