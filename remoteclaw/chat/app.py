@@ -97,6 +97,10 @@ class Chat:
         """Messages without an outcome: the entry of each, by the name that the chat gives it."""
         self._words: dict[str, str] = {}
         """How those messages begin, by their entries."""
+        self._asked_for: set[str] = set()
+        """Those of them whose outcome is asked for, because the connection was lost meanwhile."""
+        self._outcomes: set[str] = set()
+        """Entries whose outcome is known."""
         self._shown: set[str] = set()
         self._interrupts = Interrupts()
         self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
@@ -247,7 +251,9 @@ class Chat:
         self._screen.agent = here["agent"]
         for entry in self._pending.values():
             # Its outcome may have come while nobody heard it.
-            self._tasks.create_task(self._ask_for(entry))
+            if entry not in self._asked_for:
+                self._asked_for.add(entry)
+                self._tasks.create_task(self._ask_for(entry))
         self._is_open.set()
         self._arrived.put_nowait(("chat.opened", here))
 
@@ -314,6 +320,9 @@ class Chat:
     def _take_outcome(self, told: Mapping[str, Any]) -> None:
         """Take that an entry has its outcome; the reply of another channel's session is shown."""
         entry = str(told["runId"]).partition("-")[2]
+        if entry in self._outcomes:  # it was asked for, and told as well
+            return
+        self._outcomes.add(entry)
         if not self._here["isConsole"]:
             self._show_outcome(told)
         if (note := NOTES.get(str(told.get("status")))) and (words := self._words.get(entry)):
@@ -341,15 +350,18 @@ class Chat:
 
     async def _ask_for(self, entry: str) -> None:
         """Ask what became of a message until it is known, or told otherwise."""
-        run = f"{self._here['sid']}-{entry}"
+        run, told = f"{self._here['sid']}-{entry}", None
         while entry in self._pending.values():
+            params = {"runId": run, "timeout": ASK_S}
             try:
-                result = await self._link.ask("agent.wait", {"runId": run, "timeout": ASK_S})
+                result = await self._link.ask("agent.wait", params, persists=True)
             except GatewayRefused:
                 break
             if result["status"] != "accepted":
+                told = result.get("reply") or result.get("error")
                 break
-        self._arrived.put_nowait(("session.outcome", {"runId": run, "turn": None}))
+        self._asked_for.discard(entry)
+        self._arrived.put_nowait(("session.outcome", {"runId": run, "turn": None, "reply": told}))
 
     # -- the screen ----------------------------------------------------------------------------
 

@@ -143,7 +143,9 @@ class Editor:
         """Return the next message; raises EOFError when the person leaves."""
         if self._has_left:
             raise EOFError
-        return await self._session.prompt_async(handle_sigint=False)
+        text = await self._session.prompt_async(handle_sigint=False)
+        # Bytes that are no UTF-8 come as halves of UTF-16 pairs, which nothing else takes.
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
     async def write(self, print_lines: Callable[[], None]) -> None:
         """Print lines above the prompt."""

@@ -91,6 +91,8 @@ class Files:
     def _exchange(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Return the body of an answer. Raises `RemoteClawError` with the gateway's reason."""
         connection = self._connection()
+        prefix = urllib.parse.urlsplit(self._address.url).path.rstrip("/").removesuffix("/ws")
+        path = f"{prefix}{path}"
         try:
             headers = {"Authorization": f"Bearer {self._token}"}
             connection.request(method, path, body, headers)

@@ -130,6 +130,8 @@ class Link:
         self._socket: ClientConnection | None = None
         self._is_open = asyncio.Event()
         self._was_open = False
+        self._most_bytes = MOST_BYTES
+        """The largest frame that the gateway takes; a larger one ends the connection."""
         self._numbers = itertools.count(1)
         self._asked: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
@@ -151,10 +153,16 @@ class Link:
             except GatewayRefused as error:
                 if error.code not in _FOR_NOW:
                     raise
+                if give_up_at is not None and loop.time() >= give_up_at:
+                    raise
                 why = str(error)
             except (_Lost, ConnectionClosed):
                 why = "the connection ended"
-            except (InvalidURI, InvalidHandshake) as error:
+            except (
+                InvalidURI,
+                InvalidHandshake,
+                ValueError,
+            ) as error:  # or no port, no name, no JSON
                 if give_up_at is not None:
                     raise GatewayMissing(
                         f"No RemoteClaw gateway answers at {self._address} ({error}): check the "
@@ -206,7 +214,8 @@ class Link:
         reading = asyncio.create_task(self._read(socket))
         try:
             who = {"minProtocol": PROTOCOL, "maxProtocol": PROTOCOL, "auth": {"token": self._token}}
-            await self._ask("connect", who)
+            hello = await self._ask("connect", who)
+            self._most_bytes = hello["policy"]["maxPayload"]
             method, params = self._opening
             self._opened(await self._ask(method, params))
             self._problem("")
@@ -230,6 +239,7 @@ class Link:
             for waiting in self._asked.values():
                 if not waiting.done():
                     waiting.set_exception(_Lost())
+                    waiting.exception()  # else asyncio complains if nobody waits any more
 
     async def _ask(
         self, method: str, params: Mapping[str, Any], name: str | None = None
@@ -239,9 +249,16 @@ class Link:
         frame = {"type": "req", "id": number, "method": method, "params": params}
         if name:
             frame["idempotencyKey"] = name
+        data = orjson.dumps(frame)
+        if len(data) > self._most_bytes:
+            raise GatewayRefused(
+                "INVALID_REQUEST",
+                f"It has {len(data):,} bytes, and the gateway takes {self._most_bytes:,}: put it "
+                "into a file.",
+            )
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._socket.send(orjson.dumps(frame).decode())
+            await self._socket.send(data.decode())
             payload: dict[str, Any] = await answer
             return payload
         except WebSocketException:

@@ -1,6 +1,8 @@
 """The command `chat`."""
 
+import contextlib
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
     from remoteclaw.chat.app import Chat, Target
     from remoteclaw.config.home import Home
 
-__all__ = ["chat", "chat_here"]
+__all__ = ["chat", "chat_here", "until_told"]
 
 HINT = "Type a message; /help shows the commands. Ctrl-C stops the answer, twice leaves."
 
@@ -48,7 +50,18 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
     talk = _far(home, url, target) if url else chat_here(home, target)
     echo(HINT)
     echo("")
-    asyncio.run(talk.run())
+    asyncio.run(until_told(talk))
+
+
+async def until_told(chat: "Chat") -> None:
+    """Chat until the person leaves, or this process is told to end: the terminal is as before."""
+    import asyncio
+
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await chat.run()
 
 
 def chat_here(home: "Home", target: "Target") -> "Chat":

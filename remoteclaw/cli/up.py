@@ -12,7 +12,7 @@ import click
 
 from remoteclaw import __version__
 from remoteclaw.cli.access import load
-from remoteclaw.cli.chat import HINT, chat_here
+from remoteclaw.cli.chat import HINT, chat_here, until_told
 from remoteclaw.cli.config import change_file
 from remoteclaw.cli.edge import leave_event
 from remoteclaw.cli.output import echo
@@ -115,7 +115,7 @@ async def _join(home: "Home", agent: str) -> None:
 
     echo(HINT)
     echo("")
-    await chat_here(home, Target(agent=agent)).run()
+    await until_told(chat_here(home, Target(agent=agent)))
 
 
 async def _up(

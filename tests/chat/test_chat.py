@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
 from tests.support.terminal import REMOTECLAW, Terminal, env
-from tests.support.up import gateway_of
+from tests.support.up import address, gateway_of, remoteclaw, running
+from tests.support.waiting import HANG_S
 
 # -- Ctrl-C ---------------------------------------------------------------------------------------
 
@@ -333,3 +335,64 @@ def test_the_plan_of_claude_is_shown_and_its_tokens_so_far(home: Home, claude: A
         assert re.search(r" s · [\d,]+ tokens · Ctrl-C stops$", shown, re.MULTILINE)
         screen.see("main\nDONE")
         assert "☐" not in screen.see_gone(SIGN)
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_bytes_that_are_no_text_are_sent_as_marks(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
+        screen.see("›")
+        screen.type(b"caf\xe9 \xff\r")
+
+        assert "› caf� �" in screen.see("You wrote 6 characters")
+
+
+def test_a_chat_that_is_told_to_end_leaves_the_terminal_as_it_was(home: Home) -> None:
+    with (
+        running(home),
+        Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen,
+    ):
+        screen.see("›")
+        assert not screen.is_sane
+        screen.kill(signal.SIGTERM)
+        assert screen.leave() == 0
+        assert screen.is_sane
+
+
+def test_a_token_that_is_revoked_ends_a_chat_with_a_sentence(home: Home) -> None:
+    with running(home):
+        made = remoteclaw(home, "token", "create", "ada", "--scope", "admin").stdout
+        (token,) = re.findall(r"rc\w_\w+", made)
+        url = address(home)
+        environment = env(home, REMOTECLAW_GATEWAY_TOKEN=token)
+        with Terminal.running(REMOTECLAW, "chat", "--url", url, env=environment) as screen:
+            screen.see("›")
+            assert remoteclaw(home, "token", "revoke", token.split("_")[1]).returncode == 0
+            screen.type("hello\r")
+            assert screen.leave() == 1
+            assert "Traceback" not in screen.shown()
+            assert "valid token" in screen.shown()
+            assert screen.is_sane
+
+
+def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, directory: Path) -> None:
+    tells = TOLD.replace("number += 1", "number += 1; open(f'DIRECTORY/took{number}', 'w').close()")
+    command = script(directory, tells.replace("DIRECTORY", str(directory)))
+    environment = with_agent(home, command)
+    with running(home) as up:
+        (directory / "1").touch()
+        sent = remoteclaw(home, "send", "hi", "--channel", "telegram", "--json")
+        session = json.loads(sent.stdout)["reference"].split("-")[0]
+        with Terminal.running(REMOTECLAW, "chat", session, env=environment) as screen:
+            screen.see("›")
+            screen.type("hello\r")
+            screen.see(SIGN)
+            until = time.monotonic() + HANG_S
+            while not (directory / "took2").exists():
+                assert time.monotonic() < until
+            os.kill(gateway_of(up.pid), signal.SIGKILL)
+            (directory / "2").touch()
+
+            assert screen.see("Answer 2.").count("Answer 2.") == 1
+            screen.see_gone(SIGN)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -143,6 +144,34 @@ async def test_what_is_no_gateway_is_named(stack: Stack) -> None:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(GatewayMissing, match="check the address"):
             await run_alone(Address(url=f"http://127.0.0.1:{port}"), "token")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://",
+        "http://localhost:abc",
+        "http://localhost:99999",
+        "http://[::1",
+        "http://two..dots",
+        "ws://x y",
+        "https://127.0.0.1:1",
+    ],
+)
+async def test_a_wrong_address_is_one_sentence(url: str) -> None:
+    with pytest.raises(GatewayMissing, match=f"gateway answers at {re.escape(url)} "):
+        await run_alone(Address(url=url), "token")
+
+
+async def test_what_is_too_large_is_refused_and_the_link_stays(stack: Stack) -> None:
+    async with gateway_process(stack):
+        address = Address(sockets=stack.home.gateways)
+        async with linked(address, own_token(stack)) as (link, heard):
+            await link.ask("health", {})
+            with pytest.raises(GatewayRefused, match="put it into a file"):
+                await link.ask("chat.send", message(heard, "x" * 3_000_000), persists=True)
+            assert (await link.ask("health", {}))["status"] == "ok"
+            assert heard.problems == [""]
 
 
 async def test_a_dead_socket_is_passed_over(stack: Stack) -> None:

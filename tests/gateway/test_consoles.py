@@ -8,7 +8,7 @@ import pytest
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.reply import reply_payload
-from remoteclaw.messages import MAX_ATTACHMENT_BYTES
+from remoteclaw.messages import MAX_ATTACHMENT_BYTES, SessionKey
 from tests.support.doors import Door, Refused, RpcClient, opened, own_token
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
@@ -170,6 +170,28 @@ async def test_a_command_is_answered_before_the_queue(stack: Stack) -> None:
 
         assert told["entry"] is None
         assert told["answer"].startswith("1 message without an answer yet. The mode is `followup`")
+
+
+async def test_a_command_counts_once_also_across_a_restart(stack: Stack) -> None:
+    entries = []
+    for _ in range(2):
+        async with opened(stack) as door, door.connected(own_token(stack)) as client:
+            told = await send(client, "/new", "m1")
+            assert told["answer"] == "A new conversation."
+            (view,) = await stack.fleet.sessions.list(limit=2)
+            entries.append(await stack.fleet.scripts.client.xlen(keys.inbound(view.sid)))
+
+    assert entries == [1, 1]
+
+
+async def test_a_tasks_session_takes_no_messages(stack: Stack) -> None:
+    key = SessionKey("main", "console", "here", "console", "ada", task="task-1")
+    params = {"sessionKey": str(key), "message": "hello", "messageId": "m1"}
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        with pytest.raises(Refused, match="write to the session that gave it the task"):
+            await client.call("chat.send", params)
+
+    assert not await stack.fleet.sessions.list(limit=1)
 
 
 async def test_two_slashes_and_unknown_commands_are_for_the_agent(stack: Stack) -> None:

@@ -81,4 +81,28 @@ MUTANTS = (
         after="pass",
         test="test_what_becomes_of_messages_that_come_in_mid_turn_is_said",
     ),
+    Mutant(
+        "bytes that end the chat",
+        before='return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")',
+        after="return text",
+        test="test_bytes_that_are_no_text_are_sent_as_marks",
+    ),
+    Mutant(
+        "a paste that is sent for ever",
+        before="if len(data) > self._most_bytes:",
+        after="if False:",
+        test="test_what_is_too_large_is_refused_and_the_link_stays",
+    ),
+    Mutant(
+        "a wrong address as a crash",
+        before="except (InvalidURI, InvalidHandshake, ValueError) as error:",
+        after="except (InvalidURI, InvalidHandshake) as error:",
+        test="test_a_wrong_address_is_one_sentence",
+    ),
+    Mutant(
+        "an answer that is lost while the link is away",
+        before='told = result.get("reply") or result.get("error")',
+        after="told = None",
+        test="test_what_was_answered_while_the_link_was_away_is_shown",
+    ),
 )

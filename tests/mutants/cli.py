@@ -45,4 +45,10 @@ MUTANTS = (
         after="if False:",
         test="test_a_kill_takes_everything_along_and_a_power_failure_is_repaired_and_said",
     ),
+    Mutant(
+        "a terminal that shows nothing any more",
+        before="asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)",
+        after="pass",
+        test="test_a_chat_that_is_told_to_end_leaves_the_terminal_as_it_was",
+    ),
 )

@@ -276,4 +276,10 @@ MUTANTS = (
         after="pass",
         test="test_who_comes_in_mid_turn_sees_what_goes_on",
     ),
+    Mutant(
+        "a message to a task's session that goes to another one",
+        before="if session.task is not None:\n    raise",
+        after="if False:\n    raise",
+        test="test_a_tasks_session_takes_no_messages",
+    ),
 )

@@ -72,7 +72,12 @@ class Terminal:
         """The program's process id."""
         return int(self._child.pid)
 
-    def type(self, text: str) -> None:
+    @property
+    def is_sane(self) -> bool:
+        """Whether what is typed is shown by the terminal itself, as before the program."""
+        return bool(self._child.getecho())
+
+    def type(self, text: str | bytes) -> None:
         """Press keys."""
         self._child.send(text)
 

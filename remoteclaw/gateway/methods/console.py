@@ -87,6 +87,12 @@ async def _accept(
     call: Call, session: SessionKey, params: contract.SendParams, text: str
 ) -> contract.Sent:
     """Put a message on the session's stream."""
+    if session.task is not None:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            "This session works on a task and takes no messages: write to the session that gave it "
+            "the task.",
+        )
     files = tuple(
         Attachment(name=file.name, mime_type=file.mime_type, size=file.size, blob=file.blob)
         for file in params.attachments
