@@ -13,6 +13,7 @@ __all__ = [
     "AnswerEndEvent",
     "DoneEvent",
     "ErrorEvent",
+    "Intent",
     "NoticeEvent",
     "PermissionEvent",
     "PlanEvent",
@@ -143,6 +144,24 @@ class AnswerEndEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Intent:
+    """What an agent would do with a tool, in one vocabulary for all CLIs: that of `allow`.
+
+    It says only what the CLI itself will do, never what a model claims about that.
+    """
+
+    tool: str
+    """`Bash`, `Edit`, `Read`, `WebFetch`, `WebSearch`, or `mcp__SERVER__TOOL`."""
+    command: str = ""
+    """The command, as a shell is given it."""
+    cwd: str = ""
+    """The directory in which it runs, if that may be another than the workspace."""
+    paths: tuple[str, ...] = ()
+    """All files that it reads or changes, and directories that it looks through."""
+    url: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PermissionEvent:
     """The agent waits for the decision whether it may use a tool."""
 
@@ -153,6 +172,8 @@ class PermissionEvent:
     """The arguments of the tool."""
     server: str | None = None
     """The MCP server that has the tool, where the CLI itself tells; never taken from a title."""
+    intent: Intent | None = None
+    """What it is for, where that is certain."""
 
 
 @dataclass(frozen=True, slots=True)

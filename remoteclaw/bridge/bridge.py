@@ -10,7 +10,7 @@ from pathlib import Path
 
 from remoteclaw.bridge.activity import label_of
 from remoteclaw.bridge.attachments import GivenFile, TurnFiles, left_out
-from remoteclaw.bridge.conduct import Conduct
+from remoteclaw.bridge.conduct import Conduct, remedies_of
 from remoteclaw.bridge.delivery import Delivered, DeliveryAdapter, Listeners
 from remoteclaw.bridge.failures import (
     error_of,
@@ -73,7 +73,9 @@ HOOK_OUTPUT = 64_000
 MOST_REASON = 300
 
 #: What the person is told where the agent can't know why it was denied a tool.
-WAS_DENIED = "(It wanted to use {tools}, which needs a permission that no person can give here.)"
+WAS_DENIED = "It wanted to use {tools}, which needs a permission that no person can give here."
+#: How much of that sentence is said, in characters.
+MOST_DENIED = 2_000
 
 log = logging.getLogger(__name__)
 
@@ -368,7 +370,8 @@ class ChannelBridge:
             on_permission=run.callbacks.on_permission,
             show=run.delivery.show,
             discard=self._agents.discard,
-            reference=run.turn.reference,
+            files=self._agents.files_dir,
+            turn=run.turn,
         )
         listeners = Listeners(
             take_files=files.take,
@@ -384,7 +387,7 @@ class ChannelBridge:
                 run.result, run.error = run.delivered.run, run.delivered.error
         finally:
             run.overdue = conduct.overdue
-        await self._say_notices(run)
+        await self._say_notices(run, conduct)
         if not run.delivered.has_ended and run.error is None:
             why = "the agent's output ended without a result"
             run.error = ErrorEvent(ErrorCategory.FATAL, why, ends_agent=True)
@@ -446,13 +449,17 @@ class ChannelBridge:
         shown = self._channel.activity or ("arguments" if is_direct else "names")
         return label_of(event, shown, run.scrubber, run.spec.workspace)
 
-    async def _say_notices(self, run: _Run) -> None:
+    async def _say_notices(self, run: _Run, conduct: Conduct) -> None:
         """Say what the person can't know from the answer: lost files, and denied tools."""
         joined = [file for key in run.delivered.steered for file in run.given.get(key, ())]
         notices = [file.words for file in joined if file.problem]
         denied = run.delivered.run.permission_denials
         if denied and not self._runtime.capabilities.explains_denial:
-            notices.append(WAS_DENIED.format(tools=", ".join(dict.fromkeys(denied))))
+            remedies = remedies_of(run.turn.session.agent, conduct.remedies)
+            words = (
+                f"({WAS_DENIED.format(tools=', '.join(dict.fromkeys(denied)))} {remedies}".strip()
+            )
+            notices.append(run.scrubber.text(f"{words})", MOST_DENIED))
         if notices:
             await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
 

@@ -3,15 +3,24 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Sequence,
+)
+from pathlib import Path
 
 from remoteclaw.bridge.pace import Limits, Pace
+from remoteclaw.config.permissions import decide
 from remoteclaw.errors import Overdue, RedisRefused, RedisUnavailable
 from remoteclaw.events import PermissionEvent
-from remoteclaw.messages import OWN_SERVER, Image
+from remoteclaw.messages import Image, Turn
 from remoteclaw.protocols import AgentProcess, AgentSpec, Decision
 
-__all__ = ["Conduct"]
+__all__ = ["Conduct", "remedies_of"]
 
 #: How long an agent may take to stop a turn, in seconds; then its process is ended.
 ABORT_S = 5.0
@@ -29,6 +38,12 @@ NOT_ALLOWED = "This agent is not allowed to use tools that need a permission."
 log = logging.getLogger(__name__)
 
 
+def remedies_of(agent: str, remedies: Iterable[str]) -> str:
+    """Return the sentence that names the settings which would allow what was denied."""
+    settings = " and ".join(f"`{remedy}`" for remedy in remedies)
+    return f"{settings} in `[agents.{agent}]` would allow it." if settings else ""
+
+
 class Conduct:
     """Leads an agent through one turn, beside the reading of its events."""
 
@@ -43,11 +58,12 @@ class Conduct:
         on_permission: Callable[[PermissionEvent], Awaitable[Decision]] | None,
         show: Callable[[str], None],
         discard: Callable[[], Awaitable[None]],
-        reference: str,
+        files: Path,
+        turn: Turn,
     ) -> None:
         """`on_permission` asks a person, if one can be asked. `show` shows words beside the answer.
 
-        `discard` ends the agent, and `reference` is the turn's name in logs.
+        `discard` ends the agent. In `files` is what people send, where it may read.
         """
         self._agent = agent
         self._spec = spec
@@ -57,7 +73,11 @@ class Conduct:
         self._on_permission = on_permission
         self._show = show
         self._discard = discard
-        self._reference = reference
+        self._files = files
+        self._reference = turn.reference
+        self._agent_name = turn.session.agent
+        self.remedies: dict[str, None] = {}
+        """The settings that would have allowed what was denied, in the order of the denials."""
         self.overdue: Overdue | None = None
         """Which limit the turn has passed; None if none."""
         self._is_ending = False
@@ -121,21 +141,19 @@ class Conduct:
 
     async def _decision(self, event: PermissionEvent) -> Decision:
         """Decide by the configuration, or ask a person who can be asked."""
-        match self._spec.permissions:
-            case "auto":
+        ruling = await asyncio.to_thread(decide, event, self._spec, self._files)
+        match ruling.verdict:
+            case "allow":
                 return Decision("allow")
-            # The operator chose those servers, and so allowed their tools.
-            case "ask" if event.server in (OWN_SERVER, *self._spec.mcp_servers):
-                return Decision("allow")
-            case "ask" if self._on_permission:
-                try:
-                    return await self._on_permission(event)
-                except Exception:
-                    log.exception("turn %s: the question could not be asked", self._reference)
-                return Decision("deny", NOBODY_TO_ASK)
-            case "ask":
-                return Decision("deny", NOBODY_TO_ASK)
-        return Decision("deny", NOT_ALLOWED)
+            case "refuse":
+                return Decision("deny", NOT_ALLOWED)
+        if self._on_permission:
+            try:
+                return await self._on_permission(event)
+            except Exception:
+                log.exception("turn %s: the question could not be asked", self._reference)
+        self.remedies[ruling.remedy] = None
+        return Decision("deny", f"{NOBODY_TO_ASK} {remedies_of(self._agent_name, [ruling.remedy])}")
 
     # -- a stop, and time limits ---------------------------------------------------------------
 

@@ -15,7 +15,7 @@ def agents() -> None:
     STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
     DENIED: whether it is told why a permission was denied.
     """
-    from remoteclaw.up.agents import installed_clis, tools_problem
+    from remoteclaw.up.agents import installed_clis, rules_problem, tools_problem
 
     home, settings = load()
     found = installed_clis(settings)
@@ -39,3 +39,5 @@ def agents() -> None:
     for name, agent in settings.agents.items():
         if problem := tools_problem(home, name, agent):
             complain(f"{name} has no tools: {problem}")
+        elif problem := rules_problem(agent):
+            complain(f"{name}: {problem}")

@@ -121,7 +121,7 @@ async def _join(home: "Home", agent: str) -> None:
 async def _up(
     home: "Home", config: "Config", agent: str, *, project: Path | None, with_console: bool
 ) -> None:
-    from remoteclaw.up.agents import agent_problem, introduction, tools_problem
+    from remoteclaw.up.agents import agent_problem, introduction, rules_problem, tools_problem
     from remoteclaw.up.doctor import hooks_problem
     from remoteclaw.up.supervisor import Supervisor
 
@@ -144,6 +144,8 @@ async def _up(
                 _row("problem", f"{name} can't work: {problem}")
             elif problem := tools_problem(home, name, each):
                 _row("problem", f"{name} has no tools: {problem}")
+            elif problem := rules_problem(each):
+                _row("problem", f"{name}: {problem}")
         if ready.repaired:
             _row("problem", ready.repaired)
         if problem := (await supervisor.fleet.scripts.memory()).problem:

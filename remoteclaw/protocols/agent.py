@@ -52,6 +52,9 @@ class AgentSpec:
     """Filled in by the bridge, like `plain_prompt` and `note`."""
     model: str | None = None
     permissions: str = "ask"
+    allow: tuple[str, ...] = ()
+    """Rules for what needs no permission; the bridge decides by them, so that a change of them
+    restarts no process."""
     inherit_mcp: bool = True
     trust_workspace: bool = False
     mcp_servers: Mapping[str, McpServerConfig] = field(default_factory=dict)
@@ -76,7 +79,7 @@ class AgentSpec:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of it all and of the program: a warm agent with another one is restarted."""
+        """A hash of what a process is started with: a warm agent with another one is restarted."""
         try:
             program = Path(self.command[0]).stat()
             version = (program.st_ino, program.st_size, program.st_mtime_ns)
@@ -106,6 +109,9 @@ class Capabilities:
     """Whether it can begin a conversation as a copy of another."""
     resumes: str = "by its own id"
     """The way in which another process continues a conversation, in words."""
+    rules: frozenset[str] = frozenset()
+    """The kinds of rules in `allow` that it asks enough for: `Bash`, `Edit`, `Read`, `WebFetch`,
+    `WebFetch(domain)`, `WebSearch` and `mcp`."""
     tested: str = ""
     """The version that it was tested with."""
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from remoteclaw.events import ErrorEvent
+from remoteclaw.events import ErrorEvent, Intent
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.wire import text
 
@@ -49,6 +49,13 @@ class AcpDialect:
 
     def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
         """Return the configured MCP server that a tool is of, where that is certain."""
+        return None
+
+    def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:
+        """Return what a `toolCall` of a request is for, where that is certain.
+
+        `before` is what was said of the call until then.
+        """
         return None
 
     def server_name(self, name: str, spec: AgentSpec) -> str:

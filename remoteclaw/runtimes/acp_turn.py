@@ -143,12 +143,14 @@ class AcpTurn(CliTurn[RpcMessage]):
         permission_id = str(message.id)
         self._asked[permission_id] = message
         call = mapping(message.params.get("toolCall"))
+        before = dict(self._tools.get(text(call.get("toolCallId")), {}))
         known = self._know(call)
         tool = self._tool_of(message)
         server = self._dialect.server_of(known, self._spec)
+        intent = self._dialect.intent_of(call, before)
         return [
             *self._use(text(call.get("toolCallId"))),
-            PermissionEvent(permission_id, tool, _input(known), server),
+            PermissionEvent(permission_id, tool, _input(known), server, intent),
         ]
 
     def _tool_of(self, message: RpcMessage) -> str:

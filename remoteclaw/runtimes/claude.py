@@ -42,7 +42,14 @@ class ClaudeRuntime(BaseRuntime):
     name = "claude"
     command = ("claude",)
     capabilities = Capabilities(
-        steers=True, explains_denial=True, reports_cost=True, forks=True, tested="2.1.197"
+        steers=True,
+        explains_denial=True,
+        reports_cost=True,
+        forks=True,
+        rules=frozenset(
+            ("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch", "mcp")
+        ),
+        tested="2.1.197",
     )
     remedies = Remedies(
         install="npm install -g @anthropic-ai/claude-code",

@@ -14,6 +14,7 @@ from remoteclaw.events import (
     AnswerEndEvent,
     DoneEvent,
     ErrorEvent,
+    Intent,
     PermissionEvent,
     SteeredEvent,
     TextEvent,
@@ -157,7 +158,8 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         request_id = text(message.get("request_id"))
         self._asked[request_id] = message
         tool = text(request.get("tool_name"))
-        return [PermissionEvent(request_id, tool, mapping(request.get("input")))]
+        asked = mapping(request.get("input"))
+        return [PermissionEvent(request_id, tool, asked, intent=_intent(tool, asked))]
 
     async def answer(self, permission_id: str, decision: Decision) -> None:
         """Answer a request for a permission; one that claude took back is not answered."""
@@ -257,3 +259,23 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
             aborted=aborted,
         )
         return self._before.followed_by(run) if self._before else run
+
+
+def _intent(tool: str, asked: Mapping[str, Any]) -> Intent | None:
+    """Return what a tool is asked to do; an answer repeats it, so claude does nothing else."""
+    match tool:
+        case "Bash":
+            return Intent("Bash", command=text(asked.get("command")))
+        case "Edit" | "MultiEdit" | "Write":
+            return Intent("Edit", paths=(text(asked.get("file_path")),))
+        case "NotebookEdit":
+            return Intent("Edit", paths=(text(asked.get("notebook_path")),))
+        case "Read":
+            return Intent("Read", paths=(text(asked.get("file_path")),))
+        case "Glob" | "Grep":
+            return Intent("Read", paths=(text(asked.get("path")) or ".",))
+        case "WebFetch":
+            return Intent("WebFetch", url=text(asked.get("url")))
+        case "WebSearch":
+            return Intent("WebSearch")
+    return Intent(tool) if tool.startswith("mcp__") else None

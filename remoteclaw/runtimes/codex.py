@@ -35,6 +35,7 @@ MCP_CALL_S = 300
 _POLICIES = {
     "auto": ("never", "danger-full-access"),
     "ask": ("untrusted", "workspace-write"),
+    "edits": ("untrusted", "workspace-write"),
     "deny": ("untrusted", "read-only"),
 }
 #: The setting for tools of a server. Without it, codex believes what a tool says of itself, such as
@@ -55,7 +56,13 @@ class CodexRuntime(BaseRuntime):
 
     name = "codex"
     command = ("codex",)
-    capabilities = Capabilities(steers=True, explains_denial=False, forks=True, tested="0.169.0")
+    capabilities = Capabilities(
+        steers=True,
+        explains_denial=False,
+        forks=True,
+        rules=frozenset(("Bash", "Edit", "mcp")),
+        tested="0.169.0",
+    )
     remedies = Remedies(
         install="npm install -g @openai/codex",
         sign_in="run `codex login`, or correct the key of its provider",

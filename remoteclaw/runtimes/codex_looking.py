@@ -9,7 +9,7 @@ from pathlib import Path
 from remoteclaw.runtimes.jsonrpc import RpcMessage
 from remoteclaw.runtimes.wire import text
 
-__all__ = ["only_looks"]
+__all__ = ["command_of", "only_looks"]
 
 #: Programs that only read, with the options that they may have, each as a pattern.
 _READERS = {
@@ -22,6 +22,10 @@ _READERS = {
 }
 #: The longest command that is read, in characters: splitting takes a second for a MB.
 MOST_READ = 10_000
+#: The shells to which codex gives commands: the model may name another program as its shell.
+_SHELLS = frozenset(
+    f"{directory}/{name}" for directory in ("/bin", "/usr/bin") for name in ("bash", "sh", "zsh")
+)
 #: Characters with a meaning to a shell.
 _SHELL = frozenset("|&;<>()$`\\\"'*?[]{}~#!=%\n\r")
 
@@ -34,21 +38,13 @@ def only_looks(message: RpcMessage, readable: Sequence[Path]) -> bool:
     """
     if message.method != "item/commandExecution/requestApproval" or not readable:
         return False
-    here, command = readable[0], text(message.params.get("command"))
-    if len(command) > MOST_READ:
-        return False
-    try:
-        shell = shlex.split(command)
-    except ValueError:
-        return False
-    if text(message.params.get("cwd")) != str(here) or shell[:2] != ["/bin/bash", "-lc"]:
-        return False
-    if len(shell) != 3 or _SHELL & set(shell[2]):
+    here, command = readable[0], command_of(message)
+    if text(message.params.get("cwd")) != str(here) or not command or _SHELL & set(command):
         return False
     # To a shell no other space parts words, and a file may have one in its name.
-    if not shell[2].isprintable():
+    if not command.isprintable():
         return False
-    program, *arguments = shell[2].split(" ")
+    program, *arguments = command.split(" ")
     options = _READERS.get(program)
     if options is None:
         return False
@@ -60,3 +56,16 @@ def only_looks(message: RpcMessage, readable: Sequence[Path]) -> bool:
         if argument.startswith("-") or not is_inside:
             return False
     return True
+
+
+def command_of(message: RpcMessage) -> str:
+    """Return the command that codex asks to give to a shell; nothing if it isn't only that."""
+    command = text(message.params.get("command"))
+    if len(command) > MOST_READ:
+        return ""
+    try:
+        shell = shlex.split(command)
+    except ValueError:
+        return ""
+    is_shell = len(shell) == 3 and shell[0] in _SHELLS and shell[1] in ("-lc", "-c")
+    return shell[2] if is_shell else ""

@@ -13,6 +13,7 @@ from remoteclaw.events import (
     AgentUsage,
     DoneEvent,
     ErrorEvent,
+    Intent,
     PermissionEvent,
     SteeredEvent,
     ThinkingEvent,
@@ -24,7 +25,7 @@ from remoteclaw.protocols import AgentPipes, Decision
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex_failure import failure_of
 from remoteclaw.runtimes.codex_items import TOOLS, output_of, plan_of, use_of
-from remoteclaw.runtimes.codex_looking import only_looks
+from remoteclaw.runtimes.codex_looking import command_of, only_looks
 from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
@@ -38,6 +39,8 @@ _PERMISSIONS = frozenset(
         "mcpServer/elicitation/request",
     )
 )
+#: Fields of a request by which it is for more than one command, or one change of files.
+_MORE = ("additionalPermissions", "networkApprovalContext", "grantRoot")
 
 
 class CodexTurn(CliTurn[RpcMessage]):
@@ -75,6 +78,8 @@ class CodexTurn(CliTurn[RpcMessage]):
         """Messages that codex was given in mid-turn and has not taken up, by their keys."""
         self._called: dict[str, dict[str, Any]] = {}
         """Calls of servers' tools that codex may yet ask about, by the id of their item."""
+        self._changes: dict[str, list[dict[str, Any]]] = {}
+        """Changes of files that codex may yet ask about, by the id of their item."""
         self._limits: dict[str, Any] = {}
         """The used part of the plan, from codex' last report."""
 
@@ -173,7 +178,24 @@ class CodexTurn(CliTurn[RpcMessage]):
         permission_id = str(message.id)
         self._asked[permission_id] = message
         server = text(message.params.get("serverName")) or None
-        return [PermissionEvent(permission_id, _tool_of(message), _wanted(message), server)]
+        tool, intent = _tool_of(message), self._intent(message)
+        return [PermissionEvent(permission_id, tool, _wanted(message), server, intent)]
+
+    def _intent(self, message: RpcMessage) -> Intent | None:
+        """Return what a permission is for, unless codex asks for more than the call itself."""
+        params = message.params
+        if any(params.get(name) for name in _MORE):
+            return None
+        match message.method:
+            case "item/commandExecution/requestApproval":
+                command = command_of(message)
+                return Intent("Bash", command, text(params.get("cwd"))) if command else None
+            case "item/fileChange/requestApproval":
+                changes = self._changes.get(text(params.get("itemId")), [])
+                kinds = (mapping(change.get("kind")) for change in changes)
+                moved = [text(kind["move_path"]) for kind in kinds if kind.get("move_path")]
+                return Intent("Edit", paths=(*(text(each.get("path")) for each in changes), *moved))
+        return Intent(_tool_of(message))
 
     def _is_of_codex(self, message: RpcMessage) -> bool:
         """Whether a question in a server's name is codex' own, whether it may use a tool.
@@ -211,6 +233,8 @@ class CodexTurn(CliTurn[RpcMessage]):
             case kind if kind in TOOLS:
                 if kind == "mcpToolCall":
                     self._called[item_id] = item
+                elif kind == "fileChange":
+                    self._changes[item_id] = mappings(item.get("changes"))
                 name, arguments = use_of(item)
                 return [ToolUseEvent(name, item_id, arguments)]
         return []
@@ -229,6 +253,7 @@ class CodexTurn(CliTurn[RpcMessage]):
                 return self._prose.complete(text(item.get("text")))
             case kind if kind in TOOLS:
                 self._called.pop(item_id, None)
+                self._changes.pop(item_id, None)
                 output, is_error = output_of(item)
                 return [ToolResultEvent(item_id, output, is_error)]
         return []

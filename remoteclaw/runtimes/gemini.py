@@ -19,14 +19,14 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import classify_error
-from remoteclaw.events import ErrorEvent
+from remoteclaw.events import ErrorEvent, Intent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_dialect import LogNote
 from remoteclaw.runtimes.base import inherit
 from remoteclaw.runtimes.retry_time import retry_at_ms
-from remoteclaw.runtimes.wire import mapping, text
+from remoteclaw.runtimes.wire import mapping, mappings, text
 
 __all__ = ["GeminiRuntime", "trust_problem"]
 
@@ -61,6 +61,7 @@ class GeminiRuntime(AcpRuntime):
         steers=False,
         explains_denial=False,
         resumes="from our record",
+        rules=frozenset(("Bash", "Edit", "WebFetch")),
         tested="0.61.0",
     )
     remedies = Remedies(
@@ -105,7 +106,7 @@ class GeminiRuntime(AcpRuntime):
         if spec.trust_workspace:
             return spec
         if spec.permissions != "deny":  # which leaves it no tool of a server anyway
-            asks = spec.permissions == "ask"
+            asks = spec.permissions != "auto"
             if (problem := trust_problem(spec.workspace, spec.env, asks=asks)) is None:
                 return replace(spec, trust_workspace=True)
             log.warning("gemini: %s", problem)
@@ -132,6 +133,22 @@ class GeminiRuntime(AcpRuntime):
         """Return a tool's name, which only the id of its call has: the title may be the model's."""
         name = text(call.get("toolCallId")).rpartition("__")[0] or text(call.get("title"))
         return _OWN_TOOL.sub(f"mcp_{OWN_SERVER}_", name)
+
+    def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:
+        """Return what a tool of gemini's own is for: the id has its name, which no other can have.
+
+        A command is in the title, and an address nowhere.
+        """
+        match text(call.get("toolCallId")).rpartition("__")[0]:
+            case "run_shell_command":
+                return Intent("Bash", command=text(call.get("title")))
+            case "write_file" | "replace":
+                parts = (*mappings(call.get("content")), *mappings(call.get("locations")))
+                paths = filter(None, (text(part.get("path")) for part in parts))
+                return Intent("Edit", paths=tuple(dict.fromkeys(paths)))
+            case "web_fetch":
+                return Intent("WebFetch")
+        return None
 
     def server_name(self, name: str, spec: AgentSpec) -> str:
         """Return a name that no other server has for RemoteClaw's own: others have their own."""

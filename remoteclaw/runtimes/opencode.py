@@ -12,12 +12,12 @@ from typing import Any
 import orjson
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
-from remoteclaw.events import ErrorEvent
+from remoteclaw.events import ErrorEvent, Intent
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies, prompt_file
 from remoteclaw.runtimes.acp import AcpRuntime
 from remoteclaw.runtimes.acp_dialect import LogNote
 from remoteclaw.runtimes.base import inherit
-from remoteclaw.runtimes.wire import mapping
+from remoteclaw.runtimes.wire import mapping, mappings, text
 
 __all__ = ["OpencodeRuntime", "plugin_problem"]
 
@@ -65,7 +65,12 @@ class OpencodeRuntime(AcpRuntime):
     name = "opencode"
     command = ("opencode",)
     capabilities = Capabilities(
-        steers=True, explains_denial=False, reports_cost=True, forks=True, tested="1.18.33"
+        steers=True,
+        explains_denial=False,
+        reports_cost=True,
+        forks=True,
+        rules=frozenset(("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch")),
+        tested="1.18.33",
     )
     remedies = Remedies(
         install="npm install -g opencode-ai",
@@ -104,6 +109,29 @@ class OpencodeRuntime(AcpRuntime):
                     session,
                     failure=ErrorEvent(category, why) if category in _REPEATED else None,
                 )
+        return None
+
+    def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:
+        """Return what a tool of opencode's own is for.
+
+        The first title of a call is the tool's name, and the kind of a request goes by what it is
+        about. A request of the kind `other` is about files outside of the workspace.
+        """
+        kind, name = text(call.get("kind")), text(before.get("title"))
+        asked, told = mapping(call.get("rawInput")), mapping(before.get("rawInput"))
+        elsewhere = kind == "other"
+        match name:
+            case "bash" if kind == "execute" or elsewhere:
+                cwd = "/" if elsewhere else text(told.get("workdir"))
+                return Intent("Bash", command=text(asked.get("command")), cwd=cwd)
+            case "write" | "edit" | "patch" | "apply_patch" if kind == "edit" or elsewhere:
+                return Intent("Edit", paths=_paths(call, asked))
+            case "read" | "glob" | "grep" | "list" if kind in ("read", "search") or elsewhere:
+                return Intent("Read", paths=_paths(call, asked))
+            case "webfetch" if kind == "fetch":
+                return Intent("WebFetch", url=text(asked.get("url")))
+            case "websearch" | "codesearch":
+                return Intent("WebSearch")
         return None
 
     def launch(
@@ -165,6 +193,18 @@ def _permissions(spec: AgentSpec, own: Any, run_dir: Path) -> Any:
         data = {f"mcp:{name}:*": "allow" for name in spec.mcp_servers}
         rules["read"] = {"*": "allow", "mcp:*": "deny", **data}
     return rules
+
+
+def _paths(call: Mapping[str, Any], asked: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the files of a request: a patch of several names them in a list of its own."""
+    if path := call.get("kind") == "other" and text(asked.get("filepath")):
+        return (path,)
+    files = mappings(asked.get("files"))
+    paths = [text(part.get("path")) for part in mappings(call.get("locations"))]
+    paths += [text(file.get(name)) for file in files for name in ("filePath", "movePath")]
+    if not files:
+        paths.append(text(asked.get("filepath")))
+    return tuple(dict.fromkeys(filter(None, paths)))
 
 
 def _config(content: str) -> dict[str, Any]:

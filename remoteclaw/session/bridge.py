@@ -80,6 +80,7 @@ def _bridge(fleet: Fleet, lease: Lease, config: Config, home: Home, hooks: Hooks
         env={**runtime.environment(os.environ), **settings.env},
         model=settings.model,
         permissions=settings.permissions,
+        allow=settings.allow,
         inherit_mcp=settings.inherit_mcp,
         trust_workspace=settings.trust_workspace,
         mcp_servers=settings.servers(),

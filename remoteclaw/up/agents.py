@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
+from remoteclaw.config.permissions import Rule
 from remoteclaw.host.process import read_output
 from remoteclaw.host.terminal import one_line
 from remoteclaw.protocols import Capabilities
@@ -21,6 +22,7 @@ __all__ = [
     "describe_agent",
     "installed_clis",
     "introduction",
+    "rules_problem",
     "sign_in_problem_of",
     "tools_problem",
     "untested_version",
@@ -32,6 +34,7 @@ VERSION_S = 20.0
 #: What each `permissions` means, for a person.
 MAY = {
     "ask": "use tools that need no permission; the others are refused",
+    "edits": "change files in that directory; other tools that need a permission are refused",
     "auto": "run commands, change files and use every tool without asking",
     "deny": "use tools that need no permission, and send no files",
 }
@@ -90,7 +93,22 @@ def tools_problem(home: Home, name: str, settings: AgentConfig) -> str | None:
         return None
     _, env = _command("gemini", settings)
     workspace = str(home.workspace_path(name, settings))
-    return trust_problem(workspace, env, asks=settings.permissions == "ask")
+    return trust_problem(workspace, env, asks=settings.permissions != "auto")
+
+
+def rules_problem(settings: AgentConfig) -> str | None:
+    """Return which of an agent's permissions its CLI can't be held to; None if it can to all."""
+    name = _runtime_name(settings)
+    can = create_cli_runtime(name).capabilities.rules
+    idle = [rule for rule in settings.allow if Rule.parse(rule).kind not in can]
+    why = "as docs/agents.md says of its permissions"
+    if name == "demo":
+        return None  # it uses no tools
+    if settings.permissions == "edits" and "Edit" not in can:
+        return f'{name} does not say which files it would change, so "edits" is like "ask", {why}.'
+    if idle and settings.permissions != "auto":
+        return f"{', '.join(idle)} in its allow has no effect with {name}, {why}."
+    return None
 
 
 def sign_in_problem_of(settings: AgentConfig) -> str | None:
@@ -125,6 +143,8 @@ def introduction(home: Home, name: str, settings: AgentConfig) -> list[tuple[str
         ("works in", where),
         ("may", f'{MAY[settings.permissions]} (permissions = "{settings.permissions}")'),
     ]
+    if settings.allow and settings.permissions != "auto":
+        lines.append(("and", f"without asking: {', '.join(settings.allow)}"))
     if runtime_name == "demo":
         lines.pop(1)  # it asks none
     elif settings.workspace is not None and not settings.trust_workspace:

@@ -17,7 +17,13 @@ from remoteclaw.fleet.replies import Unread
 from remoteclaw.fleet.workers import WorkerView
 from remoteclaw.gateway.address import listen, url_of
 from remoteclaw.host.terminal import one_line
-from remoteclaw.up.agents import agent_problem, describe_agent, sign_in_problem_of, tools_problem
+from remoteclaw.up.agents import (
+    agent_problem,
+    describe_agent,
+    rules_problem,
+    sign_in_problem_of,
+    tools_problem,
+)
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.lock import running_pid
 
@@ -93,6 +99,7 @@ def _agent(home: Home, name: str, settings: AgentConfig) -> Finding:
     problem = (
         agent_problem(home, name, settings)
         or tools_problem(home, name, settings)
+        or rules_problem(settings)
         or sign_in_problem_of(settings)
     )
     text = problem or describe_agent(home, name, settings)

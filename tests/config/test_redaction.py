@@ -16,6 +16,7 @@ from remoteclaw.config.secrets import HIDDEN, redacted
 #: configuration decides: is it one for this list?
 SHOWN = {
     *(
+        "AgentConfig.allow",
         "AgentConfig.model",
         "AgentConfig.timezone",
         "AgentConfig.workspace",

@@ -209,6 +209,56 @@ async def test_with_nobody_to_ask_nothing_is_done_and_the_person_is_told(opened:
     assert allowed.run.permission_denials == ()
 
 
+def writing(cli: AgentCli, path: Path) -> str:
+    """Return the directive by which a CLI writes a file with a tool of its own for that."""
+    patch = f"*** Begin Patch\n*** Add File: {path}\n+written\n*** End Patch"
+    tool, arguments = {
+        "claude": ("Write", {"file_path": str(path), "content": "written"}),
+        "codex": ("exec_command", {"cmd": f"apply_patch <<'END'\n{patch}\nEND"}),
+        "gemini": ("write_file", {"file_path": str(path), "content": "written"}),
+        "opencode": ("write", {"filePath": str(path), "content": "written"}),
+    }[cli.name]
+    return f"TOOL:{tool}:{json.dumps(arguments)}"
+
+
+async def test_edits_are_files_of_the_workspace_and_nothing_else(
+    opened: Open, cli: AgentCli, directory: Path
+) -> None:
+    async with opened(permissions="edits") as agent:
+        (agent.workspace / "link").symlink_to(directory)
+        within = await agent.ask(writing(cli, agent.workspace / "new"))
+        linked = await agent.ask(writing(cli, agent.workspace / "link" / "linked"))
+        await agent.ask(writing(cli, agent.workspace / ".." / "above"))
+        guarded = await agent.say(writing(cli, agent.workspace / ".mcp.json"))
+        command = await agent.say("SHELL:touch made-by-the-agent")
+        made = {path.name for path in agent.workspace.iterdir()}
+        above = (agent.workspace.parent / "above").exists()
+
+    assert made == {"new", "link"}
+    assert within.run.permission_denials == ()
+    assert not above
+    assert not (directory / "linked").exists()
+    assert linked.run.permission_denials or "outside" in said(linked)
+    assert 'allow = ["Edit(/' in guarded
+    assert 'allow = ["Bash(touch made-by-the-agent)"]' in command
+
+
+async def test_a_rule_allows_a_command_and_none_behind_it(opened: Open) -> None:
+    rules = ("Bash(touch one)", "Bash(touch two:*)")
+    async with opened(permissions="ask", allow=rules) as agent:
+        exact = await agent.ask("SHELL:touch one")
+        longer = await agent.ask("SHELL:touch two three")
+        behind = await agent.ask("SHELL:touch two && touch four")
+        other = await agent.say("SHELL:touch five")
+        made = {path.name for path in agent.workspace.iterdir()}
+
+    assert made == {"one", "two", "three"}
+    assert exact.run.permission_denials == longer.run.permission_denials == ()
+    assert behind.run.permission_denials
+    assert 'allow = ["Bash(touch five)"]' in other
+    assert "[agents.main]" in other
+
+
 async def test_a_server_of_the_configuration_needs_no_permission(
     opened: Open, cli: AgentCli
 ) -> None:

@@ -133,11 +133,11 @@ MUTANTS = (
     Mutant(
         "a space that a shell takes for a part of a name",
         before=(
-            "if not shell[2].isprintable():\n"
+            "if not command.isprintable():\n"
             "    return False\n"
-            'program, *arguments = shell[2].split(" ")'
+            'program, *arguments = command.split(" ")'
         ),
-        after="program, *arguments = shell[2].split()",
+        after="program, *arguments = command.split()",
         test="test_whatever_else_codex_calls_reading_is_asked_for",
     ),
     Mutant(
@@ -193,5 +193,29 @@ MUTANTS = (
         before="self._before += self._request",
         after="self._before = AgentUsage()",
         test="test_the_tokens_of_all_requests_so_far_are_told",
+    ),
+    Mutant(
+        "a shell that the model has made",
+        before="len(shell) == 3 and shell[0] in _SHELLS",
+        after="len(shell) == 3",
+        test="test_what_else_codex_wants_to_start_has_no_rule",
+    ),
+    Mutant(
+        "a patch that moves a file away",
+        before="changes), *moved)",
+        after="changes),)",
+        test="test_a_patch_of_codex_is_all_its_files",
+    ),
+    Mutant(
+        "a request of codex' for more than the call",
+        before="if any(params.get(name) for name in _MORE):",
+        after="if False:",
+        test="test_what_else_codex_wants_to_start_has_no_rule",
+    ),
+    Mutant(
+        "a tool of a server's that is called like one of opencode's",
+        before='name = text(call.get("kind")), text(before.get("title"))',
+        after='name = text(call.get("kind")), text(before.get("title")).rpartition("_")[2]',
+        test="test_opencode_s_own_tools_are_known_by_their_first_title",
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remoteclaw.events import AgentEvent, DoneEvent, PermissionEvent, TextEvent
+from remoteclaw.events import AgentEvent, DoneEvent, Intent, PermissionEvent, TextEvent
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes.codex import CodexRuntime
 from remoteclaw.runtimes.codex_looking import only_looks
@@ -177,3 +177,61 @@ def test_codex_is_told_whom_to_trust_whatever_the_workspace_is_called(tmp_path: 
     level = {"trust_level": "untrusted"}
     assert trusted(False) == {"projects": {"/": level, "/w": level, f"/w/{strange}": level}}
     assert trusted(True) == {"projects": {f"/w/{strange}": {"trust_level": "trusted"}}}
+
+
+# -- what it asks for ------------------------------------------------------------------------------
+
+
+async def codex_intent(
+    method: str, params: dict[str, Any], item: dict[str, Any] | None = None
+) -> Intent | None:
+    about = {"threadId": "ours", "itemId": "1"}
+    started = {"method": "item/started", "params": {**about, "item": {"id": "1", **(item or {})}}}
+    request = {"id": 0, "method": f"item/{method}/requestApproval", "params": {**about, **params}}
+    *_, event = await said(*([started] if item else []), request)
+    assert isinstance(event, PermissionEvent)
+    return event.intent
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash -lc", "/usr/bin/sh -c", "/bin/zsh -lc"])
+async def test_a_command_of_codex_is_what_its_shell_is_given(shell: str) -> None:
+    params = {"command": f"{shell} 'git status; ls'", "cwd": "/elsewhere", "kind": "command"}
+
+    assert await codex_intent("commandExecution", params) == Intent(
+        "Bash", command="git status; ls", cwd="/elsewhere"
+    )
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"command": "/work/bash -lc 'git status'"},
+        {"command": "bash -lc 'git status'"},
+        {"command": "/bin/bash -lc 'git status' x"},
+        {"command": "/bin/bash -x 'git status'"},
+        {"command": "git status"},
+        {"command": "/bin/bash -lc 'git status"},
+        {"command": "/bin/bash -lc 'ls'", "additionalPermissions": {"network": True}},
+        {"command": "/bin/bash -lc 'ls'", "networkApprovalContext": {"host": "x"}},
+        {},
+    ],
+)
+async def test_what_else_codex_wants_to_start_has_no_rule(params: dict[str, Any]) -> None:
+    """The model names the shell, and may have made it."""
+    assert await codex_intent("commandExecution", {"cwd": "/work", **params}) is None
+
+
+async def test_a_patch_of_codex_is_all_its_files() -> None:
+    changes = [
+        {"path": "/work/a", "kind": {"type": "add"}},
+        {"path": "/work/b", "kind": {"type": "update", "move_path": "/elsewhere/b"}},
+    ]
+    patch = {"type": "fileChange", "changes": changes}
+
+    asked = await codex_intent("fileChange", {}, patch)
+    unknown = await codex_intent("fileChange", {})
+    rooted = await codex_intent("fileChange", {"grantRoot": "/"}, patch)
+
+    assert asked == Intent("Edit", paths=("/work/a", "/work/b", "/elsewhere/b"))
+    assert unknown == Intent("Edit")
+    assert rooted is None

@@ -6,6 +6,7 @@ import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from remoteclaw.cli import main
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig
-from remoteclaw.up.agents import introduction
+from remoteclaw.up.agents import introduction, rules_problem
 from tests.support.terminal import REMOTECLAW, Terminal, env
 from tests.support.up import running
 
@@ -173,3 +174,24 @@ def test_it_says_in_plain_words_what_the_agent_may_do(
     asks = AgentConfig(runtime="claude")
     assert "careful" not in dict(introduction(home, "main", asks))
     assert dict(introduction(home, "main", asks))["model"] == "what claude itself is set to"
+
+
+def test_what_a_cli_can_t_be_held_to_is_named(home: Home) -> None:
+    rules = ("Bash(git status)", "Read", "WebFetch", "WebFetch(domain:example.org)", "mcp__theirs")
+
+    def problem(runtime: str, permissions: str = "edits", **more: Any) -> str:
+        settings = AgentConfig.model_validate(
+            {"runtime": runtime, "permissions": permissions, "allow": rules, **more}
+        )
+        return rules_problem(settings) or ""
+
+    lost = "WebFetch(domain:example.org), mcp__theirs in its allow has no effect with gemini"
+    assert problem("claude") == problem("demo") == problem("codex", "auto") == ""
+    assert problem("codex").startswith("Read, WebFetch, WebFetch(domain:example.org) in its allow")
+    assert problem("gemini").startswith(f"Read, {lost}")
+    assert problem("opencode").startswith("mcp__theirs in its allow has no effect with opencode")
+    assert '"edits" is like "ask"' in problem("acp", command=["some-agent"])
+    settings = AgentConfig(runtime="claude", permissions="edits", allow=rules)
+    told = introduction(home, "main", settings)
+    assert any("change files in that directory" in words for _, words in told)
+    assert any("Bash(git status), Read" in words for _, words in told)

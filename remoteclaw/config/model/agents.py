@@ -9,6 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from remoteclaw.config.model.section import MOST_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
+from remoteclaw.config.permissions import Rule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
@@ -72,10 +73,15 @@ class AgentConfig(Section):
     timezone: Annotated[str | None, BY_AGENTS] = None
     """The IANA time zone of the times that the agent is told, such as Europe/Berlin, where a
     channel doesn't know its user's. Without it, this computer's."""
-    permissions: Annotated[Literal["ask", "auto", "deny"], BY_PEOPLE] = "ask"
+    permissions: Annotated[Literal["ask", "edits", "auto", "deny"], BY_PEOPLE] = "ask"
     """Tools that the CLI asks permission for: `auto` allows them all, `deny` refuses them all and
-    sends no files.
-    `ask` refuses them too and says so: no person can be asked yet."""
+    sends no files. `edits` allows changes of files in the workspace, and `ask` nothing but what
+    `allow` has; they refuse the rest and say so: no person can be asked yet."""
+    allow: Annotated[tuple[str, ...], BY_PEOPLE] = Field(default=(), max_length=200)
+    """What else needs no permission with `ask` and `edits`, in the form of claude's own rules:
+    `Bash(git status)` is that command, `Bash(npm test:*)` also with more words behind it,
+    `Edit(docs/**)`, `Read(~/notes/**)`, `Read(//etc/hosts)`, `WebFetch(domain:example.org)`,
+    `mcp__SERVER__TOOL`; `Read` alone is every file."""
     trust_workspace: Annotated[bool, BY_PEOPLE] = False
     """Whether what the CLI finds in the workspace tells it what to do: its CLAUDE.md, its settings,
     and hooks and MCP servers, which run as you. Who can write there could then do that too."""
@@ -158,6 +164,22 @@ class AgentConfig(Section):
     def _check_command(self) -> Self:
         if self.runtime == "acp" and self.command is None:
             raise ValueError('has runtime = "acp" and no command: name the agent\'s program')
+        return self
+
+    @field_validator("allow")
+    @classmethod
+    def _check_allow(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for rule in value:
+            Rule.parse(rule)
+        return value
+
+    @model_validator(mode="after")
+    def _check_rules_apply(self) -> Self:
+        if self.allow and self.permissions == "deny":
+            raise ValueError(
+                'has permissions = "deny", which refuses what its allow has: '
+                'set permissions = "ask", or take allow out'
+            )
         return self
 
     @field_validator("mcp_servers")

@@ -1,0 +1,327 @@
+"""What an agent may do without asking, decided for requests as the CLIs' own tools make them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from remoteclaw.config.model import AgentConfig
+from remoteclaw.config.permissions import Rule, decide
+from remoteclaw.events import Intent, PermissionEvent
+from remoteclaw.protocols import AgentSpec
+
+
+@pytest.fixture
+def workspace(directory: Path) -> Path:
+    """A workspace with a link out of it, and one deep into it, by which `..` means two things."""
+    workspace = directory / "work"
+    (workspace / "a" / "b" / "c").mkdir(parents=True)
+    (workspace / "out").symlink_to(directory)
+    (workspace / "deep").symlink_to(workspace / "a" / "b" / "c")
+    (workspace / "dangling").symlink_to(directory / "not-there")
+    (workspace / "round").symlink_to(workspace / "round")
+    (workspace / "loose.git").symlink_to(workspace / ".git")
+    (directory / "beside").mkdir()
+    return workspace
+
+
+def verdict(
+    workspace: Path,
+    intent: Intent | None,
+    *allow: str,
+    permissions: str = "ask",
+    server: str | None = None,
+) -> str:
+    event = PermissionEvent("1", "a tool", {}, server, intent)
+    spec = AgentSpec(
+        "claude", ("claude",), str(workspace), env={}, permissions=permissions, allow=allow
+    )
+    return decide(event, spec, workspace.parent / "files").verdict
+
+
+def bash(command: str, cwd: str = "") -> Intent:
+    return Intent("Bash", command=command, cwd=cwd)
+
+
+def edit(*paths: str) -> Intent:
+    return Intent("Edit", paths=paths)
+
+
+# -- edits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "path", ["new.txt", "{work}/new.txt", "a/b/new.txt", "a/../new.txt", "deep/x", "docs/CLAUDE.md"]
+)
+def test_edits_are_files_of_the_workspace(workspace: Path, path: str) -> None:
+    intent = edit(path.format(work=workspace))
+
+    assert verdict(workspace, intent, permissions="edits") == "allow"
+    assert verdict(workspace, intent, permissions="ask") == "ask"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "..",
+        "../beside/x",
+        "{work}/../beside/x",
+        "{work}-other/x",
+        "/etc/passwd",
+        " /etc/passwd",
+        "/etc/passwd\n",
+        "a\x00/etc/passwd",
+        "~/x",
+        "~root/x",
+        "out/x",
+        "a/../out/beside/x",
+        "dangling",
+        "deep/../../../../etc/x",
+        "deep/../../../../../beside/x",
+        ".git/config",
+        ".GIT/hooks/pre-commit",
+        "a/.git",
+        "loose.git/config",
+        "HEAD",
+        "a/b/HEAD",
+        ".claude/settings.json",
+        ".mcp.json",
+        ".codex/config.toml",
+        ".gemini/settings.json",
+        ".opencode/plugin/x.ts",
+        "opencode.json",
+        ".vscode/tasks.json",
+        ".husky/pre-commit",
+        ".bashrc",
+        ".ssh/authorized_keys",
+    ],
+)
+def test_edits_are_nothing_else(workspace: Path, path: str) -> None:
+    intent = edit(path.format(work=workspace))
+    among = edit("new.txt", path.format(work=workspace))
+
+    assert verdict(workspace, intent, permissions="edits") == "ask"
+    assert verdict(workspace, among, permissions="edits") == "ask"
+    assert verdict(workspace, intent, "Edit(/**)") == "ask"
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        None,
+        edit(),
+        bash("ls"),
+        bash(""),
+        Intent("WebFetch", url="https://example.org/"),
+        Intent("WebSearch"),
+        Intent("mcp__other__tool"),
+        Intent("Read", paths=("out/beside/x",)),
+        Intent("Read", paths=("/etc/passwd",)),
+        Intent("Read"),
+    ],
+)
+def test_edits_allow_no_commands_no_network_and_no_other_files(
+    workspace: Path, intent: Intent | None
+) -> None:
+    assert verdict(workspace, intent, permissions="edits") == "ask"
+
+
+def test_files_of_the_workspace_and_those_that_people_send_are_read(workspace: Path) -> None:
+    for path in ("a/x", str(workspace), str(workspace.parent / "files" / "x"), ".git/config"):
+        assert verdict(workspace, Intent("Read", paths=(path,))) == "allow"
+
+
+def test_all_and_nothing_stay_what_they_are(workspace: Path) -> None:
+    for intent in (None, bash("rm -rf /"), edit("/etc/passwd")):
+        assert verdict(workspace, intent, permissions="auto") == "allow"
+        assert verdict(workspace, intent, permissions="deny") == "refuse"
+    assert verdict(workspace, edit("new.txt"), permissions="deny") == "refuse"
+    assert verdict(workspace, None, server="remoteclaw", permissions="deny") == "refuse"
+    assert verdict(workspace, None, server="remoteclaw") == "allow"
+    assert verdict(workspace, None, server="another") == "ask"
+
+
+# -- allow ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "intent"),
+    [
+        ("Bash", bash("a; b && c")),
+        ("Bash(git status)", bash("git status")),
+        ("Bash(git status)", bash(" git status ")),
+        ("Bash(git status)", bash("git status", cwd="a")),
+        ("Bash(make && make test)", bash("make && make test")),
+        ("Bash(npm test:*)", bash("npm test")),
+        ("Bash(npm test:*)", bash("npm test -- --watch 'one two' *.js")),
+        ("Edit", edit("/etc/passwd")),
+        ("Write", edit("/etc/passwd")),
+        ("Edit(a/**)", edit("a/b/x", "deep/y")),
+        ("Edit(.git/info/exclude)", edit(".git/info/exclude")),
+        ("Edit(/.claude/**)", edit(".claude/settings.json")),
+        ("Edit(//etc/hosts)", edit("/etc/hosts")),
+        ("Read", Intent("Read", paths=("/etc/passwd",))),
+        ("Read(//etc/**)", Intent("Read", paths=("/etc/passwd",))),
+        ("Read(out/beside/**)", Intent("Read", paths=("out/beside/.git/config",))),
+        ("WebFetch", Intent("WebFetch", url="ftp://anything")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://Example.org/a?b#c")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="http://example.org:8080")),
+        ("WebSearch", Intent("WebSearch")),
+        ("mcp__github", Intent("mcp__github__list_issues")),
+        ("mcp__github__list_issues", Intent("mcp__github__list_issues")),
+    ],
+)
+def test_a_rule_allows_what_it_says(workspace: Path, rule: str, intent: Intent) -> None:
+    assert verdict(workspace, intent, "Bash(other)", rule) == "allow"
+    assert verdict(workspace, intent, "Bash(other)", rule, permissions="edits") == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git status; rm x",
+        "git status && rm x",
+        "git status & rm x",
+        "git status | sh",
+        "git status || rm x",
+        "git status $(rm x)",
+        "git status `rm x`",
+        "git status > x",
+        "git status >> x",
+        "git status < x",
+        "git status <(rm x)",
+        "git status\nrm x",
+        "git status\rrm x",
+        "git status \\\nx",
+        "git status\x0brm x",
+        "git status\u2028rm x",
+        "git status $HOME",
+        "git status 'a;b'",
+        "git status;",
+        "git statusx",
+        "git",
+        "GIT STATUS",
+        "sudo git status",
+        "A=1 git status",
+        "(git status)",
+        "! git status",
+        "",
+    ],
+)
+def test_no_other_command_hides_behind_an_allowed_one(workspace: Path, command: str) -> None:
+    assert verdict(workspace, bash(command), "Bash(git status)") == "ask"
+    assert verdict(workspace, bash(command), "Bash(git status:*)") == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "intent"),
+    [
+        ("Bash(git status)", bash("git status -s")),
+        ("Bash(git status)", bash("git status", cwd="out")),
+        ("Bash(git status:*)", bash("git status", cwd="/tmp")),
+        ("Bash(git status)", edit("git status")),
+        ("Edit(a/**)", edit("a/b/x", "y")),
+        ("Edit(a/**)", edit("a/../y")),
+        ("Edit(a/**)", edit("ab/y")),
+        ("Edit(a/**)", edit("a/.git/config")),
+        ("Edit(a)", edit("a/b")),
+        ("Edit(x)", Intent("Read", paths=("/etc/passwd",))),
+        ("Read(a/**)", edit("a/x")),
+        ("Read(deep/../x)", Intent("Read", paths=("/etc/x",))),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://evil.example.org/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://example.org.evil/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://example.org@evil/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://evil\\@example.org/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://evil/#@example.org/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://example.org\\@evil/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://example.org:80@evil/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="file://example.org/etc/passwd")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="https://exa\tmple.org/")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch", url="")),
+        ("WebFetch(domain:example.org)", Intent("WebFetch")),
+        ("mcp__github", Intent("mcp__githubevil__tool")),
+        ("mcp__github__list", Intent("mcp__github__listen")),
+        ("mcp__github__list", Intent("mcp__github")),
+        ("WebSearch", None),
+    ],
+)
+def test_a_rule_allows_nothing_else(workspace: Path, rule: str, intent: Intent | None) -> None:
+    assert verdict(workspace, intent, rule) == "ask"
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("Bsh", "is no rule: there are Bash, Bash(COMMAND)"),
+        ("Bash()", "is no rule"),
+        ("Bash(git status) ", "is no rule"),
+        ("Task(x)", "is no rule"),
+        ("WebSearch(x)", "is no rule"),
+        ("Bash(:*)", "a * stands only in :* behind"),
+        ("Bash(*)", "a * stands only in :* behind"),
+        ("Bash(npm run *)", "a * stands only in :* behind"),
+        ("Bash(cd a && npm:*)", "no operators of a shell"),
+        ("Read(**/*.py)", "a directory with /** behind it"),
+        ("Read(//**)", "for every file, write Read"),
+        ("Read(/**/x)", "a directory with /** behind it"),
+        ("WebFetch(example.org)", "write WebFetch(domain:NAME)"),
+        ("WebFetch(domain:*.example.org)", "write WebFetch(domain:NAME)"),
+        ("mcp__github__*", "is no rule"),
+    ],
+)
+def test_what_is_no_rule_is_refused_at_the_start(rule: str, why: str) -> None:
+    with pytest.raises(ValueError, match="allow") as refused:
+        AgentConfig.model_validate({"allow": ["Read", rule]})
+
+    assert repr(rule) in str(refused.value)
+    assert why in str(refused.value)
+
+
+def test_nothing_can_be_allowed_of_nothing() -> None:
+    with pytest.raises(ValueError, match='set permissions = "ask", or take allow out'):
+        AgentConfig.model_validate({"permissions": "deny", "allow": ["Read"]})
+
+
+# -- what a refusal says --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "intent",
+    [
+        bash("git push --force"),
+        bash("make && make test"),
+        bash('say "it\'s"'),
+        bash("ls", cwd="/"),
+        edit(".git/config"),
+        edit("/etc/hosts", "out/x"),
+        Intent("Read", paths=("~user/x",)),
+        Intent("Read", paths=("/etc/hosts",)),
+        Intent("WebFetch", url="https://example.org/a"),
+        Intent("WebFetch"),
+        Intent("WebSearch"),
+        Intent("mcp__github__list"),
+    ],
+)
+def test_a_refusal_names_the_rule_that_allows_it(workspace: Path, intent: Intent) -> None:
+    spec = AgentSpec("claude", ("claude",), str(workspace), env={}, permissions="edits")
+    remedy = decide(PermissionEvent("1", "", {}, None, intent), spec, workspace).remedy
+
+    assert remedy.startswith("allow = [")
+    if "…" not in remedy:
+        rules = json.loads(remedy.removeprefix("allow = "))
+        assert all(map(Rule.parse, rules))
+        assert verdict(workspace, intent, *rules) == "allow"
+    assert ("…" in remedy) == ("~user/x" in intent.paths)
+
+
+def test_a_refusal_names_the_permissions_that_allow_it(workspace: Path) -> None:
+    spec = AgentSpec("claude", ("claude",), str(workspace), env={})
+
+    def remedy(intent: Intent | None) -> str:
+        return decide(PermissionEvent("1", "", {}, None, intent), spec, workspace).remedy
+
+    assert remedy(edit("new.txt")) == 'permissions = "edits"'
+    assert remedy(None) == 'permissions = "auto"'
+    for unreadable in ("x" * 300, "a `b`", "ls *", ""):
+        assert remedy(bash(unreadable)) == 'allow = ["Bash(…)"]'

@@ -1,0 +1,98 @@
+"""What CLIs that speak ACP ask for, in the words of `allow`; and nothing where it isn't certain."""
+
+from typing import Any
+
+import pytest
+
+from remoteclaw.events import Intent
+from remoteclaw.runtimes import create_cli_runtime
+from remoteclaw.runtimes.acp import AcpRuntime
+
+
+def acp_intent(name: str, call: dict[str, Any], before: dict[str, Any]) -> Intent | None:
+    runtime = create_cli_runtime(name)
+    assert isinstance(runtime, AcpRuntime)
+    return runtime.intent_of(call, before)
+
+
+# -- gemini ---------------------------------------------------------------------------------------
+
+
+def test_gemini_s_own_tools_are_known_by_their_ids() -> None:
+    def intent(tool: str, **call: Any) -> Intent | None:
+        return acp_intent("gemini", {"toolCallId": f"{tool}__fc-1", **call}, {})
+
+    diff = [{"type": "diff", "path": "/work/a"}]
+    assert intent("run_shell_command", title="git status") == Intent("Bash", command="git status")
+    assert intent("write_file", content=diff, locations=[{"path": "/b"}]) == Intent(
+        "Edit", paths=("/work/a", "/b")
+    )
+    assert intent("web_fetch", title="https://example.org") == Intent("WebFetch")
+    for other in ("mcp_theirs_write_file", "resolve-prompt-run_shell_command", "new_tool", ""):
+        assert intent(other, title="git status", content=diff, kind="execute") is None
+
+
+# -- opencode -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "intent"),
+    [
+        (
+            "bash",
+            {"kind": "execute", "rawInput": {"command": "ls"}, "title": "write"},
+            Intent("Bash", command="ls", cwd="sub"),
+        ),
+        (
+            "bash",
+            {"kind": "other", "rawInput": {"command": "ls", "directories": ["/x"]}},
+            Intent("Bash", command="ls", cwd="/"),
+        ),
+        (
+            "write",
+            {"kind": "edit", "locations": [{"path": "/a"}], "rawInput": {"filepath": "/b"}},
+            Intent("Edit", paths=("/a", "/b")),
+        ),
+        (
+            "apply_patch",
+            {
+                "kind": "edit",
+                "rawInput": {
+                    "filepath": "a, b",
+                    "files": [{"filePath": "/a"}, {"filePath": "/b", "movePath": "/c"}],
+                },
+            },
+            Intent("Edit", paths=("/a", "/b", "/c")),
+        ),
+        (
+            "read",
+            {
+                "kind": "other",
+                "locations": [{"path": "/x/y"}, {"path": "/x"}],
+                "rawInput": {"filepath": "/x/y", "parentDir": "/x"},
+            },
+            Intent("Read", paths=("/x/y",)),
+        ),
+        (
+            "webfetch",
+            {"kind": "fetch", "rawInput": {"url": "https://example.org/"}},
+            Intent("WebFetch", url="https://example.org/"),
+        ),
+        ("theirs_write", {"kind": "other", "rawInput": {"filepath": "/work/a"}}, None),
+        ("theirs_bash", {"kind": "execute", "rawInput": {"command": "ls"}}, None),
+        ("bash", {"kind": "edit", "rawInput": {"filepath": "/work/a"}}, None),
+        ("", {"kind": "execute", "title": "bash", "rawInput": {"command": "ls"}}, None),
+    ],
+)
+def test_opencode_s_own_tools_are_known_by_their_first_title(
+    name: str, call: dict[str, Any], intent: Intent | None
+) -> None:
+    before = {"title": name, "rawInput": {"workdir": "sub"}}
+
+    assert acp_intent("opencode", call, before) == intent
+
+
+def test_of_another_agent_nothing_is_certain() -> None:
+    call = {"kind": "edit", "locations": [{"path": "/work/a"}], "title": "write"}
+
+    assert acp_intent("acp", call, {"title": "write"}) is None
