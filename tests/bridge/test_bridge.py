@@ -19,7 +19,7 @@ from remoteclaw.holder import client, runs
 from remoteclaw.messages import ReplyPayload, SentTarget
 from remoteclaw.protocols import BridgeCallbacks
 from tests.support.bridges import demo_bridge, script
-from tests.support.processes import is_alive, marked_processes, parent
+from tests.support.processes import is_alive, is_killed, marked_processes, parent
 from tests.support.stack import message
 from tests.support.waiting import HANG_S, eventually
 
@@ -419,12 +419,13 @@ async def test_an_agent_that_is_let_go_as_its_holder_is_killed_leaves_nothing(
     )
     async with demo_bridge(home, command=script(directory, body)) as (bridge, keeper, _):
         await bridge.handle(message("one"))
-        await eventually(lambda: len(marked_processes(home)) >= 3)
+        processes = await eventually(lambda: len(found := marked_processes(home)) >= 3 and found)
         agent = int(keeper.description.rpartition(" ")[2])
 
         os.kill(parent(agent), signal.SIGKILL)
         await keeper.discard()  # before anybody has noticed
 
+        assert [pid for pid in processes if not is_killed(pid)] == []
         await eventually(lambda: not marked_processes(home))
 
 

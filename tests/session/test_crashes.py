@@ -19,7 +19,7 @@ from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import SECOND_TRY
 from tests.conftest import shifted
 from tests.support.bridges import script
-from tests.support.processes import children, is_alive, marked_processes, parent
+from tests.support.processes import children, is_alive, is_killed, marked_processes, parent
 from tests.support.stack import REPLIES, Stack, said
 from tests.support.waiting import eventually
 
@@ -238,6 +238,7 @@ async def test_the_agent(agent: Stack, is_holder: bool) -> None:
 
     outcome = await agent.outcome(accepted)
     assert outcome.status == "failed"
+    assert [pid for pid in processes if not is_killed(pid)] == []
     await gone(processes)
 
 

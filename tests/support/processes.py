@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 from pathlib import Path
 
 from remoteclaw.config.home import Home
@@ -10,6 +11,7 @@ __all__ = [
     "children",
     "everything",
     "is_alive",
+    "is_killed",
     "marked_processes",
     "parent",
     "proportional_mb",
@@ -40,6 +42,20 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(b")")[2].split()[0] != b"Z"
+
+
+def is_killed(pid: int) -> bool:
+    """Whether a process is gone, or has got a SIGKILL and goes.
+
+    To be asked once instead of waited for: what killed holders leave behind is killed some time
+    later by every `up` of this machine, those of other tests included.
+    """
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return True
+    pending = int(status.partition("SigPnd:")[2].split()[0], 16)
+    return not is_alive(pid) or bool(pending >> signal.SIGKILL - 1 & 1)
 
 
 def children(pid: int) -> list[int]:
