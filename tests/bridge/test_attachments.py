@@ -600,8 +600,10 @@ async def test_files_that_a_platform_did_not_take_are_kept(sender: Stack) -> Non
 
     await chat.deliver_all()
 
+    (reply,) = chat.delivered
+    assert reply.text == "", "files alone are an answer"
     (key,) = await blobs(sender)
-    (kept,) = [file for file in chat.delivered[0].attachments if file.name == "bad.txt"]
+    (kept,) = [file for file in reply.attachments if file.name == "bad.txt"]
     assert key.decode() == keys.blob(ALICE.sid, kept.blob)
     assert await sender.fleet.scripts.client.ttl(key) > 0
 

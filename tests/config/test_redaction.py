@@ -10,7 +10,7 @@ from pydantic import BaseModel, SecretStr
 
 from remoteclaw.config.model import Config
 from remoteclaw.config.rights import BY_PEOPLE
-from remoteclaw.config.secrets import HIDDEN, redacted
+from remoteclaw.config.secrets import HIDDEN, part, redacted
 
 #: The texts that are no secrets; what is not here must not be shown. Whoever adds a field to the
 #: configuration decides: is it one for this list?
@@ -111,6 +111,12 @@ def test_what_is_not_declared_is_hidden() -> None:
         "unset": None,
         "monkey": "banana",
     }
+
+
+def test_a_name_with_dots_is_found() -> None:
+    senders = {"@ada:example": "another", "@ada:example.org": {"tools": {"deny": ["cron_add"]}}}
+
+    assert part({"senders": senders}, "senders.@ada:example.org.tools.deny") == ["cron_add"]
 
 
 def test_names_are_shown_and_hide_nothing_else() -> None:

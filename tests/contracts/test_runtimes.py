@@ -348,7 +348,9 @@ async def test_a_key_is_not_given_to_what_the_agent_runs(opened: Open, cli: Agen
 # -- stopping -------------------------------------------------------------------------------------
 
 
-async def test_it_is_stopped_in_the_middle_of_a_text_and_killed_in_the_next(opened: Open) -> None:
+async def test_it_is_stopped_in_the_middle_of_a_text_and_killed_in_the_next(
+    opened: Open, cli: AgentCli
+) -> None:
     abort = asyncio.Event()
     shown: list[str] = []
 
@@ -361,7 +363,7 @@ async def test_it_is_stopped_in_the_middle_of_a_text_and_killed_in_the_next(open
         callbacks = BridgeCallbacks(on_live_text=stop)
         result = await agent.bridge.handle(message("DRIP:500:100"), callbacks, abort)
         warm = agent.pid
-        after = await agent.say("SAY:fine")
+        after = await agent.ask("RECALL")
 
         assert agent.pid == warm
 
@@ -379,7 +381,8 @@ async def test_it_is_stopped_in_the_middle_of_a_text_and_killed_in_the_next(open
     assert "w1" in said(result)
     assert shown[0].startswith("w1")
     assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(shown))
-    assert after == "fine"
+    # gemini keeps nothing of a turn that was stopped.
+    assert ("DRIP:500:100" in said(after)) is (cli.name != "gemini")
 
 
 async def test_a_command_that_is_stopped_does_nothing_more(opened: Open) -> None:

@@ -52,6 +52,12 @@ MUTANTS = (
         test="test_one_wrong_part_and_nothing_is_done",
     ),
     Mutant(
+        "a name that ends at its first dot",
+        before="name = max(fitting, key=len)",
+        after="name = min(fitting, key=len)",
+        test="test_a_name_with_dots_is_found",
+    ),
+    Mutant(
         "a secret that is overwritten by how it was shown",
         before="elif value != old:",
         after="else:",

@@ -112,6 +112,24 @@ MUTANTS = (
         test="test_nothing_overtakes_what_waits",
     ),
     Mutant(
+        "a message that the cap leaves out and nobody is told of",
+        before='return _Ending(notice_result(words), status="dropped")',
+        after='return _Ending(notice_result(""), status="dropped")',
+        test="test_beyond_the_cap_messages_are_left_out_and_their_sender_is_told",
+    ),
+    Mutant(
+        "an agent that said nothing, and a person who hears only our notices",
+        before="all(p.is_ours for p in result.payloads)",
+        after="not result.payloads",
+        test="test_an_agent_that_says_nothing_is_not_silent_to_the_person",
+    ),
+    Mutant(
+        "an answer of files alone that counts as none",
+        before="all(p.is_ours for p in result.payloads)",
+        after="not any(p.text for p in result.payloads)",
+        test="test_files_that_a_platform_did_not_take_are_kept",
+    ),
+    Mutant(
         "strays of a killed holder that are left",
         before="if count := end_orphans(path.parent, agent):",
         after="if count := 0:",

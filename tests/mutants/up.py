@@ -10,6 +10,18 @@ MUTANTS = (
         test="test_it_says_in_plain_words_what_the_agent_may_do",
     ),
     Mutant(
+        "a Redis that keeps nothing on the disk",
+        before='"appendonly": "yes",',
+        after='"appendonly": "no",',
+        test="test_what_was_accepted_survives_its_end",
+    ),
+    Mutant(
+        "a Redis that writes each second though it was told to write always",
+        before='"appendfsync": appendfsync,',
+        after='"appendfsync": "everysec",',
+        test="test_it_can_be_told_to_lose_nothing_even_without_power",
+    ),
+    Mutant(
         "a damaged file of Redis that is not kept",
         before="shutil.copy(file, copy)",
         after="pass",

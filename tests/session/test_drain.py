@@ -91,16 +91,19 @@ async def test_a_reply_for_the_caller_goes_nowhere_else(stack: Stack) -> None:
     assert await published(stack) == []
 
 
+@pytest.mark.parametrize(("answer", "notices"), [("", 0), ("[[attach:none.txt]]", 1)])
 async def test_an_agent_that_says_nothing_is_not_silent_to_the_person(
-    stack: Stack, directory: Path
+    stack: Stack, directory: Path, answer: str, notices: int
 ) -> None:
-    mute = script(directory, "while True:\n    turn(); say(type='done')")
-    stack.configure({"runtime": "demo", "command": list(mute)})
+    """Nor is one of which the person has read notices of ours alone."""
+    body = f"while True:\n    turn(); say(type='text', text={answer!r}); say(type='done')"
+    stack.configure({"runtime": "demo", "command": list(script(directory, body))})
     accepted = await stack.append("hello")
 
     await drain(stack, accepted)
 
-    assert [reply.text for reply in await published(stack)] == [NOTHING_SAID]
+    *before, last = [reply.text for reply in await published(stack)]
+    assert (len(before), last) == (notices, NOTHING_SAID)
 
 
 async def test_others_are_let_through_after_some_turns(stack: Stack) -> None:
