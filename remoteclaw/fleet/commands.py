@@ -1,4 +1,6 @@
-"""Chat commands: `/new`, `/stop` and their like, as people write them.
+"""Commands that go through the queue: `/new` and `/stop`, as people write them.
+
+All others are answered before it, in `remoteclaw/commands/`.
 
 A command is a message whose first word is one of the words that stand for it, alone or before more
 text: `/new`, `/new fix the tests`, and as Telegram writes it in groups `/new@its_bot`. Case doesn't

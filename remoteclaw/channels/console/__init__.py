@@ -1,1 +1,1 @@
-"""The console: a person at the terminal of `remoteclaw up`."""
+"""The console: chats in terminals, which the gateway delivers (`gateway.consoles`)."""

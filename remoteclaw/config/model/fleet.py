@@ -17,7 +17,7 @@ class FleetConfig(Section):
 
     lease_s: Annotated[float, AT_START] = Field(default=30, ge=1, le=600)
     """Seconds for which a worker holds a session without a sign of life; then another one may
-    take it over. All workers and sweepers of a fleet need the same value."""
+    take it over. It gives up a turn itself after 0.8 of them without Redis."""
     workers: Annotated[int, WITH_UP] = Field(default=4, ge=1, le=64)
     """How many `rq worker` processes `remoteclaw up` starts: the number of turns at once."""
     linger_s: Annotated[float, BY_PEOPLE] = Field(default=2, ge=0, le=30)
