@@ -6,9 +6,7 @@ __all__ = ["PROFILE"]
 
 PROFILE = ChannelProfile(
     chunk_limit=1_000_000,  # a terminal has no limit, but memory has
-    formatting=(
-        "The user reads in a terminal, which shows Markdown as it is written: use little.",
-    ),
+    formatting=("The user reads in a terminal, which renders Markdown.",),
     live_every_s=0.03,
     has_threads=False,
     lacks=frozenset(
