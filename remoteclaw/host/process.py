@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ __all__ = [
     "end_strays",
     "identity",
     "is_alive",
+    "read_beginning",
     "read_output",
     "spawn",
     "stop",
@@ -103,6 +105,37 @@ def read_output(
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
         return None
     return result.stdout
+
+
+def read_beginning(
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float, most_bytes: int
+) -> bytes | None:
+    """Return what a command prints on standard output, `most_bytes` of it at most.
+
+    None if it fails or takes too long; one that prints more is ended.
+    """
+    with (
+        contextlib.suppress(OSError),
+        subprocess.Popen(
+            argv,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        ) as process,
+    ):
+        assert process.stdout is not None, "it is a pipe"
+        limit = threading.Timer(timeout_s, process.kill)
+        limit.start()
+        try:
+            printed = process.stdout.read(most_bytes)
+            if len(printed) == most_bytes:
+                process.kill()
+                return printed
+            return printed if process.wait() == 0 else None
+        finally:
+            limit.cancel()
+    return None
 
 
 def die_with_parent(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
