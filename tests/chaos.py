@@ -136,7 +136,7 @@ class Chaos:
 
     async def _set_mode(self, accepted: Accepted, person: str) -> None:
         mode = MODES[self.sessions.index(person) % len(MODES)]
-        await self.stack.fleet.sessions.configure(accepted.session.sid, QueueOverride(mode=mode))
+        await self.stack.fleet.sessions.configure(accepted.session, QueueOverride(mode=mode))
 
     # -- what goes wrong ---------------------------------------------------------------------------
 

@@ -180,19 +180,21 @@ class ChannelBridge:
         history: History | None = None,
         effects: Effects | None = None,
         used_s: float = 0.0,
+        model: str | None = None,
     ) -> AgentDeliveryResult:
         """Run one turn to its end; failures are in the result, not raised.
 
         Setting `abort` stops it. An agent without a conversation is told what `history` returns.
         What `newcomers` yields is given to the agent while it works; the result names those that it
         took up. `effects` returns what the turn's tools did. `used_s` is how much of the turn's
-        time limit earlier tries have used, in seconds.
+        time limit earlier tries have used, in seconds. `model` is asked for instead of the agent's.
         The payloads are numbered from `first_index`; those that a callback took are marked
         as delivered.
         """
         turn = message if isinstance(message, Turn) else _turn_of(message)
         run = self._new_run(turn, callbacks or BridgeCallbacks(), first_index)
         run.abort = abort or run.abort
+        run.spec = replace(run.spec, model=model or run.spec.model)
         run.newcomers, run.history, run.effects, run.used_s = newcomers, history, effects, used_s
 
         await self._look_up_session(run)  # 1
@@ -381,8 +383,12 @@ class ChannelBridge:
         )
         try:
             async with conduct.over(self._steering(run, files)):
+                is_command = run.turn.is_command and self._runtime.capabilities.takes_commands
                 prompt, images = await self._turn_prompt(run, files)
-                async with contextlib.aclosing(run.agent.turn(prompt, images)) as events:
+                if is_command:
+                    prompt, images = run.turn.entries[0].message.text, []
+                answering = run.agent.turn(prompt, images, is_command=is_command)
+                async with contextlib.aclosing(answering) as events:
                     run.delivered = await run.delivery.process(pace.noting(events), listeners)
                 run.result, run.error = run.delivered.run, run.delivered.error
         finally:

@@ -221,7 +221,15 @@ class Chat:
                 self._screen.accepted(name, sent["entry"], sent["ahead"])
                 if sent["entry"] in self._shown:
                     self._over([sent["entry"]])
+            if sent["sessionKey"]:
+                await self._move_to(sent["sessionKey"])
         await self._draw()
+
+    async def _move_to(self, session: str) -> None:
+        """Have the chat be about another session from now on."""
+        self._over([*self._pending.values()])
+        await self._link.reopen({"sessionKey": session})
+        await self._show_earlier()
 
     def _interrupt(self) -> None:
         """Take a Ctrl-C: it stops the answer, and a second one leaves."""

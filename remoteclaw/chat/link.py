@@ -182,6 +182,14 @@ class Link:
             await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
             tries += 1
 
+    async def reopen(self, params: Mapping[str, Any]) -> None:
+        """Open something else with these parameters, on a connection of its own."""
+        self._opening = (self._opening[0], params)
+        self._is_open.clear()
+        if self._socket:
+            await self._socket.close()
+        await self._is_open.wait()
+
     async def ask(
         self, method: str, params: Mapping[str, Any], *, persists: bool = False
     ) -> dict[str, Any]:

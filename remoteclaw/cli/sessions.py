@@ -203,7 +203,7 @@ def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
         if reset or wanted:
             before = own.model_dump(exclude_none=True) if own else {}
             own = QueueOverride(**{**before, **wanted}) if before or wanted else None
-            await fleet.sessions.configure(view.sid, own)
+            await fleet.sessions.configure(view.key, own)
         shown = config.queue.of(view.key.provider, own)
         for name in QueueOverride.model_fields:
             is_own = own is not None and getattr(own, name) is not None

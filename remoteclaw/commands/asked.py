@@ -1,11 +1,13 @@
 """What a command is given, and what it returns."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AgentConfig, Config
 from remoteclaw.fleet import Fleet
 from remoteclaw.messages import SessionKey
+from remoteclaw.runtimes import detect_runtime
 
 __all__ = ["Answer", "Asked"]
 
@@ -25,11 +27,19 @@ class Asked:
     fleet: Fleet
     config: Config
     home: Home
+    chat_with: Callable[[str], SessionKey] | None = None
+    """Returns the session of this chat's user with another agent; None where a chat has one
+    agent."""
 
     @property
     def agent(self) -> AgentConfig:
         """The settings of the session's agent."""
         return self.config.agent(self.session.agent)[1]
+
+    @property
+    def runtime(self) -> str:
+        """The name of the agent's runtime."""
+        return self.agent.runtime or detect_runtime()[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,5 +50,7 @@ class Answer:
     """What the person reads, as Markdown."""
     forward: str = ""
     """What the agent is to be sent then."""
+    is_for_cli: bool = False
+    """Whether that is a command of its CLI's own."""
     session: SessionKey | None = None
     """The session that the chat is about from now on, if the command has changed it."""

@@ -25,11 +25,9 @@ async def status(asked: Asked) -> Answer:
     """Show what the session does now."""
     view = await asked.fleet.sessions.view(asked.session.sid)
     agent = asked.agent
-    lines = [
-        f"- agent: {asked.session.agent} ({agent.runtime or 'the first CLI that is installed'})"
-    ]
-    if agent.model:
-        lines.append(f"- model: {agent.model}")
+    lines = [f"- agent: {asked.session.agent} ({asked.runtime})"]
+    if model := (view and view.model) or agent.model:
+        lines.append(f"- model: {model}")
     lines += [
         f"- works in: `{asked.home.workspace_path(asked.session.agent, agent)}`",
         f"- permissions: {agent.permissions}",
@@ -54,12 +52,11 @@ async def queue(asked: Asked) -> Answer:
     if wanted := asked.rest.lower():
         if wanted not in get_args(QueueMode):
             return Answer(f"The modes are {', '.join(MODES)}.")
-        if view is None:
-            return Answer("Nothing was said here yet: write something first.")
         if not asked.is_owner:
             return Answer("The mode is changed by owners of this installation.")
-        override = (view.queue or QueueOverride()).model_copy(update={"mode": wanted})
-        await asked.fleet.sessions.configure(asked.session.sid, override)
+        before = (view and view.queue) or QueueOverride()
+        override = before.model_copy(update={"mode": wanted})
+        await asked.fleet.sessions.configure(asked.session, override)
         return Answer(f"From now on: {MODES[wanted]}.")
     own = view.queue if view else None
     mode = asked.config.queue.of(asked.session.provider, own).mode

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import looking, working
+from remoteclaw.commands import changes, choosing, looking, working
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import Command
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
@@ -44,11 +44,23 @@ COMMANDS: Mapping[str, CommandSpec] = {
         CommandSpec(
             "queue", "Show what waits, or change how messages wait.", looking.queue, "[MODE]"
         ),
+        CommandSpec("model", "Show the model, or choose another one.", choosing.model, "[NAME]"),
+        CommandSpec("agent", "List the agents, or talk to another one.", choosing.agent, "[NAME]"),
+        CommandSpec(
+            "diff",
+            "Show what has changed in the workspace since git's HEAD.",
+            changes.diff,
+            scope="owner",
+        ),
         CommandSpec("sessions", "List the newest sessions.", looking.sessions, scope="owner"),
         CommandSpec("usage", "Show tokens, time and cost.", looking.usage),
         CommandSpec("whoami", "Show who you are here, and what you may do.", looking.whoami),
     )
 }
+
+
+#: What people write instead.
+ALIASES = {"clear": "new", "reset": "new"}
 
 
 def help_text(*, is_owner: bool) -> str:
@@ -58,17 +70,19 @@ def help_text(*, is_owner: bool) -> str:
         for spec in COMMANDS.values()
         if spec.scope == "everyone" or is_owner
     ]
-    return "\n".join([*lines, "", "Two slashes before a word send it to the agent with one."])
+    own = "Other commands are those of the agent's own CLI. " if is_owner else ""
+    words = f"{own}Two slashes before a word send it to the agent with one."
+    return "\n".join([*lines, "", words])
 
 
 async def answer(command: Command, asked: Asked) -> Answer | None:
-    """Return the answer to a command; None if there is none of that name.
+    """Return the answer to a command; None if it is text, as an unknown one of no owner is.
 
     Raises `RedisUnavailable` and `RedisRefused`; any other problem is the answer.
     """
-    spec = COMMANDS.get(command.name)
+    spec = COMMANDS.get(ALIASES.get(command.name, command.name))
     if spec is None:
-        return None
+        return await working.of_cli(command.name, asked) if asked.is_owner else None
     if spec.scope == "owner" and not asked.is_owner:
         return Answer(f"/{spec.name} is for owners of this installation.")
     try:

@@ -1,8 +1,9 @@
-"""Commands that act on a session's work: /stop and /new."""
+"""Commands that act on a session's work: /stop, /new, and those of agents' own CLIs."""
 
 from remoteclaw.commands.asked import Answer, Asked
+from remoteclaw.runtimes import create_cli_runtime
 
-__all__ = ["new", "stop"]
+__all__ = ["new", "of_cli", "stop"]
 
 
 async def stop(asked: Asked) -> Answer:
@@ -16,3 +17,13 @@ async def new(asked: Asked) -> Answer:
     """End the conversation: what runs is stopped, and the next message begins another one."""
     await asked.fleet.inbound.end_conversation(asked.session, "new", call=asked.id)
     return Answer("A new conversation.", forward=asked.rest)
+
+
+async def of_cli(name: str, asked: Asked) -> Answer:
+    """Have an owner's command that is none of ours taken by the agent's CLI, as its own."""
+    if create_cli_runtime(asked.runtime).capabilities.takes_commands:
+        return Answer("", forward=f"/{name} {asked.rest}".strip(), is_for_cli=True)
+    return Answer(
+        f"There is no command /{name}, and {asked.runtime} has none of its own here. /help shows "
+        f"those there are; //{name} sends the words."
+    )

@@ -88,18 +88,19 @@ class Inbound:
         agent: str,
         deliver: Literal["channel", "caller"] = "channel",
         lane: Lane = "agents",
+        is_command: bool = False,
     ) -> Accepted:
         """Accept a message: when this returns, it is stored, and a worker is told if one must be.
 
         Repeating it is harmless: the message's id is remembered for 7 days.
         In the lane `background` it waits behind what people send. A command to stop takes effect
-        here, in the same step.
+        here, in the same step; one that `is_command` is for the agent's CLI.
         Its attachments were stored before (`Blobs.put`), and are kept until its turn is over.
         Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted, and
         `PerhapsSent` when that isn't known.
         """
         session = SessionKey.of(message, agent=agent)
-        entry = encode_entry(message, deliver)
+        entry = encode_entry(message, deliver, is_command=is_command)
         try:
             return await self._append(session, message, entry, lane, at_once(message))
         except RedisUnavailable as error:
@@ -192,6 +193,8 @@ def encode_entry(
     origin: Origin = "chat",
     provenance: Provenance | None = None,
     people: Sequence[str] = (),
+    *,
+    is_command: bool = False,
 ) -> bytes:
     """Return the JSON of a message on its session's stream.
 
@@ -210,6 +213,8 @@ def encode_entry(
         data["provenance"] = provenance.model_dump(exclude_none=True)
     if people:
         data["people"] = people
+    if is_command:
+        data["is_command"] = True
     return orjson.dumps(data)
 
 
@@ -230,7 +235,17 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         told = data.get("provenance")
         provenance = Provenance.model_validate(told) if told is not None else None
         people = tuple(map(str, data.get("people", ())))
+        is_command = data.get("is_command") is True
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped = int(flat.get(b"stopped", 0))
-    return Entry(entry_id.decode(), message, deliver, origin, provenance, stopped, people)
+    return Entry(
+        entry_id.decode(),
+        message,
+        deliver,
+        origin,
+        provenance,
+        stopped,
+        people,
+        is_command=is_command,
+    )

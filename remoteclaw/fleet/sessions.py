@@ -13,7 +13,7 @@ from remoteclaw.fleet.caller import call_name
 from remoteclaw.fleet.calls import CALL_MS
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.state import QUEUE, STATE_MS, SessionState
+from remoteclaw.fleet.state import MODEL, QUEUE, STATE_MS, SessionState
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import FORK_OF
@@ -234,14 +234,26 @@ class Sessions:
         if told == b"nothing":
             raise NotFound(f"{str(source.key)!r} has no conversation that could be copied.")
 
-    async def configure(self, sid: str, queue: QueueOverride | None) -> None:
+    async def configure(self, session: SessionKey, queue: QueueOverride | None) -> None:
         """Give a session queue settings of its own, from its next turn on; None takes them away."""
-        client, name = self._scripts.client, keys.state(sid)
-        if queue:
-            text = queue.model_dump_json(exclude_none=True)
-            await self._scripts.call(client.hset, name, QUEUE, text)
-        else:
-            await self._scripts.call(client.hdel, name, QUEUE)
+        await self._set(session, QUEUE, queue.model_dump_json(exclude_none=True) if queue else None)
+
+    async def choose_model(self, session: SessionKey, model: str | None) -> None:
+        """Give a session a model of its own, from its next turn on; None takes it away."""
+        await self._set(session, MODEL, model)
+
+    async def _set(self, session: SessionKey, field: str, value: str | None) -> None:
+        """Set or remove a setting of a session, to which nobody needs to have written yet."""
+        await self._scripts.run(
+            "configure",
+            keys={"state": keys.state(session.sid)},
+            args={
+                "session_key": str(session),
+                "field": field,
+                "value": value,
+                "keep_ms": STATE_MS,
+            },
+        )
 
     async def stop(self, sid: str, *, call: str | None = None, wants_result: bool = True) -> int:
         """Stop all that the session has accepted so far; return how many entries that concerns.

@@ -10,10 +10,12 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
-__all__ = ["QUEUE", "STATE_MS", "SessionState", "pairs"]
+__all__ = ["MODEL", "QUEUE", "STATE_MS", "SessionState", "pairs"]
 
 #: The field with a session's own queue settings, which operators write.
 QUEUE = "queue_settings"
+#: The field with the model that people have chosen for a session.
+MODEL = "model"
 #: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
 STATE_MS = 8 * 24 * 3600 * 1000
 #: The depth of a task of which it isn't known: deeper than any session may be, so it may do least.
@@ -35,6 +37,8 @@ class SessionState:
     epoch: str
     queue: QueueOverride | None
     """Its own queue settings."""
+    model: str | None
+    """The model that was chosen for it; None for that of its agent."""
     last_entry: str | None
     """The entry that was accepted last."""
     busy_since_ms: int | None
@@ -95,6 +99,7 @@ class SessionState:
             worker=text.get("worker"),
             epoch=text.get("epoch", ""),
             queue=QueueOverride.model_validate_json(queue) if queue else None,
+            model=text.get(MODEL),
             last_entry=text.get("last_entry"),
             busy_since_ms=_ms(text.get("busy_since_ms")),
             last_heard_ms=_ms(text.get("last_heard_ms")) or 0,

@@ -71,6 +71,8 @@ class Entry:
     people: tuple[str, ...] = ()
     """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID. Their
     rights are looked up when it is answered."""
+    is_command: bool = False
+    """Whether it is a command for the agent's CLI, as an owner wrote it."""
     unreadable: str = ""
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 
@@ -163,6 +165,11 @@ class Turn:
     def id(self) -> str:
         """The stream id of the first entry; stays the same over all attempts."""
         return min((*self.left_out, *self.entries), key=lambda entry: stream_order(entry.id)).id
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it is a command for the agent's CLI, which has a turn of its own."""
+        return self.entries[0].is_command
 
     @property
     def reference(self) -> str:

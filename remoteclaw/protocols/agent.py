@@ -107,6 +107,10 @@ class Capabilities:
     """Whether it tells what a turn cost."""
     forks: bool = False
     """Whether it can begin a conversation as a copy of another."""
+    takes_commands: bool = False
+    """Whether a text such as `/compact` is a command of its own."""
+    chooses_model: bool = True
+    """Whether it can be asked for a model."""
     resumes: str = "by its own id"
     """The way in which another process continues a conversation, in words."""
     rules: frozenset[str] = frozenset()
@@ -197,10 +201,13 @@ class AgentProcess(Protocol):
         It is kept with the id, so that the next one asks the model exactly what this one asked.
         """
 
-    def turn(self, prompt: str, images: Sequence[Image] = ()) -> AsyncGenerator[AgentEvent, None]:
+    def turn(
+        self, prompt: str, images: Sequence[Image] = (), *, is_command: bool = False
+    ) -> AsyncGenerator[AgentEvent, None]:
         """Ask the agent; yield what it says, with exactly one `DoneEvent`, last.
 
-        `images` are of the kinds that its runtime names.
+        `images` are of the kinds that its runtime names. A prompt that `is_command` is `/name` with
+        what may stand behind it, for a CLI that takes commands.
         """
 
     async def steer(self, prompt: str, key: str, images: Sequence[Image] = ()) -> None:

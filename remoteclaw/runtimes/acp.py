@@ -22,7 +22,11 @@ class AcpRuntime(AcpDialect, BaseRuntime):
 
     command: tuple[str, ...] = ()
     capabilities = Capabilities(
-        steers=False, explains_denial=False, forks=True, resumes="where it can"
+        steers=False,
+        explains_denial=False,
+        takes_commands=True,
+        forks=True,
+        resumes="where it can",
     )
 
     def launch(
@@ -104,7 +108,18 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
 
     async def _begin(self, prompt: str, images: Sequence[Image]) -> AcpTurn:
         instructed = "\n\n".join(filter(None, (self._instructions, prompt)))
-        turn = AcpTurn(
+        turn = self._new_turn()
+        await turn.ask(self._parts(instructed, images))
+        return turn
+
+    async def _begin_command(self, text: str) -> AcpTurn:
+        turn = self._new_turn()
+        turn.is_command = True
+        await turn.ask(self._parts(text, ()))
+        return turn
+
+    def _new_turn(self) -> AcpTurn:
+        return AcpTurn(
             self._pipes,
             self._peer,
             self._dialect,
@@ -113,12 +128,10 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             cost=self._cost,
             said_before=self._said,
         )
-        await turn.ask(self._parts(instructed, images))
-        return turn
 
     def _end(self, turn: AcpTurn) -> None:
         self._cost, self._said = turn.cost, turn.said
-        if not turn.has_failed:  # else it may not have read them
+        if not turn.has_failed and not turn.is_command:  # else it may not have read them
             self._instructions = ""
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:

@@ -74,6 +74,8 @@ class AcpTurn(CliTurn[RpcMessage]):
         """The message that the agent's log says is begun."""
         self._own: set[str] = set()
         """Messages that are for the agent itself."""
+        self.is_command = False
+        """Whether it is a command of the agent's own."""
 
     async def ask(self, parts: list[dict[str, Any]], key: str | None = None) -> None:
         """Send a prompt; one with a `key` joins those that are being answered."""

@@ -183,7 +183,7 @@ class CliProcess(ABC, Generic[_M, _T]):
     # -- a turn --------------------------------------------------------------------------------
 
     async def turn(
-        self, prompt: str, images: Sequence[Image] = ()
+        self, prompt: str, images: Sequence[Image] = (), *, is_command: bool = False
     ) -> AsyncGenerator[AgentEvent, None]:
         """Ask the agent; yield what it says, with exactly one `DoneEvent`, last."""
         for message in self._messages.take_unread():
@@ -193,7 +193,8 @@ class CliProcess(ABC, Generic[_M, _T]):
         notice, self._notice = self._notice, ""
         if notice:
             yield NoticeEvent(notice)
-        turn = self._turn = await self._begin(prompt, images)
+        begun = self._begin_command(prompt) if is_command else self._begin(prompt, images)
+        turn = self._turn = await begun
         self._is_asked.set()
         try:
             async with contextlib.aclosing(turn.events()) as events:
@@ -216,6 +217,10 @@ class CliProcess(ABC, Generic[_M, _T]):
     @abstractmethod
     async def _begin(self, prompt: str, images: Sequence[Image]) -> _T:
         """Send the turn's message."""
+
+    async def _begin_command(self, text: str) -> _T:
+        """Send a command of the CLI's own."""
+        return await self._begin(text, ())
 
     def _end(self, turn: _T) -> None:
         """Keep what the next turn has to know of this one."""

@@ -44,6 +44,7 @@ class ClaudeRuntime(BaseRuntime):
     capabilities = Capabilities(
         steers=True,
         explains_denial=True,
+        takes_commands=True,
         reports_cost=True,
         forks=True,
         rules=frozenset(
@@ -120,7 +121,7 @@ class ClaudeRuntime(BaseRuntime):
         self, pipes: AgentPipes, spec: AgentSpec, *, session_id: str | None, run_dir: Path
     ) -> "ClaudeProcess":
         """Return claude before its handshake."""
-        return ClaudeProcess(pipes, session_id)
+        return ClaudeProcess(pipes, spec, session_id)
 
 
 class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
@@ -128,9 +129,10 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     name = "claude"
 
-    def __init__(self, pipes: AgentPipes, session_id: str | None) -> None:
+    def __init__(self, pipes: AgentPipes, spec: AgentSpec, session_id: str | None) -> None:
         self._peer = ClaudePeer(pipes)
         super().__init__(pipes, self._peer)
+        self._spec = spec
         self._conversation = Conversation(session_id)
 
     @property
@@ -140,8 +142,11 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
 
     @property
     def note(self) -> str:
-        """The model that claude has named: the next process asks for the same model."""
-        return self._conversation.model
+        """The model that claude has named: the next process asks for the same model.
+
+        One that it was asked for by name is not its own choice, which the note before has.
+        """
+        return self._spec.note if self._spec.model else self._conversation.model
 
     # -- coming and going ----------------------------------------------------------------------
 
@@ -206,6 +211,11 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
     async def _begin(self, prompt: str, images: Sequence[Image]) -> ClaudeTurn:
         turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
         await turn.ask(self._parts(prompt, images))
+        return turn
+
+    async def _begin_command(self, text: str) -> ClaudeTurn:
+        turn = ClaudeTurn(self._pipes, self._peer, self._conversation)
+        await turn.command(text)
         return turn
 
     def _parts(self, prompt: str, images: Sequence[Image]) -> list[dict[str, Any]]:

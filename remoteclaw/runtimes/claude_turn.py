@@ -130,6 +130,13 @@ class ClaudeTurn(CliTurn[dict[str, Any]]):
         """Send the turn's message."""
         await self._say(self._answer.message_id, parts)
 
+    async def command(self, text: str) -> None:
+        """Send a command of claude's own, which claude repeats in other words, or not at all."""
+        self._answer.is_ours = True
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        uuid_ = self._answer.message_id
+        await self._peer.send({"type": "user", "uuid": uuid_, "message": message})
+
     async def _say(self, message_id: str, parts: list[dict[str, Any]]) -> None:
         message = {"role": "user", "content": [*parts, {"type": "text", "text": CLOSING}]}
         await self._peer.send({"type": "user", "uuid": message_id, "message": message})

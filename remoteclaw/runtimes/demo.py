@@ -38,7 +38,7 @@ class DemoRuntime(BaseRuntime):
     name = "demo"
     command = COMMAND
     image_types: frozenset[str] = frozenset()
-    capabilities = Capabilities(steers=True, explains_denial=True)
+    capabilities = Capabilities(steers=True, explains_denial=True, chooses_model=False)
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path

@@ -60,6 +60,7 @@ class GeminiRuntime(AcpRuntime):
     capabilities = Capabilities(
         steers=False,
         explains_denial=False,
+        takes_commands=True,
         resumes="from our record",
         rules=frozenset(("Bash", "Edit", "WebFetch")),
         tested="0.61.0",

@@ -67,6 +67,7 @@ class OpencodeRuntime(AcpRuntime):
     capabilities = Capabilities(
         steers=True,
         explains_denial=False,
+        takes_commands=True,
         reports_cost=True,
         forks=True,
         rules=frozenset(("Bash", "Edit", "Read", "WebFetch", "WebFetch(domain)", "WebSearch")),

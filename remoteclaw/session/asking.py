@@ -116,6 +116,7 @@ class Asking:
                     history=self.history,
                     effects=self._lease.turns.side_effects,
                     used_s=time.monotonic() - attempt.began,
+                    model=self._lease.state.model,
                 )
             finally:
                 showing.cancel()

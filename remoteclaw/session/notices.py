@@ -10,6 +10,7 @@ from remoteclaw.messages import AgentDeliveryResult, McpSideEffects, ReplyPayloa
 from remoteclaw.profiles import profile_of
 
 __all__ = [
+    "COMMAND_DONE",
     "CONTEXT_LOST",
     "NOTHING_RUNS",
     "NOTHING_SAID",
@@ -26,6 +27,7 @@ __all__ = [
 SECOND_TRY = "(I was interrupted while I worked on this. Here is my second try.)"
 CONTEXT_LOST = "(I no longer have our earlier conversation, and go on from what was noted of it.)"
 NOTHING_RUNS = "Nothing is running now."
+COMMAND_DONE = "Done."
 NOTHING_SAID = "(The agent finished without saying anything.)"
 TOO_MANY = (
     "(I was busy, and I keep {cap} waiting messages at most. I left out {count}: send again what "

@@ -61,19 +61,21 @@ def next_batch(
 ) -> NextBatch:
     """Return the next batch of the waiting entries; `waiting` is not empty.
 
-    A command has a turn of its own, so that the messages before it are answered first, and so has
-    a message whose reply doesn't go to the channel. In `collect` and `interrupt` all other entries
-    up to the next such one share a turn.
+    A command, of the chat or of the agent's CLI, has a turn of its own, so that the messages before
+    it are answered first, and so has a message whose reply doesn't go to the channel. In `collect`
+    and `interrupt` all other entries up to the next such one share a turn.
     The cap applies to people's messages since the session is busy (`busy_since_ms`; None when it
     was idle). Commands and entries that no person has sent don't count and are never left out.
     """
     head = waiting[0]
-    if head.deliver != "channel" or command_of(head):
+    if head.deliver != "channel" or _is_command(head):
         return NextBatch((head.id,))
     from_chat = list(itertools.takewhile(lambda entry: entry.deliver == "channel", waiting))
-    up_to_command = list(itertools.takewhile(lambda entry: not command_of(entry), from_chat))
+    up_to_command = list(itertools.takewhile(lambda entry: not _is_command(entry), from_chat))
     since_busy = [] if busy_since_ms is None else [e for e in from_chat if e.at_ms >= busy_since_ms]
-    since_busy = [entry for entry in since_busy if entry.origin == "chat" and not command_of(entry)]
+    since_busy = [
+        entry for entry in since_busy if entry.origin == "chat" and not _is_command(entry)
+    ]
     left_out: tuple[str, ...] = ()
     if queue.cap and len(since_busy) > queue.cap:
         if queue.drop == "new":
@@ -101,7 +103,7 @@ def typing_pause_s(waiting: Sequence[Entry], queue: QueueConfig, *, now_ms: int)
     newest = waiting[-1]
     if queue.mode in ("interrupt", "steer") or len(waiting) >= (queue.cap or READ_ALL):
         return 0.0
-    if newest.deliver != "channel" or any(map(command_of, waiting)):
+    if newest.deliver != "channel" or any(map(_is_command, waiting)):
         return 0.0
     left_ms = queue.debounce_ms - max(0, now_ms - newest.at_ms)
     return max(0, left_ms) / 1000
@@ -184,11 +186,12 @@ def takes_newcomers(
 ) -> bool:
     """Return whether new messages join a turn that begins with the entries `behind` it.
 
-    None joins while a person's message waits.
+    None joins while a person's message waits, nor a command of the agent's CLI.
     """
     is_next = all(entry.origin != "chat" for entry in behind)
     is_for_chat = turn.entries[-1].deliver == "channel"
-    return queue.mode == "steer" and can_steer and is_for_chat and is_next
+    may_join = is_for_chat and is_next and not turn.is_command
+    return queue.mode == "steer" and can_steer and may_join
 
 
 class Newcomer(StrEnum):
@@ -208,7 +211,7 @@ def newcomer(entry: Entry) -> Newcomer:
     """
     if entry.origin != "chat":
         return Newcomer.WAITS
-    if entry.deliver != "channel" or entry.unreadable or command_of(entry):
+    if entry.deliver != "channel" or entry.unreadable or _is_command(entry):
         return Newcomer.STOPS_JOINING
     return Newcomer.JOINS
 
@@ -247,6 +250,11 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
     if ended.left or ended.competing_hints or is_leaving:
         return Next.LOOK_AGAIN
     return Next.LINGER
+
+
+def _is_command(entry: Entry) -> bool:
+    """Whether an entry is a command, of the chat or for the agent's CLI."""
+    return entry.is_command or command_of(entry) is not None
 
 
 def _ids(entries: Sequence[Entry]) -> tuple[str, ...]:

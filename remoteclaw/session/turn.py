@@ -16,6 +16,7 @@ from remoteclaw.session.attempt import Attempt, Progress
 from remoteclaw.session.bridge import SessionBridge
 from remoteclaw.session.inbox import decode
 from remoteclaw.session.notices import (
+    COMMAND_DONE,
     CONTEXT_LOST,
     NOTHING_SAID,
     RESET,
@@ -200,7 +201,8 @@ class TurnRunner:
             detail = (result.error or "")[:DETAIL]
             error = {"category": str(result.error_category), "detail": detail}
         elif status == "done" and not result.is_silent and all(p.is_ours for p in result.payloads):
-            result = with_notice(result, NOTHING_SAID, index=reply.next_index)
+            words = COMMAND_DONE if turn.is_command else NOTHING_SAID
+            result = with_notice(result, words, index=reply.next_index)
         joined = attempt.joined(result.steered)
         entries = (*turn.left_out, *turn.entries, *joined)
         said = [*reply.said, *result.payloads]

@@ -194,14 +194,54 @@ async def test_a_tasks_session_takes_no_messages(stack: Stack) -> None:
     assert not await stack.fleet.sessions.list(limit=1)
 
 
-async def test_two_slashes_and_unknown_commands_are_for_the_agent(stack: Stack) -> None:
+async def newest_entry(stack: Stack) -> Any:
+    view = await stack.fleet.sessions.list(limit=1)
+    entries: Any = await stack.fleet.scripts.client.xrange(keys.inbound(view[0].sid))
+    return orjson.loads(entries[-1][1][b"entry"])
+
+
+async def test_two_slashes_are_for_the_agent(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        for number, (written, text) in enumerate((("//help", "/help"), ("/compact", "/compact"))):
-            sent = await send(client, written, f"m{number}")
-            view = await stack.fleet.sessions.list(limit=1)
-            entries: Any = await stack.fleet.scripts.client.xrange(keys.inbound(view[0].sid))
-            assert orjson.loads(entries[-1][1][b"entry"])["message"]["text"] == text
-            assert sent["answer"] is None
+        sent = await send(client, "//help", "m1")
+
+        assert sent["answer"] is None
+        assert (await newest_entry(stack))["message"]["text"] == "/help"
+
+
+async def test_an_unknown_command_is_one_of_the_cli_or_says_that_there_is_none(
+    stack: Stack,
+) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        told = await send(client, "/Compact now", "m1")
+        assert told["entry"] is None
+        assert told["answer"].startswith("There is no command /compact, and demo has none")
+
+        stack.configure({"runtime": "codex"})
+        told = await send(client, "/compact", "m3")
+        assert "codex has none of its own here" in told["answer"]
+
+        stack.configure({"runtime": "claude"})
+        sent = await send(client, "/Compact now", "m2")
+        assert sent["entry"]
+        entry = await newest_entry(stack)
+        assert (entry["message"]["text"], entry["is_command"]) == ("/compact now", True)
+
+
+async def test_reset_and_clear_begin_a_new_conversation(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        for number, text in enumerate(("/reset", "/clear")):
+            assert (await send(client, text, f"m{number}"))["answer"] == "A new conversation."
+
+
+async def test_a_session_has_a_model_before_anything_is_said(stack: Stack) -> None:
+    stack.configure({"runtime": "claude"})
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        await send(client, "/model haiku", "m1")
+        assert (await client.call("chat.open"))["model"] == "haiku"
+        refused = await send(client, "/model -x", "m2")
+        assert refused["answer"].startswith("A model's name has no spaces")
+        await send(client, "/model default", "m3")
+        assert (await client.call("chat.open"))["model"] is None
 
 
 async def test_an_agent_of_its_own_is_a_chat_of_its_own(stack: Stack) -> None:

@@ -40,20 +40,32 @@ MUTANTS = (
         test="test_the_agent_of_the_old_conversation_ends",
     ),
     Mutant(
+        "a command of the CLI's that is answered with other messages",
+        before="return entry.is_command or command_of(entry) is not None",
+        after="return command_of(entry) is not None",
+        test="test_a_command_of_the_cli_has_a_turn_of_its_own",
+    ),
+    Mutant(
+        "a model that is chosen and not asked for",
+        before="model=self._lease.state.model,",
+        after="",
+        test="test_a_chosen_model_is_asked_for_from_the_next_turn_on",
+    ),
+    Mutant(
         "a command that joins a running turn",
-        before='if entry.deliver != "channel" or entry.unreadable or command_of(entry):',
+        before='if entry.deliver != "channel" or entry.unreadable or _is_command(entry):',
         after='if entry.deliver != "channel":',
         test="test_it_never_joins_a_running_turn_and_nothing_overtakes_it",
     ),
     Mutant(
         "a command that is answered with what came before it",
-        before="itertools.takewhile(lambda entry: not command_of(entry), from_chat)",
+        before="itertools.takewhile(lambda entry: not _is_command(entry), from_chat)",
         after="from_chat[:]",
         test="test_order_is_kept[collect]",
     ),
     Mutant(
         "a command that is dropped",
-        before='if entry.origin == "chat" and not command_of(entry)]',
+        before='if entry.origin == "chat" and not _is_command(entry)]',
         after='if entry.origin == "chat"]',
         test="test_the_cap_leaves_out_messages_of_people_alone",
     ),
@@ -199,8 +211,8 @@ MUTANTS = (
     ),
     Mutant(
         "a result that is dropped",
-        before='if entry.origin == "chat" and not command_of(entry)]',
-        after="if not command_of(entry)]",
+        before='if entry.origin == "chat" and not _is_command(entry)]',
+        after="if not _is_command(entry)]",
         test="test_the_cap_leaves_out_messages_of_people_alone",
     ),
     Mutant(

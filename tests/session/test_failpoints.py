@@ -253,7 +253,7 @@ async def test_a_worker_with_a_message_that_joins_its_turn_at(
     first = await lab.stack.append("hello", from_=word)
     sid = first.session.sid
     await lab.stack.outcome(first)
-    await lab.stack.fleet.sessions.configure(sid, QueueOverride(mode="steer"))
+    await lab.stack.fleet.sessions.configure(first.session, QueueOverride(mode="steer"))
     await lab.stack.until_idle(first)
 
     first = await lab.stack.append(word, from_=word)

@@ -161,7 +161,7 @@ async def test_a_turn_about_what_no_person_has_sent_is_not_interrupted(
 async def test_a_session_may_have_a_mode_of_its_own(agent: Stack) -> None:
     configure(agent, mode="collect", channels={"test": {"mode": "interrupt"}})
     first = await agent.append("hello")
-    await agent.fleet.sessions.configure(first.session.sid, QueueOverride(mode="followup"))
+    await agent.fleet.sessions.configure(first.session, QueueOverride(mode="followup"))
     await drain(agent, first)
     _, task = await busy(agent)
     waiting = await append(agent, "two", "three")

@@ -92,7 +92,7 @@ async def test_the_agent_of_the_old_conversation_ends(agent: Stack) -> None:
 async def test_settings_of_the_session_stay(agent: Stack) -> None:
     first = await agent.append("one")
     await drain(agent, first)
-    await agent.fleet.sessions.configure(first.session.sid, QueueOverride(mode="steer"))
+    await agent.fleet.sessions.configure(first.session, QueueOverride(mode="steer"))
     before = await agent.fleet.sessions.view(first.session.sid)
     await talk(agent, "/new")
     after = await agent.fleet.sessions.view(first.session.sid)

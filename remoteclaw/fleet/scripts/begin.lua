@@ -6,7 +6,7 @@
 -- → begun|stopped|dropped|missing, turn, attempt, furthest phase of the attempts before, entries, attempts
 --   that were cut off on purpose, ids that the agent is only told of, when the session became busy,
 --   its own queue settings, 1 if the attempt before was postponed, tries so far, what the person was told
---   of that
+--   of that, its own model
 -- Of some ids, oldest first: those that a stop covers if it covers the first one, else all. So a stop
 -- that comes between two messages ends the one and not the other.
 local function up_to_stop(ids, stop)
@@ -102,6 +102,7 @@ if id_at_most(entries[#entries][1], stop) and (attempt == 1 or not is_dropped) t
 elseif is_dropped then
   verdict = 'dropped'
 end
-local state = redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'told')
+local state = redis.call('HMGET', keys.state, 'busy_since_ms', 'queue_settings', 'is_resumed', 'tries', 'told',
+  'model')
 return {verdict, turn, attempt, before, entries, forgiven, mentioned, state[1], state[2] or '',
-  state[3] or '0', state[4] or '0', state[5] or ''}
+  state[3] or '0', state[4] or '0', state[5] or '', state[6] or ''}

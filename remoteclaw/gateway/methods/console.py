@@ -1,5 +1,7 @@
 """Handlers of the console: chats in terminals."""
 
+import contextlib
+import functools
 from collections.abc import Mapping
 
 from remoteclaw import commands
@@ -29,7 +31,7 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
         sid=session.sid,
         agent=session.agent,
         runtime=settings.runtime or "",
-        model=settings.model,
+        model=(view and view.model) or settings.model,
         workspace=str(call.home.workspace(session.agent, settings)),
         permissions=settings.permissions,
         user=session.user,
@@ -44,8 +46,18 @@ async def _session(call: Call, params: contract.OpenParams) -> SessionKey:
     if params.session_key:
         if params.agent_id:
             raise CallRefused("INVALID_REQUEST", "chat.open: name an agent or a session, not both.")
+        with contextlib.suppress(ValueError):
+            key = SessionKey.parse(params.session_key)
+            if key.provider == CHANNEL:  # a chat, to which nobody needs to have written yet
+                call.config.agent(key.agent)
+                return key
         return await call.fleet.sessions.key_of(params.session_key)
-    name, _ = call.config.agent(params.agent_id)
+    return _chat_of(call, params.agent_id)
+
+
+def _chat_of(call: Call, agent: str | None) -> SessionKey:
+    """Return the chat of this host's user with an agent; None is the first one."""
+    name, _ = call.config.agent(agent)
     first, _ = call.config.agent(None)
     host = call.home.host_id
     account = host if name == first else f"{host}.{name}"
@@ -65,7 +77,8 @@ async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
     else:
         moved = str(told.session) if told.session else None
         return contract.Sent(answer=told.text, session_key=moved)
-    sent = await _accept(call, session, params, text)
+    is_command = told is not None and told.is_for_cli
+    sent = await _accept(call, session, params, text, is_command=is_command)
     return sent.model_copy(update={"answer": told.text}) if told else sent
 
 
@@ -80,11 +93,12 @@ def _asked(
         fleet=call.fleet,
         config=call.config,
         home=call.home,
+        chat_with=functools.partial(_chat_of, call) if session.provider == CHANNEL else None,
     )
 
 
 async def _accept(
-    call: Call, session: SessionKey, params: contract.SendParams, text: str
+    call: Call, session: SessionKey, params: contract.SendParams, text: str, *, is_command: bool
 ) -> contract.Sent:
     """Put a message on the session's stream."""
     if session.task is not None:
@@ -112,7 +126,10 @@ async def _accept(
         )
         view = await call.fleet.sessions.view(session.sid)
         accepted = await call.fleet.inbound.append(
-            message, agent=session.agent, deliver="channel" if is_console else "caller"
+            message,
+            agent=session.agent,
+            deliver="channel" if is_console else "caller",
+            is_command=is_command,
         )
     except PerhapsSent as error:
         raise CallRefused("UNAVAILABLE", str(error)) from None

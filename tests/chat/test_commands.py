@@ -1,0 +1,91 @@
+"""Commands in a terminal, from the keys to what is shown."""
+
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from remoteclaw.config.home import Home
+from tests.support.agents import AgentCli
+from tests.support.terminal import REMOTECLAW, Terminal, env
+
+
+def with_claude(home: Home, claude: AgentCli, **settings: object) -> dict[str, str]:
+    """Return the environment of a chat with a real claude."""
+    agent = claude.config(**settings)
+    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
+    environment = env(home)
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    return environment
+
+
+def asked_by(cli: AgentCli, *texts: str) -> list[dict[str, Any]]:
+    """Return the model's first request about each of these texts."""
+    requests = [request for request in cli.model.requests() if not request["is_aside"]]
+    return [next(each for each in requests if each["last"].endswith(text)) for text in texts]
+
+
+def test_a_model_is_chosen_and_given_back(home: Home, claude: AgentCli) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
+        screen.see("›")
+        screen.type("SAY:modelled-1\r")
+        screen.see("main\nmodelled-1")
+        screen.type("/model claude-haiku-4-5\r")
+        screen.see("From the next turn on, the model is claude-haiku-4-5")
+        screen.type("SAY:modelled-2\r")
+        screen.see("main\nmodelled-2")
+        screen.type("/status\r")
+        screen.see("• model: claude-haiku-4-5")
+        screen.type("/model default\r")
+        screen.see("From the next turn on, the model is the one that claude chooses.")
+        screen.type("SAY:modelled-3\r")
+        screen.see("main\nmodelled-3")
+    first, second, third = asked_by(claude, "SAY:modelled-1", "SAY:modelled-2", "SAY:modelled-3")
+    assert "haiku" not in first["model"] == third["model"]
+    assert second["model"] == "claude-haiku-4-5"
+    assert [each["users"] for each in (first, second, third)] == [1, 2, 3]  # one conversation
+
+
+def test_an_agent_without_models_says_so(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
+        screen.see("›")
+        screen.type("/model haiku\r")
+        screen.see("The agent main is run by demo, which has no models to choose from.")
+
+
+def test_a_terminal_moves_to_another_agent_and_back(home: Home, directory: Path) -> None:
+    home.config_file.write_text('[agents.other]\nruntime = "demo"\n')
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
+        screen.see("›")
+        screen.type("/agent\r")
+        screen.see("• other: demo in")
+        screen.type("hello main\r")
+        screen.see("message 1 of our conversation")
+        screen.type("/agent other\r")
+        screen.see("This is the chat with other now.")
+        screen.type("hello other\r")
+        screen.see("other\nThis is RemoteClaw's demo agent.")
+        screen.type("/agent nobody\r")
+        screen.see("There is no agent 'nobody'")
+        screen.type("/agent main\r")
+        screen.see("This is the chat with main now.")
+        assert "› hello main" in screen.see("(earlier: ")
+        screen.type("memory\r")
+        screen.see("You said before:")
+
+
+def test_claude_takes_its_own_commands(home: Home, claude: AgentCli) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
+        screen.see("›")
+        screen.type("SAY:commanded-1\r")
+        screen.see("main\ncommanded-1")
+        screen.type("/context\r")
+        screen.see("Estimated usage by category")
+        screen.type("/nonsense\r")
+        screen.see("Unknown command: /nonsense")
+        screen.type("/review 7\r")  # claude writes a prompt of its own for it
+        screen.see("GitHub pull request")
+        screen.type("SAY:commanded-2\r")
+        screen.see("main\ncommanded-2")
+    first, second = asked_by(claude, "SAY:commanded-1", "SAY:commanded-2")
+    assert (first["users"], second["users"]) == (1, 3)

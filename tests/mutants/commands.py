@@ -1,0 +1,48 @@
+"""Mutants of `remoteclaw/commands/`."""
+
+from tests.mutants import Mutant
+
+MUTANTS = (
+    Mutant(
+        "an unknown command that a model is paid for",
+        before="if create_cli_runtime(asked.runtime).capabilities.takes_commands:",
+        after="if True:",
+        test="test_an_unknown_command_is_one_of_the_cli_or_says_that_there_is_none",
+    ),
+    Mutant(
+        "a model's name that is an option",
+        before="AgentConfig(model=wanted)",
+        after="pass",
+        test="test_a_session_has_a_model_before_anything_is_said",
+    ),
+    Mutant(
+        "a terminal that does not move",
+        before="session=asked.chat_with(name)",
+        after="session=None",
+        test="test_a_terminal_moves_to_another_agent_and_back",
+    ),
+    Mutant(
+        "a program that a repository names",
+        before="return _Git(git, workspace, env)",
+        after="return _Git(git, workspace, {'PATH': os.environ['PATH']})",
+        test="test_no_program_that_a_repository_names_is_run",
+    ),
+    Mutant(
+        "a repository within that is looked into",
+        before='"--ignore-submodules=all"',
+        after='"--ignore-submodules=none"',
+        test="test_a_repository_within_is_not_looked_into",
+    ),
+    Mutant(
+        "an index that git's own would be",
+        before='shutil.copyfile(index, own / "index")',
+        after='os.symlink(index, own / "index")',
+        test="test_changed_and_new_files_are_shown_and_nothing_is_touched",
+    ),
+    Mutant(
+        "a file that ends the block that it is shown in",
+        before="max(3, 1 + longest)",
+        after="3",
+        test="test_a_fence_in_a_file_does_not_end_the_block",
+    ),
+)

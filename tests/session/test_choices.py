@@ -1,0 +1,63 @@
+"""What people choose for a session: its model, and commands of its agent's own CLI."""
+
+from pathlib import Path
+
+from tests.support.bridges import claude_script
+from tests.support.conversations import answers, drain, talk
+from tests.support.stack import Stack, message
+
+#: A program that says which model it was asked for, whether it goes on, and what it was told.
+SAYS = """
+model = sys.argv[sys.argv.index('--model') + 1] if '--model' in sys.argv else 'its own'
+goes_on = any(word.startswith('--resume') for word in sys.argv)
+say(type='system', subtype='init', model='its-choice')
+while True:
+    told = heard()
+    echo(told)
+    result(f"{model}, {goes_on}: {told['message']['content'][-1]['text']}", num_turns=0)
+"""
+
+
+def with_claude(stack: Stack, directory: Path, **settings: object) -> None:
+    command = list(claude_script(directory, SAYS))
+    stack.configure({"runtime": "claude", "command": command}, **settings)  # type: ignore[arg-type]
+
+
+async def test_a_chosen_model_is_asked_for_from_the_next_turn_on(
+    stack: Stack, directory: Path
+) -> None:
+    with_claude(stack, directory)
+    first = await stack.append("one")
+    await drain(stack, first)
+    assert (await answers(stack, first))[0].startswith("its own, False")
+
+    await stack.fleet.sessions.choose_model(first.session, "haiku")
+    assert (await talk(stack, "two"))[0].startswith("haiku, True")
+
+    await stack.fleet.sessions.choose_model(first.session, None)
+    assert (await talk(stack, "three"))[0].startswith("its-choice, True")
+
+
+async def test_a_command_of_the_cli_has_a_turn_of_its_own(stack: Stack, directory: Path) -> None:
+    with_claude(stack, directory, queue={"mode": "collect", "debounce_ms": 0, "cap": 0})
+    before = await stack.append("before")
+    command = await stack.fleet.inbound.append(
+        message("/compact now"), agent="main", is_command=True
+    )
+    after = await stack.append("after")
+    await drain(stack, before)
+
+    told = await answers(stack, before, command, after)
+    assert told == [
+        "its own, False: (End of the message.)",
+        "its own, False: /compact now",
+        "its own, False: (End of the message.)",
+    ]
+
+
+async def test_a_command_for_a_cli_without_any_is_text(stack: Stack) -> None:
+    stack.configure({"runtime": "demo"})
+    command = await stack.fleet.inbound.append(message("/x"), agent="main", is_command=True)
+    await drain(stack, command)
+
+    assert "You wrote 2 characters" in (await answers(stack, command))[0]
