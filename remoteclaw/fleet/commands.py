@@ -51,7 +51,7 @@ def command_of(entry: Entry) -> Command | None:
     """Return the command that an entry is; None if it is for the agent."""
     if entry.origin == "operator":
         return Command("reset", entry.message.text)
-    if entry.origin != "chat" or entry.is_command:
+    if entry.origin != "chat" or entry.is_command is not None:
         return None
     return _command(entry.message)
 

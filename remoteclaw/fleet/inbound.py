@@ -88,13 +88,14 @@ class Inbound:
         agent: str,
         deliver: Literal["channel", "caller"] = "channel",
         lane: Lane = "agents",
-        is_command: bool = False,
+        is_command: bool | None = None,
     ) -> Accepted:
         """Accept a message: when this returns, it is stored, and a worker is told if one must be.
 
         Repeating it is harmless: the message's id is remembered for 7 days.
         In the lane `background` it waits behind what people send. A command to stop takes effect
-        here, in the same step; one that `is_command` is for the agent's CLI.
+        here, in the same step. `is_command` says of a message that was looked at before whether it
+        is a command for the agent's CLI; whatever its text is, it is no command of the chat then.
         Its attachments were stored before (`Blobs.put`), and are kept until its turn is over.
         Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted, and
         `PerhapsSent` when that isn't known.
@@ -102,7 +103,8 @@ class Inbound:
         session = SessionKey.of(message, agent=agent)
         entry = encode_entry(message, deliver, is_command=is_command)
         try:
-            return await self._append(session, message, entry, lane, at_once(message))
+            does = at_once(message) if is_command is None else ""
+            return await self._append(session, message, entry, lane, does)
         except RedisUnavailable as error:
             if error.may_have_run:
                 raise PerhapsSent(PERHAPS_SENT.format(sid=session.sid[:8])) from None
@@ -194,7 +196,7 @@ def encode_entry(
     provenance: Provenance | None = None,
     people: Sequence[str] = (),
     *,
-    is_command: bool = False,
+    is_command: bool | None = None,
 ) -> bytes:
     """Return the JSON of a message on its session's stream.
 
@@ -213,8 +215,8 @@ def encode_entry(
         data["provenance"] = provenance.model_dump(exclude_none=True)
     if people:
         data["people"] = people
-    if is_command:
-        data["is_command"] = True
+    if is_command is not None:
+        data["is_command"] = is_command
     return orjson.dumps(data)
 
 
@@ -235,7 +237,7 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         told = data.get("provenance")
         provenance = Provenance.model_validate(told) if told is not None else None
         people = tuple(map(str, data.get("people", ())))
-        is_command = data.get("is_command") is True
+        is_command = cast(bool | None, data.get("is_command"))
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped = int(flat.get(b"stopped", 0))

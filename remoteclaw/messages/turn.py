@@ -71,8 +71,9 @@ class Entry:
     people: tuple[str, ...] = ()
     """Of what no person has written: the people on whose behalf it is, each as CHANNEL:ID. Their
     rights are looked up when it is answered."""
-    is_command: bool = False
-    """Whether it is a command for the agent's CLI, as an owner wrote it."""
+    is_command: bool | None = None
+    """Whether it is a command for the agent's CLI, as an owner wrote it; None if nobody has looked
+    yet whether it is a command."""
     unreadable: str = ""
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 
@@ -169,7 +170,7 @@ class Turn:
     @property
     def is_command(self) -> bool:
         """Whether it is a command for the agent's CLI, which has a turn of its own."""
-        return self.entries[0].is_command
+        return bool(self.entries[0].is_command)
 
     @property
     def reference(self) -> str:

@@ -254,7 +254,7 @@ def after_turn(ended: Finished, *, turns: int, seconds: float, is_leaving: bool)
 
 def _is_command(entry: Entry) -> bool:
     """Whether an entry is a command, of the chat or for the agent's CLI."""
-    return entry.is_command or command_of(entry) is not None
+    return bool(entry.is_command) or command_of(entry) is not None
 
 
 def _ids(entries: Sequence[Entry]) -> tuple[str, ...]:

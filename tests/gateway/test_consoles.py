@@ -7,6 +7,8 @@ import orjson
 import pytest
 
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.commands import command_of
+from remoteclaw.fleet.inbound import decode_entry
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, SessionKey
 from tests.support.doors import Door, Refused, RpcClient, opened, own_token
@@ -202,10 +204,14 @@ async def newest_entry(stack: Stack) -> Any:
 
 async def test_two_slashes_are_for_the_agent(stack: Stack) -> None:
     async with opened(stack) as door, door.connected(own_token(stack)) as client:
-        sent = await send(client, "//help", "m1")
+        for number, name in enumerate(("help", "new", "stop")):
+            sent = await send(client, f"//{name}", f"m{number}")
 
-        assert sent["answer"] is None
-        assert (await newest_entry(stack))["message"]["text"] == "/help"
+            assert sent["answer"] is None
+            entry = await newest_entry(stack)
+            assert entry["message"]["text"] == f"/{name}"
+            read = decode_entry(b"1-0", {b"entry": orjson.dumps(entry)})
+            assert command_of(read) is None
 
 
 async def test_an_unknown_command_is_one_of_the_cli_or_says_that_there_is_none(

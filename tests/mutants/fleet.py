@@ -11,7 +11,7 @@ MUTANTS = (
     ),
     Mutant(
         "a command that another session's agent gives",
-        before='if entry.origin != "chat":',
+        before='if entry.origin != "chat" or entry.is_command is not None:',
         after="if False:",
         test="test_only_people_give_commands",
     ),

@@ -41,7 +41,7 @@ MUTANTS = (
     ),
     Mutant(
         "a command of the CLI's that is answered with other messages",
-        before="return entry.is_command or command_of(entry) is not None",
+        before="return bool(entry.is_command) or command_of(entry) is not None",
         after="return command_of(entry) is not None",
         test="test_a_command_of_the_cli_has_a_turn_of_its_own",
     ),

@@ -68,16 +68,17 @@ async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
     session = SessionKey.parse(params.session_key)
     check_sender(call, session)
     text, told = params.message, None
+    # The caption of a file is looked at by the queue, which knows /new there.
+    is_command = None if params.attachments else False
     if not params.attachments and (command := commands.parse(text)):
         told = await commands.answer(command, _asked(call, session, params, command.rest))
     if told is None:
         text = commands.unescaped(text)
     elif told.forward:
-        text = told.forward
+        text, is_command = told.forward, told.is_for_cli
     else:
         moved = str(told.session) if told.session else None
         return contract.Sent(answer=told.text, session_key=moved)
-    is_command = told is not None and told.is_for_cli
     sent = await _accept(call, session, params, text, is_command=is_command)
     return sent.model_copy(update={"answer": told.text}) if told else sent
 
@@ -98,7 +99,12 @@ def _asked(
 
 
 async def _accept(
-    call: Call, session: SessionKey, params: contract.SendParams, text: str, *, is_command: bool
+    call: Call,
+    session: SessionKey,
+    params: contract.SendParams,
+    text: str,
+    *,
+    is_command: bool | None,
 ) -> contract.Sent:
     """Put a message on the session's stream."""
     if session.task is not None:
