@@ -96,6 +96,7 @@ class Supervisor:
         self._gateway: asyncio.subprocess.Process | None = None
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
+        self._is_ready = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Ready]:
@@ -117,6 +118,7 @@ class Supervisor:
                     duties = [tasks.create_task(duty) for duty in self._duties(lifeline, sockets)]
                     try:
                         await self._ready(address)
+                        self._is_ready.set()
                         workers = self._config.fleet.workers
                         seconds = boottime() - started
                         repaired = self._redis.repaired if self._redis else None
@@ -214,6 +216,8 @@ class Supervisor:
         if number == 0 and self._config.fleet.workers > 1:
             env[PEOPLE_ONLY] = "1"  # people don't wait behind what runs by itself
         argv = worker_command()
+        if number > 0:  # on few cores, it would only delay the first one and the gateway
+            await self._is_ready.wait()
 
         async def run() -> int:
             process = await spawn(

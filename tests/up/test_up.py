@@ -224,8 +224,12 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
     log.write_bytes(b"of an earlier year\n" * 600_000)
     with running(home, REMOTECLAW__FLEET__WORKERS="2") as up:
         eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
-        workers = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
-        assert len(workers) == 2
+
+        def both() -> list[int] | None:
+            found = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
+            return found if len(found) == 2 else None
+
+        workers = eventually_sync(both)  # the second one is started when all else is ready
 
         for pid in workers:
             os.kill(pid, signal.SIGKILL)

@@ -107,7 +107,7 @@ def test_it_does_not_ask_where_no_project_is(
 ) -> None:
     from remoteclaw.cli.up import _project
 
-    places: dict[str, str | Path] = {"HOME": os.environ["HOME"], "checkout": ROOT / "docs"}
+    places: dict[str, str | Path] = {"HOME": os.environ["HOME"], "checkout": ROOT / "tests"}
     places["state"] = home.path
     monkeypatch.chdir(places.get(place, place))
 
