@@ -16,6 +16,7 @@ from remoteclaw.bridge.failures import (
     error_of,
     failure_words,
     is_fatal_to_conversation,
+    missing_server,
     remedy_of,
 )
 from remoteclaw.bridge.freshness import kind_of
@@ -39,6 +40,7 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory, Overdue, RemoteCl
 from remoteclaw.events import AgentRunResult, ErrorEvent, ToolUseEvent
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import (
+    OWN_SERVER,
     AgentDeliveryResult,
     ChannelMessage,
     Entry,
@@ -466,8 +468,25 @@ class ChannelBridge:
                 f"({WAS_DENIED.format(tools=', '.join(dict.fromkeys(denied)))} {remedies}".strip()
             )
             notices.append(run.scrubber.text(f"{words})", MOST_DENIED))
+        if self._agents.is_new and run.error is None:
+            notices += self._missing_servers(run)
         if notices:
             await run.delivery.say(ReplyPayload("\n".join(notices), is_ours=True))
+
+    def _missing_servers(self, run: _Run) -> list[str]:
+        """Return what a person who can mend it reads of MCP servers that were not connected."""
+        if run.agent is None or not profile_of(run.turn.session.provider).is_local:
+            return []
+        return [
+            missing_server(
+                run.turn.session.agent,
+                run.scrubber.line(name, MOST_REASON),
+                why=run.scrubber.line(why, MOST_REASON),
+                runtime=self._runtime.name,
+            )
+            for name, why in run.agent.missing_servers.items()
+            if name != OWN_SERVER
+        ]
 
     # -- 7: errors -----------------------------------------------------------------------------
 

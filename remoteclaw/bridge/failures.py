@@ -11,9 +11,11 @@ from remoteclaw.protocols import AgentSpec, Runtime
 
 __all__ = [
     "LONG_MESSAGE",
+    "code",
     "error_of",
     "failure_words",
     "is_fatal_to_conversation",
+    "missing_server",
     "remedy_of",
     "unstartable",
 ]
@@ -65,8 +67,7 @@ def remedy_of(
     `reason` is what the CLI said, on one line and without secrets.
     """
     agent, ways, then = turn.session.agent, runtime.remedies, "then send your message again."
-    # As code: nothing in a CLI's words is Markdown.
-    says = f"{runtime.name}: `{reason.replace('`', chr(39))}`" if reason else ""
+    says = f"{runtime.name}: {code(reason)}" if reason else ""
     sign_in = ways.sign_in or "sign in to its CLI"
     on = "on the computer that RemoteClaw runs on"
     key = next((name for name in ways.keys if spec.env.get(name)), "")
@@ -107,6 +108,21 @@ def unstartable(agent: str, why: str) -> Remedy:
     """Return what is said of an agent that can't be started; `why` says what to do, too."""
     what = f"{agent} can't be started: {one_line(why).rstrip('.')}"
     return Remedy(what=what, fix="Then send your message again.")
+
+
+def missing_server(agent: str, name: str, *, why: str, runtime: str) -> str:
+    """Return what is said of an MCP server that an agent has to do without."""
+    why = f" ({code(why)})" if why else ""
+    name = code(name)
+    return (
+        f"({agent} works without the MCP server {name}, which {runtime} could not connect{why}: "
+        f"correct it under [agents.{agent}.mcp_servers], or in {runtime}'s own settings.)"
+    )
+
+
+def code(words: str) -> str:
+    """Return a CLI's words as code, in which nothing is Markdown."""
+    return f"`{words.replace('`', chr(39))}`"
 
 
 def _until(at_ms: int | None, zone: str | None) -> str:

@@ -163,7 +163,11 @@ class Chat:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGINT, doing.cancel)
                 self._deeds.put_nowait(None)
                 with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait((doing,))
+                    _, undone = await asyncio.wait((doing,), timeout=UNMENTIONED_S)
+                    if undone:
+                        self._screen.say("(Waiting until it is sent. Ctrl-C leaves without that.)")
+                        self._print()
+                        await asyncio.wait((doing,))
                 for duty in duties:
                     duty.cancel()
 

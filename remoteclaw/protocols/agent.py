@@ -201,6 +201,10 @@ class AgentProcess(Protocol):
         It is kept with the id, so that the next one asks the model exactly what this one asked.
         """
 
+    @property
+    def missing_servers(self) -> Mapping[str, str]:
+        """The MCP servers that it could not connect at its start, each with the reason or none."""
+
     def turn(
         self, prompt: str, images: Sequence[Image] = (), *, is_command: bool = False
     ) -> AsyncGenerator[AgentEvent, None]:

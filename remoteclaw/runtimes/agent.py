@@ -129,6 +129,8 @@ class CliProcess(ABC, Generic[_M, _T]):
         self._is_asked = asyncio.Event()
         self._notice = ""
         """A notice for the person, in the next turn."""
+        self.missing_servers: dict[str, str] = {}
+        """MCP servers that it could not connect, each with the reason as far as it is known."""
 
     @property
     @abstractmethod

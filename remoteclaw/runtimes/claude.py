@@ -20,7 +20,7 @@ from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, inherit, server_environment
 from remoteclaw.runtimes.claude_failure import complaint
 from remoteclaw.runtimes.claude_turn import ClaudePeer, ClaudeTurn, Conversation
-from remoteclaw.runtimes.wire import mapping
+from remoteclaw.runtimes.wire import mapping, text
 
 __all__ = ["ClaudeProcess", "ClaudeRuntime"]
 
@@ -180,6 +180,7 @@ class ClaudeProcess(CliProcess[dict[str, Any], ClaudeTurn]):
             if response.get("request_id") == request_id:
                 for name, why in mapping(mapping(response.get("response")).get("errors")).items():
                     log.warning("claude could not connect MCP server %s: %s", name, why)
+                    self.missing_servers[name] = text(why)
                 return
 
     def _state(self) -> dict[str, Any]:

@@ -199,6 +199,7 @@ class CodexProcess(CliProcess[RpcMessage, CodexTurn]):
                 waiting.add(name)  # also the user's own servers, so that the first turn has them
             if status == "failed":
                 log.warning("codex could not connect MCP server %s", name)
+                self.missing_servers[name] = text(message.params.get("error"))
             if status in ("ready", "failed", "cancelled"):
                 waiting.discard(name)
         elif message.is_request:

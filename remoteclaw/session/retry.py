@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+from remoteclaw.bridge.failures import code
 from remoteclaw.clock import local_time
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.fleet.turn import Postponement
@@ -86,7 +87,7 @@ def postponement(
     is_new = told_of != category or end_ms > int(told_end) + SAME_MS
     why = WHY[category]
     if result.reason:
-        why = f"{why.removesuffix('.')} (`{result.reason.replace('`', chr(39))}`)."
+        why = f"{why.removesuffix('.')} ({code(result.reason)})."
     words = _WAITS.format(why=why, at=f"{local_time(at_ms, zone):%a %d %b, %H:%M %Z}")
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds")
     return Postponement(

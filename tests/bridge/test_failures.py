@@ -1,6 +1,7 @@
 """What is said of a failed turn: politely, or with reason and remedy where people can act."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,11 +9,11 @@ from remoteclaw.bridge.failures import failure_words, remedy_of
 from remoteclaw.config.home import Home
 from remoteclaw.errors import ErrorCategory
 from remoteclaw.events import ErrorEvent
-from remoteclaw.messages import AgentDeliveryResult, Entry, SessionKey, Turn
+from remoteclaw.messages import AgentDeliveryResult, Entry, McpServerConfig, SessionKey, Turn
 from remoteclaw.protocols import AgentSpec
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.session.notices import failed_result
-from tests.support.bridges import demo_bridge, script
+from tests.support.bridges import agent_bridge, claude_script, demo_bridge, script
 from tests.support.stack import message
 
 
@@ -113,3 +114,37 @@ async def test_others_read_no_reason(home: Home) -> None:
     assert result.reason == ""
     failed = failed_result(turn_on("telegram"), ErrorCategory.NOT_INSTALLED, "a secret place")
     assert "a secret place" not in said(failed)
+
+
+#: An agent that is told of its MCP servers, could not connect one, and answers.
+LACKS = """
+heard('control_request')
+asked = heard('control_request')
+errors = {'web': 'connection refused: `swordfish-1234`', 'remoteclaw': 'x'}
+answer = {'request_id': asked['request_id'], 'response': {'errors': errors}}
+say(type='control_response', response=answer)
+while True:
+    echo(heard())
+    result('fine')
+"""
+
+
+async def test_a_server_that_is_missing_is_said_where_one_can_act_and_once(
+    home: Home, directory: Path
+) -> None:
+    lacking: dict[str, Any] = {
+        "command": claude_script(directory, LACKS),
+        "env": {"WEB_KEY": "swordfish-1234"},
+        "mcp_servers": {"web": McpServerConfig(url="http://127.0.0.1:1")},
+    }
+    async with agent_bridge(home, "claude", **lacking) as (bridge, _, _):
+        here = [await bridge.handle(turn_on("console")) for _ in range(2)]
+    async with agent_bridge(home, "claude", **lacking) as (bridge, _, _):
+        far = await bridge.handle(turn_on("telegram"))
+
+    assert said(here[0]) == (
+        "fine\n(main works without the MCP server `web`, which claude could not connect "
+        "(`connection refused: '[secret]'`): correct it under [agents.main.mcp_servers], or in "
+        "claude's own settings.)"
+    )
+    assert [said(here[1]), said(far)] == ["fine", "fine"]

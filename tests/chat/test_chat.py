@@ -396,3 +396,20 @@ def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, director
 
             assert screen.see("Answer 2.").count("Answer 2.") == 1
             screen.see_gone(SIGN)
+
+
+def test_who_leaves_before_it_is_sent_reads_why_it_takes_time(home: Home) -> None:
+    with running(home) as up, Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen:
+        screen.see("›")
+        gateway = gateway_of(up.pid)
+        os.kill(gateway, signal.SIGSTOP)
+        try:
+            screen.type("hello\r")
+            screen.see(SIGN)
+            screen.type("exit\r")
+            screen.see("(Waiting until it is sent. Ctrl-C leaves without that.)")
+            screen.type("\x03")
+            assert screen.leave() == 0
+            assert screen.is_sane
+        finally:
+            os.kill(gateway, signal.SIGCONT)

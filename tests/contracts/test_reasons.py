@@ -5,6 +5,7 @@ import os
 import pytest
 
 from remoteclaw.config.home import Home
+from remoteclaw.messages import McpServerConfig
 from remoteclaw.runtimes import create_cli_runtime
 from tests.support.agents import AgentCli
 from tests.support.bridges import agent_bridge
@@ -56,3 +57,16 @@ async def test_who_has_not_signed_in_to_claude_reads_how(home: Home, claude: Age
         "main isn't signed in to its model (claude: `Not logged in · Please run /login`). "
         "Run `claude`, then /login, on the computer that RemoteClaw runs on; then send"
     )
+
+
+async def test_a_server_that_claude_can_not_connect_is_named(home: Home, claude: AgentCli) -> None:
+    env = {**create_cli_runtime("claude").environment(os.environ), **claude.env}
+    servers = {"web": McpServerConfig(command="/not/there")}
+    async with agent_bridge(
+        home, "claude", command=claude.command, env=env, mcp_servers=servers
+    ) as (bridge, _, _):
+        result = await bridge.handle(message("SAY:fine", provider="console"))
+
+    words = [payload.text for payload in result.payloads]
+    assert words[0] == "fine"
+    assert words[1].startswith("(main works without the MCP server `web`, which claude could not")

@@ -209,8 +209,8 @@ MUTANTS = (
     ),
     Mutant(
         "a CLI's own words that become Markdown",
-        before="reason.replace('`', chr(39))",
-        after="reason",
+        before="words.replace('`', chr(39))",
+        after="words",
         test="test_each_failure_has_its_reason_and_its_remedy",
     ),
     Mutant(
@@ -218,5 +218,17 @@ MUTANTS = (
         before="one_line(scrub(step.text, MOST_STEP), most=MOST_STEP)",
         after="one_line(step.text, most=MOST_STEP)",
         test="test_who_comes_in_mid_turn_sees_what_goes_on",
+    ),
+    Mutant(
+        "an MCP server that is missing in silence",
+        before="if self._agents.is_new and run.error is None:",
+        after="if False:",
+        test="test_a_server_that_is_missing_is_said_where_one_can_act_and_once",
+    ),
+    Mutant(
+        "an MCP server that is missing in each turn",
+        before="if self._agents.is_new and run.error is None:",
+        after="if run.error is None:",
+        test="test_a_server_that_is_missing_is_said_where_one_can_act_and_once",
     ),
 )

@@ -105,4 +105,10 @@ MUTANTS = (
         after="told = None",
         test="test_what_was_answered_while_the_link_was_away_is_shown",
     ),
+    Mutant(
+        "a chat that ends without a word why it does not",
+        before='self._screen.say("(Waiting until it is sent. Ctrl-C leaves without that.)")',
+        after="pass",
+        test="test_who_leaves_before_it_is_sent_reads_why_it_takes_time",
+    ),
 )
