@@ -168,8 +168,9 @@ async def test_what_is_too_large_is_refused_and_the_link_stays(stack: Stack) -> 
         address = Address(sockets=stack.home.gateways)
         async with linked(address, own_token(stack)) as (link, heard):
             await link.ask("health", {})
-            with pytest.raises(GatewayRefused, match="put it into a file"):
-                await link.ask("chat.send", message(heard, "x" * 3_000_000), persists=True)
+            async with asyncio.timeout(HANG_S):
+                with pytest.raises(GatewayRefused, match="put it into a file"):
+                    await link.ask("chat.send", message(heard, "x" * 3_000_000), persists=True)
             assert (await link.ask("health", {}))["status"] == "ok"
             assert heard.problems == [""]
 
