@@ -156,6 +156,7 @@ async def _up(
 
             await _chat(chat_here(home, Target(agent=agent)), leave)
         else:
+            echo("There is no chat here: `remoteclaw chat` opens one in a terminal.")
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
             echo("Leaving. What isn't finished goes on at the next start.")

@@ -99,7 +99,10 @@ class Demo:
         # The first line is RemoteClaw's own, about who writes and when.
         text = prompt.split("\n\n", 1)[-1] if prompt.startswith("[remoteclaw ") else prompt
         self.said.append(text)
-        os.makedirs(os.path.dirname(self.file), mode=0o700, exist_ok=True)
+        folder = os.path.dirname(self.file)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        with open(os.path.join(folder, ".gitignore"), "w", encoding="utf-8") as file:
+            file.write("*\n")  # it may be somebody's project
         draft = self.file + ".new"
         with open(draft, "w", encoding="utf-8") as file:
             json.dump(self.said, file)

@@ -34,6 +34,12 @@ MUTANTS = (
         test="test_it_does_not_ask_where_no_project_is",
     ),
     Mutant(
+        "an up without a terminal that doesn't say that it has no chat",
+        before='echo("There is no chat here: `remoteclaw chat` opens one in a terminal.")',
+        after="pass",
+        test="test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer",
+    ),
+    Mutant(
         "a second up that is only refused",
         before="if with_console and (pid := running_pid(home)) is not None:",
         after="if False:",

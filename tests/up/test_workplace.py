@@ -59,6 +59,7 @@ def test_it_asks_once_whether_the_agent_works_in_this_project(home: Home, projec
         assert f"  works in {project}\n" in shown
         leave(terminal)
     assert kept(home) == {"main": {"workspace": str(project)}}
+    assert (project / ".demo-agent/.gitignore").read_text() == "*\n"
 
     (another := project.with_name("another")).mkdir()
     with start(home, another) as terminal:
@@ -96,6 +97,8 @@ def test_without_a_terminal_it_says_what_to_set_and_yes_is_an_answer(
             told = []
             while not told or not told[-1].startswith("Ready"):
                 told.append(up.stdout.readline())
+            no_chat = "There is no chat here: `remoteclaw chat` opens one in a terminal.\n"
+            assert up.stdout.readline() == no_chat
             up.terminate()
     assert f"  works in {project}\n" in told
     assert kept(home) == {"main": {"workspace": str(project)}}
