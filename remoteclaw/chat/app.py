@@ -17,7 +17,7 @@ from typing import Any
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from remoteclaw.chat.editor import ChatCompleter, Editor, Interrupts
+from remoteclaw.chat.editor import LEAVING, ChatCompleter, Editor, Interrupts
 from remoteclaw.chat.files import Files
 from remoteclaw.chat.link import Address, GatewayRefused, Link
 from remoteclaw.chat.paint import Look, Painter
@@ -42,8 +42,6 @@ NOTES = {
     "dropped": "Too many messages waited: the agent was only told the beginning of",
 }
 MOST_REPEATED = 50
-#: What leaves the chat.
-LEAVING = ("exit", "quit", "/exit", "/quit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +347,7 @@ class Chat:
         if turn in self._shown:
             return
         if told.get("reply"):
-            self._screen.message({"turn": None, "text": told["reply"]})
+            self._screen.reply(turn, str(told["reply"]))
         self._screen.ended(turn, note=ending(told))
         self._shown.update([turn] if turn else [])
 

@@ -9,6 +9,8 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER
+from prompt_toolkit.filters import has_focus
 from prompt_toolkit.formatted_text import (
     ANSI,
     AnyFormattedText,
@@ -17,14 +19,17 @@ from prompt_toolkit.formatted_text import (
 )
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import ColorDepth
 
 from remoteclaw.host.terminal import printable
 
-__all__ = ["PROMPT", "ChatCompleter", "Editor", "Interrupts"]
+__all__ = ["LEAVING", "PROMPT", "ChatCompleter", "Editor", "Interrupts"]
 
 PROMPT = "› "
 #: What stands before each further line of a message.
 CONTINUED = "  "
+#: What leaves the chat.
+LEAVING = ("exit", "quit", "/exit", "/quit")
 #: How soon after the first a Ctrl-C leaves, in seconds; a later one is a first one again.
 TWICE_S = 2.0
 #: How many files are offered, and looked at for that: a home directory may have a million.
@@ -135,6 +140,7 @@ class Editor:
             history=_history(history),
             enable_history_search=False,
             reserve_space_for_menu=4,
+            color_depth=None if has_colours else ColorDepth.MONOCHROME,
         )
         # Else the open block of an answer, which stands above the prompt, would stay there.
         self._session.app.erase_when_done = True
@@ -169,8 +175,10 @@ class Editor:
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()
+        # Not in the line of Ctrl-R, which has an Enter and a Ctrl-C of its own.
+        in_message = has_focus(DEFAULT_BUFFER)
 
-        @keys.add("enter")
+        @keys.add("enter", filter=in_message)
         def _(event: KeyPressEvent) -> None:
             buffer = event.current_buffer
             if buffer.complete_state and buffer.complete_state.current_completion:
@@ -178,19 +186,19 @@ class Editor:
             else:
                 buffer.validate_and_handle()
 
-        @keys.add("escape", "enter")
-        @keys.add("c-j")
+        @keys.add("escape", "enter", filter=in_message)
+        @keys.add("c-j", filter=in_message)
         def _(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")
 
-        @keys.add("c-c")
+        @keys.add("c-c", filter=in_message)
         def _(event: KeyPressEvent) -> None:
             if event.current_buffer.text:
                 event.current_buffer.reset()
             else:
                 self._interrupt()
 
-        @keys.add("c-d")
+        @keys.add("c-d", filter=in_message)
         def _(event: KeyPressEvent) -> None:
             if event.current_buffer.text:
                 event.current_buffer.delete()
@@ -213,6 +221,11 @@ def _history(path: Path | None) -> History:
 
 class _FileHistory(FileHistory):
     """A history whose file may be lost while the chat goes on."""
+
+    def append_string(self, string: str) -> None:
+        """Keep what was typed, unless nobody wants to say it again."""
+        if string.strip().casefold() not in LEAVING:
+            super().append_string(string)
 
     def store_string(self, string: str) -> None:
         """Keep a message; without room for it, only this run remembers it."""

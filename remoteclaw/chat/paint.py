@@ -51,6 +51,8 @@ _LINKING = (
     "KONSOLE_VERSION",
 )
 _LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty")
+#: What rich measures plain text for.
+_PLAIN = Console(file=io.StringIO(), color_system=None, _environ={})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,16 @@ class Painter:
         """Return a Markdown text as lines for a terminal of a width, in columns."""
         return self.blocks(blocks_of(markdown), width)
 
+    def words(self, text: str, width: int) -> list[str]:
+        """Return a plain text in lines of a width: words stay whole where they fit."""
+        return [line.plain.rstrip() for line in Text(text).wrap(_PLAIN, max(width, 1))]
+
+    def cut(self, words: str, width: int) -> str:
+        """Return the words of one line, cut to a width."""
+        line = Text(words)
+        line.truncate(max(width, 1), overflow="ellipsis")
+        return line.plain
+
     def blocks(self, blocks: Sequence[Block], width: int) -> str:
         """Return blocks as lines, with an empty one between two blocks and none at the end."""
         width = max(width, NARROWEST)
@@ -108,9 +120,11 @@ class _Pen:
         self._console = console
         self._look = look
 
-    def lines(self, blocks: Sequence[Block], width: int) -> Iterator[Text]:
+    def lines(
+        self, blocks: Sequence[Block], width: int, *, is_item: bool = False
+    ) -> Iterator[Text]:
         for number, block in enumerate(blocks):
-            if number and not (isinstance(block, ListBlock) and _leads(blocks[number - 1])):
+            if number and not (is_item and isinstance(block, ListBlock)):
                 yield Text("")
             yield from self._block(block, width)
 
@@ -179,7 +193,7 @@ class _Pen:
             if item.is_checked is not None:
                 mark = "☑ " if item.is_checked else "☐ "
             first = True
-            for line in self.lines(item.blocks, width - len(mark)):
+            for line in self.lines(item.blocks, width - len(mark), is_item=True):
                 yield Text.assemble((mark if first else " " * len(mark), DIM), line)
                 first = False
             if first:
@@ -210,19 +224,15 @@ class _Pen:
             if number:
                 yield Text("─" * min(width, 8), DIM)
             for head, cell in zip(block.head, row, strict=True):
-                text = Text.assemble(self._text(head, BOLD), ": ", self._text(cell))
-                yield from self._wrapped(text, width)
+                name, text = self._text(head, BOLD), self._text(cell)
+                if text:
+                    yield from self._wrapped(Text.assemble(name, ": " if name else "", text), width)
 
 
 def _width(line: Text) -> int:
     line = line.copy()
     line.rstrip()
     return line.cell_len
-
-
-def _leads(block: Block) -> bool:
-    """Return whether a list stands right below a block."""
-    return isinstance(block, Paragraph | Heading)
 
 
 def _names_of(link: str) -> tuple[str, ...]:

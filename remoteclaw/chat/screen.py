@@ -101,6 +101,8 @@ class Screen:
         self._done: _Position | None = None
         self._ended: tuple[int, ...] = ()
         """The last turn that is over: what comes late of it is not shown."""
+        self._parts: list[str] = []
+        """The live texts of the turn's messages before the one that is being written."""
         self._work: _Work | None = None
         self._unanswered: set[str] = set()
         """What was sent and has no outcome yet, by the names that the chat gives it."""
@@ -117,13 +119,13 @@ class Screen:
     def typed(self, text: str) -> None:
         """Show what the person has sent."""
         self._interject()
-        style = "bold"
-        first, *rest = printable(text).expandtabs(4).split("\n")
-        lines = [
-            self._styled(f"› {first}", style),
-            *(self._styled(f"  {line}", style) for line in rest),
-        ]
-        self._up("\n".join(lines))
+        lines = self._painter.words(printable(text).expandtabs(4), self._size()[0] - 2)
+        marks = ("› ", *["  "] * (len(lines) - 1))
+        self._up(
+            "\n".join(
+                self._styled(mark + line, "bold") for mark, line in zip(marks, lines, strict=True)
+            )
+        )
 
     def waits(self, name: str) -> None:
         """Show, from now on, that an answer is waited for."""
@@ -194,6 +196,18 @@ class Screen:
         if told.get("isFinal"):
             self.ended(told["turn"], note=ending(told))
 
+    def reply(self, turn: str | None, text: str) -> None:
+        """Show the whole answer of a turn, whose messages are delivered in another chat."""
+        answer, place = self._answer, stream_order(turn) if turn else ()
+        before = "".join(f"{part.rstrip()}\n\n" for part in self._parts)
+        if answer and answer.position[0] == place and text.startswith(before):
+            self._show(answer.position, text[len(before) :], origin=answer.origin)
+            self._flush()
+        else:
+            self._answer = None
+            self._head()
+            self._up(self._painted(text))
+
     def ended(self, turn: str | None, *, note: str = "") -> None:
         """Take that a turn is over; a note about it stands below its answer."""
         if turn is not None:
@@ -220,7 +234,8 @@ class Screen:
     def say(self, words: str) -> None:
         """Show a sentence of the chat's own."""
         self._interject()
-        self._up(self._styled(printable(words), "dim"))
+        lines = self._painter.words(printable(words), self._size()[0])
+        self._up("\n".join(self._styled(line, "dim") for line in lines))
 
     def answer(self, markdown: str) -> None:
         """Show the answer to a command."""
@@ -235,6 +250,9 @@ class Screen:
         lines: list[str] = []
         if self._answer and self._answer.stream.open_text.strip():
             room = max(rows - ROWS_BELOW, 3)
+            if not self._answer.has_begun:
+                lines.append(self._name(self._answer.origin))
+                room -= 1
             open_text = _tail(self._answer.stream.open_text, room)
             lines += self._painter.text(open_text, columns).split("\n")[-room:]
         if self.problem:
@@ -276,6 +294,10 @@ class Screen:
     def _show(self, position: _Position, text: str, *, origin: str, is_error: bool = False) -> None:
         answer = self._answer
         if answer is None or answer.position != position or not answer.stream.continues(text):
+            if answer is None or answer.position[:2] != position[:2]:
+                self._parts = []
+            elif answer.position < position:
+                self._parts.append(answer.stream.text)
             self._flush()  # another message, or the agent took back what it had said
             answer = self._answer = _Answer(position, origin)
         blocks = answer.stream.feed(text)
@@ -289,10 +311,13 @@ class Screen:
             self._head(answer.origin, is_error=is_error)
 
     def _head(self, origin: str = "", *, is_error: bool = False) -> None:
+        self._write(self._name(origin, is_error=is_error))
+
+    def _name(self, origin: str, *, is_error: bool = False) -> str:
         head = self._styled(printable(self.agent), "red" if is_error else "green")
         room = self._size()[0] - len(self.agent) - 4
         about = one_line(origin, most=max(room, 10))
-        self._write(head + self._styled(f" · {about}", "dim") if about else head)
+        return head + self._styled(f" · {about}", "dim") if about else head
 
     def _interject(self) -> None:
         """Make room for something else, above the block that is open."""
@@ -313,7 +338,9 @@ class Screen:
         return self._painter.text(markdown, self._size()[0])
 
     def _fit(self, words: str, columns: int) -> str:
-        return self._styled(one_line_of(words, columns - 1), "dim")
+        lead = len(words) - len(words.lstrip())
+        words = self._painter.cut(" " * lead + one_line(words), columns - 1)
+        return self._styled(words, "dim")
 
     def _styled(self, words: str, style: str) -> str:
         codes = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
@@ -341,12 +368,6 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-def one_line_of(words: str, most: int) -> str:
-    """Return words on one line with their leading blanks, cut to `most` characters."""
-    lead = len(words) - len(words.lstrip())
-    return " " * lead + one_line(words, most=max(most - lead, 1))
 
 
 def _tail(text: str, rows: int) -> str:

@@ -46,6 +46,7 @@ def test_an_answer_is_laid_out_for_the_width() -> None:
         "",
         "Two fail since the change (https://a.org/c); see test_it.py,",
         "words that go on until the line ends.",
+        "",
         "1. run it",
         "   • with -x",
         "2. look",
@@ -129,7 +130,8 @@ def test_no_text_can_steer_the_terminal(painter: Painter, text: str) -> None:
 
 def test_a_text_that_grows_is_painted_as_the_whole_one() -> None:
     stream = MarkdownStream()
-    blocks = [block for end in range(len(ANSWER)) for block in stream.feed(ANSWER[:end])]
-    blocks += stream.feed(ANSWER) + stream.finish()
+    parts = [stream.feed(ANSWER[:end]) for end in range(len(ANSWER) + 1)] + [stream.finish()]
+    painted = [PLAIN.blocks(blocks, 60) for blocks in parts if blocks]
 
-    assert PLAIN.blocks(blocks, 60) == PLAIN.text(ANSWER, 60)
+    assert len(painted) > 4
+    assert "\n\n".join(painted) == PLAIN.text(ANSWER, 60)

@@ -82,6 +82,15 @@ def test_a_message_without_live_text(terminal: Terminal) -> None:
     assert terminal.up == ["main", "one", "two"]
 
 
+def test_the_first_block_has_the_agent_s_name_above_it_from_its_first_word(
+    terminal: Terminal,
+) -> None:
+    terminal.live("one")
+
+    assert terminal.above[:2] == ["main", "one"]
+    assert terminal.up == []
+
+
 def test_a_block_goes_up_once_the_next_one_has_begun(terminal: Terminal) -> None:
     terminal.live("one\n\nthe second block")
 
@@ -317,6 +326,16 @@ def test_a_reply_that_nobody_here_asked_for_says_where_it_comes_from(
     show(terminal, "answer\n\nthe second block", origin="cron job \x1b[2J" + "x" * 100)
 
     assert terminal.up[:2] == [r"main · cron job \u001b[2J" + "x" * 33 + "…", "answer"]
+
+
+def test_the_answer_of_another_chat_s_session_is_shown_once(terminal: Terminal) -> None:
+    terminal.live("one\n\nthe second part")
+    terminal.live("three", index=1)
+    terminal.screen.reply("1-0", "one\n\nthe second part\n\nthree and four")
+    assert terminal.up == ["main", "one", "the second part", "main", "three and four"]
+
+    terminal.screen.reply("2-0", "nothing was live")
+    assert terminal.up[-2:] == ["main", "nothing was live"]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,24 @@ MUTANTS = (
         test="test_what_is_typed_meanwhile_does_not_repeat_the_answer",
     ),
     Mutant(
+        "an answer of another chat's session that is shown twice",
+        before="if answer and answer.position[0] == place and text.startswith(before):",
+        after="if False:",
+        test="test_the_answer_of_another_chat_s_session_is_shown_once",
+    ),
+    Mutant(
+        "a search whose Enter does nothing",
+        before='@keys.add("enter", filter=in_message)',
+        after='@keys.add("enter")',
+        test="test_a_day",
+    ),
+    Mutant(
+        "a menu in colours that nobody wants",
+        before="color_depth=None if has_colours else ColorDepth.MONOCHROME,",
+        after="",
+        test="test_a_day",
+    ),
+    Mutant(
         "a text that steers the terminal",
         before="said = printable(span.text).expandtabs(4)",
         after="said = span.text",

@@ -36,9 +36,9 @@ def env(home: Home, **more: str) -> dict[str, str]:
 class Terminal:
     """A terminal with one program in it."""
 
-    def __init__(self, child: "pexpect.spawn[bytes]") -> None:
+    def __init__(self, child: "pexpect.spawn[bytes]", columns: int, rows: int) -> None:
         self._child = child
-        self._screen = pyte.HistoryScreen(100, 40, history=2000)
+        self._screen = pyte.HistoryScreen(columns, rows, history=2000)
         self._stream = pyte.ByteStream(self._screen)
         self.raw = b""
         """Everything that the program has written."""
@@ -46,20 +46,25 @@ class Terminal:
     @classmethod
     @contextlib.contextmanager
     def running(
-        cls, *command: str, env: Mapping[str, str], directory: Path | None = None
+        cls,
+        *command: str,
+        env: Mapping[str, str],
+        directory: Path | None = None,
+        columns: int = 100,
+        rows: int = 40,
     ) -> Iterator["Terminal"]:
         """Have a program running in a terminal; it is killed at the end if it still runs."""
         child = pexpect.spawn(
             command[0],
             list(command[1:]),
             env={"TERM": "xterm-256color", **env},
-            dimensions=(40, 100),
+            dimensions=(rows, columns),
             timeout=None,
             cwd=directory,
         )
         child.ptyproc.delayafterclose = 0
         try:
-            yield cls(child)
+            yield cls(child, columns, rows)
         finally:
             if child.isalive():
                 # pexpect's own close gives a process a tenth of a second to go, then fails.
@@ -87,8 +92,19 @@ class Terminal:
         while text not in (shown := self.shown()):
             if time.monotonic() > until:
                 raise AssertionError(f"not seen within {HANG_S} s: {text!r}\n{shown}")
-            self._read()
+            self.read()
         return shown
+
+    def see_words(self, words: str, times: int = 1) -> None:
+        """Wait until words are shown so many times, wherever their lines are broken."""
+        until = time.monotonic() + HANG_S
+        while (count := self.words().count(words)) != times:
+            assert time.monotonic() < until, f"{count} times {words!r}\n{self.shown()}"
+            self.read()
+
+    def words(self) -> str:
+        """Return what `shown()` returns with single blanks instead of all white space."""
+        return " ".join(self.shown().split())
 
     def see_gone(self, text: str, *, within_s: float = 20.0) -> str:
         """Wait until a text is on the screen no more; return what is there."""
@@ -96,14 +112,14 @@ class Terminal:
         while text in (shown := self.shown()):
             if time.monotonic() > until:
                 raise AssertionError(f"still there after {within_s} s: {text!r}\n{shown}")
-            self._read()
+            self.read()
         return shown
 
     def see_still(self, text: str, *, for_s: float) -> None:
         """See that a text stays on the screen for a time."""
         until = time.monotonic() + for_s
         while time.monotonic() < until:
-            self._read()
+            self.read()
             assert text in self.shown()
 
     def look(self) -> None:
@@ -118,14 +134,33 @@ class Terminal:
         ]
         return "\n".join([*above, *(line.rstrip() for line in self._screen.display)]).rstrip()
 
+    @property
+    def columns(self) -> int:
+        """The width of the screen."""
+        return int(self._screen.columns)
+
+    @property
+    def cursor(self) -> tuple[str, int]:
+        """The row that the cursor is in, and its column."""
+        cursor = self._screen.cursor
+        return self._screen.display[cursor.y].rstrip(), int(cursor.x)
+
+    def rows(self) -> list[list[pyte.screens.Char]]:
+        """Return what `shown()` returns as characters with their looks."""
+        lines = [
+            *self._screen.history.top,
+            *map(self._screen.buffer.__getitem__, range(self._screen.lines)),
+        ]
+        return [[line[column] for column in range(self._screen.columns)] for line in lines]
+
     def leave(self) -> int:
         """Wait until the program has ended; return its exit status, or minus its signal."""
         until = time.monotonic() + HANG_S
         while self._child.isalive():
             if time.monotonic() > until:
                 raise AssertionError(f"it did not end within {HANG_S} s\n{self.shown()}")
-            self._read()
-        self._read()
+            self.read()
+        self.read()
         status = self._child.exitstatus
         return -int(self._child.signalstatus or 0) if status is None else int(status)
 
@@ -137,7 +172,8 @@ class Terminal:
         """Send the program a signal."""
         os.kill(self.pid, number)
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Take what the program has written, or wait for a moment."""
         if self._child.ptyproc.fileobj.closed:
             time.sleep(0.01)
             return
