@@ -200,6 +200,8 @@ def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]
     (work / "chart.png").write_bytes(png())
     command: dict[str, Any] = {"env": env(home, **colour), "columns": columns, "directory": work}
     with Terminal.running(REMOTECLAW, "up", rows=24, **command) as screen:
+        screen.see_words("Does it work here")
+        screen.type("\r")
         day = Day(screen, SCRIPTED, directory)
         at_rest(screen)
         day.a_long_answer()
