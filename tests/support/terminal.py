@@ -124,7 +124,7 @@ class Terminal:
 
     def look(self) -> None:
         """Read what has been written, or wait a moment for it."""
-        self._read()
+        self.read()
 
     def shown(self) -> str:
         """Return what the screen shows and what has scrolled out of it, line by line."""
