@@ -86,10 +86,11 @@ def remedy_of(
         case ErrorCategory.UNKNOWN_MODEL:
             known = f" ({ways.models}, lists those that there are)" if ways.models else ""
             what = f"{agent}'s account can't use its model"
-            fix = f"Set `model` under [agents.{agent}]{known}; {then}"
+            choose = f"`model` under [agents.{agent}], or in this session with /model{known}"
+            fix = f"Set {choose}; {then}"
             if spec.model:
                 what = f"{agent}'s account can't use the model `{spec.model}`"
-                fix = f"Correct `model` under [agents.{agent}]{known}; {then}"
+                fix = f"Correct {choose}; {then}"
         case ErrorCategory.USAGE_LIMIT:
             fix = (
                 "Send your message again when the limit is lifted, or sooner with another account, "

@@ -75,10 +75,11 @@ def test_a_key_that_is_refused_is_named_and_not_shown() -> None:
 def test_a_model_that_is_refused_says_where_it_is_set_and_what_lists_them() -> None:
     words = words_of(ErrorCategory.UNKNOWN_MODEL, model="opus-9")
     assert "can't use the model `opus-9` (claude: " in words
-    assert "Correct `model` under [agents.main] (`claude`, then /model, lists those" in words
+    assert "Correct `model` under [agents.main], or in this session with /model (`claude`" in words
+    assert "(`claude`, then /model, lists those that there are); then send" in words
 
     words = words_of(ErrorCategory.UNKNOWN_MODEL, runtime="opencode")
-    assert "Set `model` under [agents.main] (`opencode models`, lists those" in words
+    assert "Set `model` under [agents.main], or in this session with /model (`openc" in words
 
 
 async def test_a_reason_has_no_secrets(home: Home, directory: Path) -> None:

@@ -17,7 +17,7 @@ FAILURES = [
     (
         "HTTP:404:model",
         "model `sonnet` (claude: `",
-        "Correct `model` under [agents.main] (`claude`",
+        "Correct `model` under [agents.main], or",
     ),
     ("HTTP:429", "is busy right now (claude: `", "send it again in a minute."),
     ("HTTP:529", "is busy right now (claude: `", "send it again in a minute."),
