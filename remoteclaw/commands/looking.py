@@ -8,7 +8,7 @@ from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
 from remoteclaw.fleet.usage import Usage
 
-__all__ = ["queue", "sessions", "status", "usage", "whoami"]
+__all__ = ["duration", "queue", "sessions", "status", "usage", "whoami"]
 
 #: How many sessions are listed.
 MOST_SESSIONS = 10
@@ -37,7 +37,7 @@ async def status(asked: Asked) -> Answer:
     running = f"Running since {_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
     if view.postponed_until_ms:
         left = max(view.postponed_until_ms - now_ms(), 0)
-        running = f"Postponed for {_duration(left)}: {view.postponed}"
+        running = f"Postponed for {duration(left)}: {view.postponed}"
     waiting = max(view.waiting - (1 if view.turn else 0), 0)
     if waiting:
         running += (
@@ -74,7 +74,7 @@ async def sessions(asked: Asked) -> Answer:
         return Answer("There are no sessions yet.")
     rows = [
         f"| `{view.sid[:8]}` | {view.label or ''} | {view.key.agent} | {view.key.provider} "
-        f"| {view.status} | {_duration(now_ms() - view.last_message_ms)} |"
+        f"| {view.status} | {duration(now_ms() - view.last_message_ms)} |"
         for view in views
     ]
     head = [
@@ -98,7 +98,7 @@ async def usage(asked: Asked) -> Answer:
     ]
     lines += [
         f"| {name} | {each.turns} | {each.input_tokens:,} | {each.cache_read_tokens:,} "
-        f"| {each.output_tokens:,} | {_duration(each.duration_ms)} "
+        f"| {each.output_tokens:,} | {duration(each.duration_ms)} "
         f"| {'' if each.cost_usd is None else f'${each.cost_usd:.2f}'} |"
         for name, each in rows
     ]
@@ -116,10 +116,10 @@ async def whoami(asked: Asked) -> Answer:
 
 
 def _since(at_ms: int | None) -> str:
-    return "a moment" if at_ms is None else _duration(now_ms() - at_ms)
+    return "a moment" if at_ms is None else duration(now_ms() - at_ms)
 
 
-def _duration(ms: int) -> str:
+def duration(ms: int) -> str:
     """Return a duration as people say it."""
     seconds = max(ms, 0) // 1000
     if seconds < 60:

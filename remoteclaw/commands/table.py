@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import changes, choosing, looking, working
+from remoteclaw.commands import changes, choosing, looking, resuming, working
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import Command
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
@@ -50,6 +50,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
             "diff",
             "Show what has changed in the workspace since git's HEAD.",
             changes.diff,
+            scope="owner",
+        ),
+        CommandSpec(
+            "resume",
+            "List the CLI's conversations of this workspace, or go on with a copy of one.",
+            resuming.resume,
+            "[NUMBER]",
             scope="owner",
         ),
         CommandSpec("sessions", "List the newest sessions.", looking.sessions, scope="owner"),

@@ -145,13 +145,18 @@ class Inbound:
         return Accepted(session, entry_id.decode(), status == b"duplicate")
 
     async def end_conversation(
-        self, session: SessionKey, reason: Literal["new", "reset"], *, call: str
+        self,
+        session: SessionKey,
+        reason: Literal["new", "reset", "resume"],
+        *,
+        call: str,
+        copy_of: tuple[str, str] | None = None,
     ) -> str:
         """Have a session's conversation end, for an operator, before anything that comes later.
 
         All that it has accepted so far is stopped. Return the id of the entry whose outcome says
         when it is done: at once if the session is idle and a worker is there. With the same `call`
-        again, nothing more is done.
+        again, nothing more is done. The next conversation is a copy of `copy_of` (`Entry.copy_of`).
         """
         message = ChannelMessage.checked(
             id=f"reset-{call}",
@@ -163,7 +168,7 @@ class Inbound:
             thread_id=session.thread,
             timestamp=now_ms(),
         )
-        entry = encode_entry(message, "caller", "operator")
+        entry = encode_entry(message, "caller", "operator", copy_of=copy_of)
         return (await self._append(session, message, entry, "agents", "stop")).entry_id
 
 
@@ -197,6 +202,7 @@ def encode_entry(
     people: Sequence[str] = (),
     *,
     is_command: bool | None = None,
+    copy_of: tuple[str, str] | None = None,
 ) -> bytes:
     """Return the JSON of a message on its session's stream.
 
@@ -217,6 +223,8 @@ def encode_entry(
         data["people"] = people
     if is_command is not None:
         data["is_command"] = is_command
+    if copy_of:
+        data["copy_of"] = copy_of
     return orjson.dumps(data)
 
 
@@ -238,6 +246,7 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         provenance = Provenance.model_validate(told) if told is not None else None
         people = tuple(map(str, data.get("people", ())))
         is_command = cast(bool | None, data.get("is_command"))
+        copied = data.get("copy_of")
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped = int(flat.get(b"stopped", 0))
@@ -250,4 +259,5 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         stopped,
         people,
         is_command=is_command,
+        copy_of=(str(copied[0]), str(copied[1])) if copied else None,
     )

@@ -25,6 +25,7 @@ from remoteclaw.fleet.state import STATE_MS, SessionState, pairs
 from remoteclaw.fleet.turn import Turns
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import FORK_OF
 
 __all__ = ["Lease", "Leases"]
 
@@ -94,15 +95,24 @@ class Lease:
         return self.state.has_remembered and name not in self.session_map
 
     async def reset(
-        self, turn: str, why: str, *, keep_ms: int, keep: int, stops_tasks: bool = False
+        self,
+        turn: str,
+        why: str,
+        *,
+        keep_ms: int,
+        keep: int,
+        stops_tasks: bool = False,
+        copy_of: tuple[str, str] | None = None,
     ) -> None:
         """End the conversation, once for each turn: the next conversation knows nothing of it.
 
         The conversation's record is archived for `keep_ms`, among the newest `keep`; `why` is for
         people. The caller discards the agent first. With `stops_tasks`, all tasks that the session
-        has started are stopped. Don't call it if `state.reset_turn` is this turn: an earlier
-        attempt has done it.
+        has started are stopped. The next conversation is a copy of `copy_of`, if given: its
+        name in the session map, and the CLI's id. Don't call it if `state.reset_turn` is this turn:
+        an earlier attempt has done it.
         """
+        name, copied = (copy_of[0], f"{FORK_OF}{copy_of[1]}") if copy_of else (None, None)
         now = await self.run_fenced(
             "reset",
             {
@@ -120,9 +130,14 @@ class Lease:
                 "outcomes": keys.outcome_prefix(self.sid),
                 "outcome_ms": OUTCOME_MS,
                 "done_channel": keys.outcome_channel(self.sid),
+                "copy_name": name,
+                "copy_of": copied,
+                "map_ms": SESSION_MAP_MS,
             },
         )
         self.session_map.clear()
+        if name and copied:
+            self.session_map[name] = copied
         self.state = replace(
             self.state,
             has_remembered=False,

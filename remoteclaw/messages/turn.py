@@ -74,6 +74,9 @@ class Entry:
     is_command: bool | None = None
     """Whether it is a command for the agent's CLI, as an owner wrote it; None if nobody has looked
     yet whether it is a command."""
+    copy_of: tuple[str, str] | None = None
+    """Of an operator's end of a conversation: of which one the next is a copy, as the session map's
+    name for it and the CLI's id."""
     unreadable: str = ""
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 

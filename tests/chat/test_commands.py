@@ -89,3 +89,27 @@ def test_claude_takes_its_own_commands(home: Home, claude: AgentCli) -> None:
         screen.see("main\ncommanded-2")
     first, second = asked_by(claude, "SAY:commanded-1", "SAY:commanded-2")
     assert (first["users"], second["users"]) == (1, 3)
+
+
+def test_a_copy_of_an_earlier_conversation_is_gone_on_with(home: Home, claude: AgentCli) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=with_claude(home, claude)) as screen:
+        screen.see("›")
+        screen.type("SAY:apple\r")
+        screen.see("main\napple")
+        screen.type("/resume\r")
+        screen.see("claude has no other conversation of this workspace.")
+        screen.type("/new SAY:pear\r")
+        screen.see("main\npear")
+        screen.type("/resume\r")
+        screen.see("1. SAY:apple, ")
+        screen.type("/resume 2\r")
+        screen.see("Choose a number from 1 to 1")
+        screen.type("/resume 1\r")
+        screen.see("Your next message goes on with a copy of SAY:apple")
+        screen.type("RECALL\r")
+        _, _, recalled = screen.see("RECALL [").rpartition("RECALL [")
+        assert "apple" in recalled
+        assert "pear" not in recalled
+        screen.type("/resume\r")
+        shown = screen.see("2. SAY:")
+        assert "1. SAY:pear" in shown or "2. SAY:pear" in shown  # it is an earlier one, too

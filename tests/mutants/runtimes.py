@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a conversation of another workspace",
+        before="if _ID.fullmatch(file.stem) and cwd == workspace:",
+        after="if _ID.fullmatch(file.stem):",
+        test="test_claude_s_newest_come_first_with_what_was_said_first",
+    ),
+    Mutant(
         "what an agent took up is not believed",
         before="return [SteeredEvent(tool_id)]",
         after="return []",

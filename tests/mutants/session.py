@@ -46,6 +46,12 @@ MUTANTS = (
         test="test_a_command_of_the_cli_has_a_turn_of_its_own",
     ),
     Mutant(
+        "a conversation that is chosen and not gone on with",
+        before="copy_of=copy_of,",
+        after="",
+        test="test_a_copy_of_a_chosen_conversation_is_gone_on_with",
+    ),
+    Mutant(
         "a model that is chosen and not asked for",
         before="model=self._lease.state.model,",
         after="",

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from remoteclaw.protocols import conversation_name
 from tests.support.bridges import claude_script
 from tests.support.conversations import answers, drain, talk
 from tests.support.stack import Stack, message
@@ -9,13 +10,17 @@ from tests.support.stack import Stack, message
 #: A program that says which model it was asked for, whether it goes on, and what it was told.
 SAYS = """
 model = sys.argv[sys.argv.index('--model') + 1] if '--model' in sys.argv else 'its own'
+copied = ''.join(word[9:] for word in sys.argv if word.startswith('--resume='))
+copied = f'copy of {copied}, ' if '--fork-session' in sys.argv else ''
 goes_on = any(word.startswith('--resume') for word in sys.argv)
 say(type='system', subtype='init', model='its-choice')
 while True:
     told = heard()
     echo(told)
-    result(f"{model}, {goes_on}: {told['message']['content'][-1]['text']}", num_turns=0)
+    result(f"{copied}{model}, {goes_on}: {told['message']['content'][-1]['text']}", num_turns=0)
 """
+
+ID = "00000001-0000-0000-0000-000000000000"
 
 
 def with_claude(stack: Stack, directory: Path, **settings: object) -> None:
@@ -61,3 +66,20 @@ async def test_a_command_for_a_cli_without_any_is_text(stack: Stack) -> None:
     await drain(stack, command)
 
     assert "You wrote 2 characters" in (await answers(stack, command))[0]
+
+
+async def test_a_copy_of_a_chosen_conversation_is_gone_on_with(
+    stack: Stack, directory: Path
+) -> None:
+    with_claude(stack, directory)
+    first = await stack.append("one")
+    await drain(stack, first)
+    name = conversation_name("claude", str(stack.home.workspaces / "main"))
+    for _ in range(2):
+        await stack.fleet.inbound.end_conversation(
+            first.session, "resume", call="c1", copy_of=(name, ID)
+        )
+    told = await stack.append("two")
+    await drain(stack, told)
+
+    assert (await answers(stack, told))[0].startswith(f"copy of {ID}, its own, True")

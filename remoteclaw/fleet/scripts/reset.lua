@@ -2,7 +2,8 @@
 -- and what goes on from it is forgotten. Settings of the session stay.
 -- uses: sessions
 -- keys: state, session_map, record, archive
--- args: epoch, turn, reason, keep_ms, most, sid, stops_tasks, outcomes, outcome_ms, done_channel
+-- args: epoch, turn, reason, keep_ms, most, sid, stops_tasks, outcomes, outcome_ms, done_channel,
+--   copy_name?, copy_of?, map_ms
 -- → when it ended ms
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
@@ -41,6 +42,10 @@ end
 redis.call('LTRIM', keys.archive, 0, keep - 1)
 if keep == 0 then redis.call('DEL', keys.archive) end
 redis.call('DEL', keys.session_map, keys.record)
+if args.copy_name then
+  redis.call('HSET', keys.session_map, args.copy_name, args.copy_of)
+  redis.call('PEXPIRE', keys.session_map, args.map_ms)
+end
 -- An agent that is parked somewhere remembers a turn that this session doesn't, so it is never asked.
 redis.call('HDEL', keys.state, 'has_remembered', 'agent_process', 'finished_turn', 'grant')
 redis.call('HSET', keys.state, 'reset_turn', args.turn, 'reset_reason', args.reason, 'last_heard_ms', now)
