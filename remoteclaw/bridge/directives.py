@@ -116,7 +116,7 @@ class Directives:
 def _maybe_tag_at(text: str, start: int) -> int:
     """Return the position of what may become a tag at the end of a text; else the text's end."""
     at = text.rfind("[[", start)
-    if at < 0 and text.endswith("[", start):
+    if (at < 0 or "]]" in text[at:]) and text.endswith("[", start):
         at = len(text) - 1
     if at < 0 or len(text) - at >= MOST_TAG or "]]" in text[at:]:
         return len(text)

@@ -1,7 +1,7 @@
 """What agents write for RemoteClaw alone: taken out of the answer, however the stream is cut."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remoteclaw.bridge.directives import SILENT_REPLY_TOKEN, Directives
@@ -50,6 +50,7 @@ def fed(directives: Directives, *deltas: str) -> str:
 
 
 @given(TEXTS, st.lists(st.integers(1, 7), max_size=40))
+@example("[[reply_to_currently]][[reply_to_current]]", [1, 1, 1, 1, 5, 7, 7])
 def test_how_the_stream_is_cut_makes_no_difference(text: str, sizes: list[int]) -> None:
     deltas, position = [], 0
     for size in sizes:
