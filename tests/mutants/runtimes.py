@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "instructions that are lost behind a command",
+        before="if not turn.has_failed and not turn.is_command:",
+        after="if not turn.has_failed:",
+        test="test_a_command_is_sent_bare_and_the_instructions_come_later",
+    ),
+    Mutant(
         "a conversation of another workspace",
         before="if _ID.fullmatch(file.stem) and cwd == workspace:",
         after="if _ID.fullmatch(file.stem):",

@@ -590,3 +590,24 @@ async def test_a_picture_is_shown_where_the_agent_takes_one_and_has_its_path_in_
     parts, _ = json.JSONDecoder().raw_decode("".join(said(result)))
     assert [part["type"] for part in parts] == ["text", "image"][: 1 + is_shown]
     assert "1-red.png" in parts[0]["text"]
+
+
+async def test_a_command_is_sent_bare_and_the_instructions_come_later(
+    home: Home, directory: Path
+) -> None:
+    body = """
+prompt = begin()
+while True:
+    text(prompt['params']['prompt'][0]['text'])
+    answer(prompt, stopReason='end_turn')
+    prompt = asked('session/prompt')
+"""
+    command = acp_script(directory, body)
+    session = SessionKey.of(message("hello"), agent="main")
+    entry = Entry("1-0", message("/memory show"), is_command=True)
+    async with agent_bridge(home, "acp", command=command) as (bridge, *_):
+        first = await bridge.handle(Turn(session, (entry,)))
+        second = await bridge.handle(message("hello"))
+
+    assert said(first) == ["/memory show"]
+    assert "You are running inside RemoteClaw" in said(second)[0]
