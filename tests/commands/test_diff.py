@@ -140,6 +140,7 @@ def test_a_repository_within_is_not_looked_into(workspace: Path, directory: Path
     inner = workspace / "inner"
     inner.mkdir()
     (inner / "a.txt").write_text("a\n")
+    (inner / ".gitattributes").write_text("* filter=evil\n")
     git(inner, "init", "-q")
     git(inner, "add", ".")
     git(inner, "commit", "-q", "-m", "inner")
@@ -147,7 +148,7 @@ def test_a_repository_within_is_not_looked_into(workspace: Path, directory: Path
     program = directory / "evil"
     program.write_text(f"#!/bin/sh\necho ran >> {directory}/ran\n")
     program.chmod(0o755)
-    git(inner, "config", "core.fsmonitor", str(program))
+    git(inner, "config", "filter.evil.clean", str(program))
     (inner / "a.txt").write_text("b\n")
     (workspace / "plan.txt").write_text("changed\n")
 
