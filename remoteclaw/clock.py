@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-__all__ = ["boot_id", "boottime", "host_zone", "local_time", "named_zone", "now_ms"]
+__all__ = ["boot_id", "boottime", "host_zone", "in_words", "local_time", "named_zone", "now_ms"]
 
 #: Differs from machine to machine and from boot to boot; the containers of a machine share it.
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -23,6 +23,18 @@ def boottime() -> float:
 def now_ms() -> int:
     """Return milliseconds since 1970, as messages and records count them."""
     return int(time.time() * 1000)
+
+
+def in_words(milliseconds: int) -> str:
+    """Return a duration as people say it, in its largest unit."""
+    seconds = max(milliseconds, 0) // 1000
+    if seconds < 60:
+        return f"{seconds} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min"
+    if seconds < 48 * 3600:
+        return f"{seconds // 3600} h"
+    return f"{seconds // 86400} days"
 
 
 def boot_id() -> str:

@@ -8,8 +8,8 @@ import click
 
 from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
-from remoteclaw.cli.output import clock, complain, echo, echo_text, table
-from remoteclaw.cli.sessions import sessions
+from remoteclaw.cli.output import clock, complain, echo, echo_json, echo_text, json_option, table
+from remoteclaw.cli.sessions import session_argument, sessions
 from remoteclaw.errors import NotFound
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 @sessions.command("reset")
-@click.argument("session")
+@session_argument
 def reset_session(session: str) -> None:
     """End a session's conversation: the next message begins a new one.
 
     What the session is doing and has waiting is stopped, and what was said is put away: `sessions
-    archive` lists it. Settings of the session stay. Waits for up to 15 seconds. SESSION is its key
-    or the start of its id. Exit status: 0 it has ended, 1 it can't, 3 not yet.
+    archive` lists it. Settings of the session stay. Waits for up to 15 seconds.
+    Exit status: 0 it has ended, 1 it can't, 3 not yet.
     """
     from remoteclaw.fleet.inbound import RESET_S
 
@@ -48,17 +48,25 @@ def reset_session(session: str) -> None:
 
 
 @sessions.command("archive")
-@click.argument("session")
-def list_ended(session: str) -> None:
+@session_argument
+@json_option
+def list_ended(session: str, as_json: bool) -> None:
     """List a session's ended conversations, newest first.
 
     WHY is the word with which a person began a new one, or another reason. `sessions export
-    SESSION --archived NUMBER` prints one. SESSION is its key or the start of its id.
+    SESSION --archived NUMBER` prints one.
     """
     from remoteclaw.session.record import count_messages
 
     async def run(fleet: "Fleet") -> None:
         ended = await fleet.sessions.ended(await fleet.sessions.find(session))
+        if as_json:
+            told = [
+                {"ended_ms": one.at_ms, "messages": count_messages(one.record), "why": one.why}
+                for one in ended
+            ]
+            echo_json(told)
+            return
         rows = (
             (number, clock(one.at_ms), count_messages(one.record), one.why)
             for number, one in enumerate(ended, start=1)
@@ -70,19 +78,28 @@ def list_ended(session: str) -> None:
 
 
 @sessions.command("export")
-@click.argument("session")
+@session_argument
 @click.option(
     "--archived",
     type=click.IntRange(min=1),
     metavar="NUMBER",
     help="An ended conversation in place of the current one, as `sessions archive` numbers them.",
 )
-def export_session(session: str, archived: int | None) -> None:
-    """Print what was said in a session, as JSON.
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(("json", "markdown")),
+    default="json",
+    show_default=True,
+    help="Lines for programs, or a text for people.",
+)
+def export_session(session: str, archived: int | None, form: str) -> None:
+    """Print what was said in a session.
 
-    One object a line, oldest first: `at` in milliseconds since 1970, `role`, and what it said.
-    SESSION is its key or the start of its id.
+    As JSON that is one object a line, oldest first: `at` in milliseconds since 1970, `role`, and
+    what it said.
     """
+    from remoteclaw.session.record import as_markdown
 
     async def run(fleet: "Fleet") -> None:
         sid = await fleet.sessions.find(session)
@@ -98,6 +115,8 @@ def export_session(session: str, archived: int | None) -> None:
             recorded = ended[archived - 1].record
         if not recorded:
             complain("Nothing is recorded of this conversation.")
+        if form == "markdown":
+            recorded = as_markdown(recorded).encode()
         if sys.stdout.isatty():  # what people wrote must not speak to the terminal
             echo_text(recorded.decode("utf-8", "replace").removesuffix("\n"))
         else:
@@ -107,11 +126,11 @@ def export_session(session: str, archived: int | None) -> None:
 
 
 @sessions.command("forget")
-@click.argument("session")
+@session_argument
 def forget_session(session: str) -> None:
     """Remove what is recorded of a session, archive included.
 
-    The agent's own CLI remembers what it remembers. SESSION is its key or the start of its id.
+    The agent's own CLI remembers what it remembers.
     """
 
     async def run(fleet: "Fleet") -> None:

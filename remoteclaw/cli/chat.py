@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.output import echo
 
 if TYPE_CHECKING:
@@ -20,8 +21,13 @@ HINT = "Type a message; /help shows the commands. Ctrl-C stops the answer, twice
 
 
 @click.command()
-@click.argument("session", required=False)
-@click.option("--agent", metavar="NAME", help="The agent to talk to. [default: the first one]")
+@click.argument("session", required=False, shell_complete=complete_sessions)
+@click.option(
+    "--agent",
+    metavar="NAME",
+    shell_complete=complete_agents,
+    help="The agent to talk to. [default: the first one]",
+)
 @click.option(
     "--url",
     metavar="URL",
@@ -38,8 +44,7 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
         raise click.UsageError("Name a session or an agent, not both.")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            "A chat needs a terminal; `remoteclaw send -` sends what is piped, "
-            "and prints the answer."
+            "A chat needs a terminal. `remoteclaw send TEXT` sends one message, also from a pipe."
         )
     import asyncio
 

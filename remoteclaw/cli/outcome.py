@@ -2,6 +2,8 @@
 
 import contextlib
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +12,7 @@ from remoteclaw.cli.output import complain, echo, echo_json, echo_text
 from remoteclaw.errors import RemoteClawError
 
 if TYPE_CHECKING:
+    from remoteclaw.cli.stream import AnswerStream
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.inbound import Accepted
     from remoteclaw.fleet.outcomes import Outcome
@@ -18,7 +21,9 @@ __all__ = [
     "EXIT_ERROR",
     "EXIT_NO_OUTCOME",
     "EXIT_REPLY",
-    "print_outcome",
+    "Told",
+    "Wait",
+    "complain_of_no_workers",
     "print_reply",
     "reference_of",
     "wait_option",
@@ -49,66 +54,145 @@ wait_option = click.option(
 )
 
 
-async def print_reply(
-    fleet: "Fleet", accepted: "Accepted", wait_s: float, *, as_json: bool = False
-) -> int:
-    """Wait for a message's outcome and print its reply; return the exit status."""
-    from remoteclaw.host.files import about_file
-    from remoteclaw.messages import Attachment
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What became of a message, as it is printed."""
 
-    outcome = await _wait(fleet, accepted, wait_s)
-    if outcome is None:
-        return EXIT_NO_OUTCOME
-    reference = reference_of(accepted)
-    if as_json:
-        print_outcome(accepted, outcome)
-    else:
-        echo_text("\n\n".join(str(part["text"]) for part in outcome.reply if part["text"]))
-        for file in _files(outcome):
+    status: str = "accepted"
+    reply: Sequence[Mapping[str, Any]] = ()
+    """Its messages, each with `text` and `is_error`."""
+    files: Sequence[Mapping[str, Any]] = ()
+    error: Mapping[str, Any] | None = None
+    usage: Mapping[str, Any] | None = None
+
+    @classmethod
+    def of(cls, outcome: "Outcome") -> "Told":
+        """Return what Redis keeps of it."""
+        return cls(
+            status=outcome.status,
+            reply=outcome.reply,
+            files=[file for part in outcome.reply for file in part.get("attachments", ())],
+            error=outcome.error,
+            usage=outcome.usage.plain() if outcome.usage else None,
+        )
+
+    def print(self, reference: str, stream: "AnswerStream | None" = None) -> int:
+        """Print its reply, of which a stream has printed a part; return the exit status."""
+        texts = [str(part["text"]) for part in self.reply if part["text"]]
+        if stream:
+            stream.end(texts)
+        else:
+            echo_text("\n\n".join(texts))
+        for file in self.files:
+            from remoteclaw.host.files import about_file
+            from remoteclaw.messages import Attachment
+
             hint = f"`remoteclaw sessions files {reference} DIR` saves it."
             echo("")
             echo(about_file(Attachment.model_validate(file), hint=hint))
-        if outcome.status == "failed":
+        if self.status == "failed":
             complain(f"It failed: `remoteclaw sessions trace {reference}` says why.")
-        elif outcome.status == "dead":
+        elif self.status == "dead":
             complain("It was given up, and is kept: see `remoteclaw deadletters list`.")
-    return EXIT_REPLY if outcome.status == "done" else EXIT_ERROR
+        return self.exit_status
+
+    def print_json(self, reference: str | None, *, is_duplicate: bool = False) -> int:
+        """Print it as JSON; return the exit status."""
+        names = ("name", "mime_type", "size")
+        echo_json(
+            {
+                "reference": reference,
+                "status": self.status,
+                "reply": [
+                    {name: part[name] for name in ("text", "is_error")} for part in self.reply
+                ],
+                "files": [{name: file[name] for name in names} for file in self.files],
+                "error": self.error,
+                "usage": self.usage,
+                "duplicate": is_duplicate,
+            }
+        )
+        return self.exit_status
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command that has waited for it."""
+        return EXIT_REPLY if self.status in ("accepted", "done") else EXIT_ERROR
 
 
-async def _wait(fleet: "Fleet", accepted: "Accepted", wait_s: float) -> "Outcome | None":
-    """Wait for the outcome; say what becomes of the message if it takes too long."""
+class Wait:
+    """A wait for a message's outcome: what is said meanwhile, and when it is over."""
+
+    def __init__(self, reference: str, seconds: float) -> None:
+        self.reference = reference
+        self.seconds = seconds
+        sid = reference.partition("-")[0]
+        self._hint = (
+            f"Look with `remoteclaw sessions trace {reference}`, "
+            f"stop it with `remoteclaw stop {sid}`."
+        )
+        self.knows_pause = False
+
+    def pause(self, why: str | None) -> None:
+        """Say once why a message waits, where the chat is not told."""
+        if why is not None and not self.knows_pause:
+            self.knows_pause = True
+            complain(f"It is asked again by itself {why}. {self._hint}")
+
+    @contextlib.contextmanager
+    def unless_interrupted(self) -> Iterator[None]:
+        """Say what becomes of the message when the person won't wait any longer."""
+        import asyncio
+
+        try:
+            yield
+        except asyncio.CancelledError:  # Ctrl-C
+            complain(f"Not waiting any longer; the message is not lost. {self._hint}")
+            raise
+
+    def give_up(self) -> int:
+        """Say that it takes too long; return the exit status."""
+        complain(f"No outcome within {self.seconds:g} s; the message is not lost. {self._hint}")
+        return EXIT_NO_OUTCOME
+
+
+async def print_reply(
+    fleet: "Fleet",
+    accepted: "Accepted",
+    wait_s: float,
+    *,
+    as_json: bool = False,
+    stream: "AnswerStream | None" = None,
+) -> int:
+    """Wait for a message's outcome and print its reply; return the exit status."""
+    wait = Wait(reference_of(accepted), wait_s)
+    outcome = await _outcome(fleet, accepted, wait)
+    if outcome is None:
+        return wait.give_up()
+    told = Told.of(outcome)
+    if as_json:
+        return told.print_json(wait.reference, is_duplicate=accepted.is_duplicate)
+    return told.print(wait.reference, stream)
+
+
+async def _outcome(fleet: "Fleet", accepted: "Accepted", wait: Wait) -> "Outcome | None":
+    """Wait for the outcome; None if it takes too long."""
     import asyncio
 
-    sid, reference = accepted.session.sid, reference_of(accepted)
-    trace, stop = f"remoteclaw sessions trace {reference}", f"remoteclaw stop {sid[:8]}"
-    hint = f"Look with `{trace}`, stop it with `{stop}`."
-    try:
-        outcome = await fleet.outcomes.read(sid, accepted.entry_id)
-        if outcome is None or not outcome.is_final:
-            await warn_without_workers(fleet)
-            outcome = await fleet.outcomes.wait(
-                sid, accepted.entry_id, timeout_s=wait_s, told=_Pauses(hint)
-            )
-    except asyncio.CancelledError:  # Ctrl-C
-        complain(f"Not waiting any longer; the message is not lost. {hint}")
-        raise
-    if outcome is None:
-        complain(f"No outcome within {wait_s:g} s; the message is not lost. {hint}")
-    return outcome
-
-
-class _Pauses:
-    """Says once why a message waits, where the chat is not told."""
-
-    def __init__(self, hint: str) -> None:
-        self._hint = hint
-        self._has_told = False
-
-    def __call__(self, outcome: "Outcome") -> None:
-        last = outcome.steps[-1]
-        if last.name == "postponed" and outcome.status == "accepted" and not self._has_told:
-            self._has_told = True
-            complain(f"It is asked again by itself {last.detail}. {self._hint}")
+    sid, entry = accepted.session.sid, accepted.entry_id
+    with wait.unless_interrupted():
+        outcome = await fleet.outcomes.read(sid, entry)
+        if outcome and outcome.is_final:
+            return outcome
+        await warn_without_workers(fleet)
+        following = fleet.outcomes.follow(sid, entry)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait.seconds), contextlib.aclosing(following):
+                async for outcome in following:
+                    if outcome.is_final:
+                        return outcome
+                    wait.pause(outcome.pause)
+    return None
 
 
 async def warn_without_workers(
@@ -117,35 +201,16 @@ async def warn_without_workers(
     """Say that there is no worker, if there is none; `so` and `then` tell what follows from it."""
     with contextlib.suppress(RemoteClawError):  # what was stored is safe, which matters more
         if not any(view.is_ours for view in await fleet.workers.list()):
-            complain(
-                f"no rq worker is running yet, {so}: start some with `remoteclaw worker`.{then}"
-            )
+            complain_of_no_workers(so, then)
+
+
+def complain_of_no_workers(
+    so: str = "so there is no answer", then: str = " The message waits."
+) -> None:
+    """Say that there is no worker."""
+    complain(f"no rq worker is running yet, {so}: start some with `remoteclaw worker`.{then}")
 
 
 def reference_of(accepted: "Accepted") -> str:
     """Return the id of a message that people see and that `sessions trace` takes."""
     return f"{accepted.session.sid[:8]}-{accepted.entry_id}"
-
-
-def print_outcome(accepted: "Accepted", outcome: "Outcome | None") -> None:
-    """Print a message's outcome as JSON; without one, it is only accepted."""
-    parts = outcome.reply if outcome else ()
-    files = _files(outcome) if outcome else ()
-    echo_json(
-        {
-            "reference": reference_of(accepted),
-            "status": outcome.status if outcome else "accepted",
-            "reply": [{name: part[name] for name in ("text", "is_error")} for part in parts],
-            "files": [
-                {name: file[name] for name in ("name", "mime_type", "size")} for file in files
-            ],
-            "error": outcome.error if outcome else None,
-            "usage": outcome.usage.plain() if outcome and outcome.usage else None,
-            "duplicate": accepted.is_duplicate,
-        }
-    )
-
-
-def _files(outcome: "Outcome") -> list[dict[str, Any]]:
-    """Return the files of a reply as its outcome describes them."""
-    return [file for part in outcome.reply for file in part.get("attachments", ())]

@@ -1,15 +1,29 @@
 """Output of commands: lines, texts, tables, facts and JSON, of which a terminal obeys nothing."""
 
 import json
+import os
+import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import click
 
+from remoteclaw.clock import in_words, now_ms
 from remoteclaw.host.terminal import in_a_line, one_line, printable
 
-__all__ = ["clock", "complain", "echo", "echo_json", "echo_text", "facts", "json_option", "table"]
+__all__ = [
+    "age",
+    "clock",
+    "complain",
+    "echo",
+    "echo_json",
+    "echo_text",
+    "facts",
+    "json_option",
+    "table",
+]
 
 #: The widest cell of a table, in characters; the last column has any width.
 MOST_CELL = 60
@@ -50,12 +64,35 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str 
         list(heads),
         *([_cell(cell) for cell in row[:-1]] + [one_line(str(row[-1]))] for row in found),
     ]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     numbers = [any(isinstance(row[at], int) for row in found) for at in range(len(heads))]
-    for line in lines:
-        shape = zip(line, widths, numbers, strict=True)
-        cells = (cell.rjust(width) if right else cell.ljust(width) for cell, width, right in shape)
-        echo("  ".join(cells).rstrip())
+    for number, line in enumerate(lines):
+        cells = []
+        for cell, width, is_right in zip(line, widths, numbers, strict=True):
+            blanks = " " * (width - _width(cell))
+            cells.append(f"{blanks}{cell}" if is_right else f"{cell}{blanks}")
+        text = in_a_line("  ".join(cells).rstrip())
+        click.echo(_bold(text) if number == 0 else text)
+
+
+def _width(text: str) -> int:
+    """Return how many columns a text takes."""
+    return sum(
+        0
+        if unicodedata.combining(character)
+        else 2
+        if unicodedata.east_asian_width(character) in "WF"
+        else 1
+        for character in text
+    )
+
+
+def _bold(text: str) -> str:
+    """Return a text that stands out, on a terminal that has colours."""
+    term = os.environ.get("TERM", "")
+    if not sys.stdout.isatty() or term in ("", "dumb", "unknown") or os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, bold=True)
 
 
 def _cell(value: object) -> str:
@@ -70,6 +107,11 @@ def facts(about: Mapping[str, object]) -> None:
     width = max(map(len, known), default=0)
     for name, value in known.items():
         echo(f"{name:<{width}}  {value}")
+
+
+def age(at_ms: int) -> str:
+    """Return how long ago something was."""
+    return in_words(now_ms() - at_ms)
 
 
 def clock(at_ms: int, *, milliseconds: bool = False) -> str:

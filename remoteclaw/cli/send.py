@@ -1,48 +1,161 @@
 """The command `send`."""
 
+import contextlib
 import os
+import stat
 import sys
 import uuid
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.completion import complete_agents, complete_sessions
 from remoteclaw.cli.files import upload
 from remoteclaw.cli.outcome import (
     EXIT_REPLY,
-    print_outcome,
+    Told,
     print_reply,
     reference_of,
     wait_option,
     warn_without_workers,
 )
-from remoteclaw.cli.output import complain, echo, json_option
+from remoteclaw.cli.output import complain, echo, echo_text, json_option
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import PerhapsSent
 from remoteclaw.host.terminal import login_name
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from remoteclaw.cli.stream import AnswerStream
+    from remoteclaw.commands import Answer
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.inbound import Accepted
     from remoteclaw.fleet.keys import Lane
     from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
 
-__all__ = ["send"]
+__all__ = ["Order", "send"]
+
+#: The channel and the account of what is sent without another one.
+CHANNEL, ACCOUNT = "cli", "default"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """A message that is to be sent."""
+
+    text: str
+    session: str | None
+    """The session: its key, the start of its id, its label or its title. None for the sender's."""
+    channel: str | None
+    from_: str | None
+    to: str | None
+    thread: str | None
+    account: str | None
+    agent: str | None
+    message_id: str
+    has_new_id: bool
+    """Whether the id was made for this order."""
+    is_background: bool
+    wait_s: float
+
+    @property
+    def user(self) -> str:
+        """The sender's id."""
+        return login_name() if self.from_ is None else self.from_
+
+    @property
+    def target(self) -> dict[str, Any]:
+        """Whom it is for, as parameters of `chat.open`."""
+        if self.session is not None:
+            return {"sessionKey": self.session}
+        sender = {
+            "channel": self.channel or CHANNEL,
+            "from": self.user,
+            "to": self.to,
+            "account": self.account or ACCOUNT,
+            "threadId": self.thread,
+        }
+        return {"agentId": self.agent, "sender": sender}
+
+    async def key(self, fleet: "Fleet") -> "SessionKey":
+        """Return the session's key."""
+        from remoteclaw.messages import SessionKey
+
+        if self.session is not None:
+            return await fleet.sessions.key_of(self.session)
+        return SessionKey(
+            agent=load()[1].agent(self.agent)[0],
+            provider=self.channel or CHANNEL,
+            account=self.account or ACCOUNT,
+            channel_id=self.user if self.to is None else self.to,
+            user=self.user,
+            thread=self.thread,
+        )
+
+    @property
+    def repeated(self) -> str:
+        """What becomes of it when it is sent again."""
+        return repeated(self.message_id)
+
+    def warn_of_duplicate(self, *, is_duplicate: bool) -> bool:
+        """Say that it was sent before, unless this command has; return whether it was."""
+        is_duplicate = is_duplicate and not self.has_new_id
+        if is_duplicate:
+            complain("A message with this id was accepted before: this text was not used.")
+        return is_duplicate
+
+    def print_reference(self, reference: str, *, is_duplicate: bool, as_json: bool) -> int:
+        """Print under which id it is known; return the exit status."""
+        if as_json:
+            return Told().print_json(reference, is_duplicate=is_duplicate)
+        echo(reference)
+        return EXIT_REPLY
+
+    def print_answer(self, answer: str, *, as_json: bool) -> int:
+        """Print the answer to a command of chats; return the exit status."""
+        text = answer or "Done."
+        if as_json:
+            return Told(status="done", reply=[{"text": text, "is_error": False}]).print_json(None)
+        if sys.stdout.isatty():
+            from remoteclaw.cli.stream import AnswerStream
+
+            AnswerStream().end([text])
+        else:
+            echo_text(text)
+        return EXIT_REPLY
 
 
 @click.command()
-@click.argument("text")
-@click.option("--channel", default="cli", show_default=True, help="Kind of channel.")
+@click.argument("words", metavar="TEXT", nargs=-1, required=True)
+@click.option(
+    "--session",
+    metavar="NAME",
+    shell_complete=complete_sessions,
+    help="Session: its label, title, key or start of id.",
+)
+@click.option("--channel", default=None, help=f"Kind of channel. [default: {CHANNEL}]")
 @click.option("--from", "from_", default=None, help="Sender's id. [default: your login name]")
 @click.option("--to", default=None, help="Chat's id. [default: the sender's]")
 @click.option("--thread", default=None, help="Thread of the chat.")
-@click.option("--account", default="default", show_default=True, help="Bot or login.")
-@click.option("--agent", default=None, help="Agent. [default: main, or the only one]")
+@click.option("--account", default=None, help=f"Bot or login. [default: {ACCOUNT}]")
+@click.option(
+    "--agent",
+    default=None,
+    shell_complete=complete_agents,
+    help="Agent. [default: main, or the only one]",
+)
 @click.option("--message-id", default=None, help="Id to recognise a repetition by. [default: new]")
 @wait_option
 @click.option("--background", is_flag=True, help="Wait behind what people send.")
+@click.option(
+    "--stream/--no-stream",
+    "streams",
+    default=None,
+    help="Print the reply while it is written. [default: on a terminal]",
+)
 @json_option
 @click.option(
     "--attach",
@@ -51,73 +164,165 @@ __all__ = ["send"]
     help="Send a file along; may be given several times. The text may be empty then.",
 )
 def send(
-    text: str,
+    words: tuple[str, ...],
+    session: str | None,
     message_id: str | None,
     wait_s: float,
     background: bool,
+    streams: bool | None,
     as_json: bool,
     attach: tuple[str, ...],
     **address: Any,
 ) -> None:
-    """Send TEXT as a channel would, and print the reply. TEXT is - for standard input.
+    """Send TEXT as a channel would, and print the reply.
 
-    The reply goes to you alone. A URL is fetched by this command, from public addresses only.
+    TEXT is - for standard input; what is piped in stands behind any other TEXT. A command such as
+    /status is answered as in a chat. The reply goes to you alone. A URL is fetched by this command,
+    from public addresses only.
     Exit status: 0 a reply, 1 an error, 2 wrong usage, 3 no outcome in time.
     """
     if "" in attach:
         raise click.UsageError("--attach needs the name of a file, or a URL.")
-    # An argument's bytes are UTF-8, whatever the locale says.
-    data = sys.stdin.buffer.read() if text == "-" else os.fsencode(text)
-    text = data.decode("utf-8", "replace")
-    lane: Lane = "background" if background else "agents"
+    if session is not None and any(value is not None for value in address.values()):
+        raise click.UsageError("--session says whom it is for: leave the other options out.")
+    order = Order(
+        text=_text(words),
+        session=session,
+        message_id=message_id or uuid.uuid4().hex,
+        has_new_id=message_id is None,
+        is_background=background,
+        wait_s=wait_s,
+        **address,
+    )
+    stream = None
+    if wait_s and not as_json and (sys.stdout.isatty() if streams is None else streams):
+        from remoteclaw.cli.stream import AnswerStream
+
+        stream = AnswerStream()
+    if not attach:  # else it is uploaded from here
+        code = _over_gateway(order, stream, as_json=as_json)
+        if code is not None:
+            sys.exit(code)
 
     async def run(fleet: "Fleet") -> int:
-        session = _session_key(**address)
-        files = await upload(fleet, session.sid, attach)
-        message = _message(session, text, message_id, files)
-        return await _send(
-            fleet,
-            message,
-            session.agent,
-            lane,
-            wait_s,
-            has_new_id=message_id is None,
-            as_json=as_json,
-        )
+        return await _send(fleet, order, attach, stream, as_json=as_json)
 
     sys.exit(on_fleet(run))
 
 
-def _session_key(
+def _text(words: tuple[str, ...]) -> str:
+    """Return the message: its words, with what is piped in behind them or in place of a `-`."""
+    # An argument's bytes are UTF-8, whatever the locale says.
+    text = os.fsencode(" ".join(words)).decode("utf-8", "replace")
+    if text == "-":
+        return sys.stdin.buffer.read().decode("utf-8", "replace")
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (AttributeError, OSError, ValueError):  # there is none
+        return text
+    if not (stat.S_ISFIFO(mode) or stat.S_ISREG(mode)):
+        return text
+    piped = sys.stdin.buffer.read().decode("utf-8", "replace")
+    return f"{text}\n\n{piped}" if piped.strip() else text
+
+
+def _over_gateway(order: Order, stream: "AnswerStream | None", *, as_json: bool) -> int | None:
+    """Send by way of the gateway that runs here; return the exit status, None without one."""
+    from remoteclaw.config.home import Home
+
+    home = Home.default()
+    if not home.gateways.is_dir() or not any(home.gateways.iterdir()):
+        return None
+    import asyncio
+
+    from remoteclaw.cli.over_gateway import GatewayMissing, send_over_gateway
+
+    code = None
+    try:
+        code = asyncio.run(send_over_gateway(home, order, as_json=as_json, stream=stream))
+    except* GatewayMissing:  # it was killed
+        pass
+    return code
+
+
+async def _send(
+    fleet: "Fleet",
+    order: Order,
+    attach: tuple[str, ...],
+    stream: "AnswerStream | None",
     *,
-    channel: str,
-    from_: str | None,
-    to: str | None,
-    thread: str | None,
-    account: str,
-    agent: str | None,
-) -> "SessionKey":
-    from remoteclaw.messages import SessionKey
+    as_json: bool,
+) -> int:
+    session = await order.key(fleet)
+    if not attach and (answer := await _answer(fleet, session, order)) is not None:
+        if not answer.forward:
+            return order.print_answer(answer.text, as_json=as_json)
+        order = replace(order, text=answer.forward)
+    files = await upload(fleet, session.sid, attach)
+    message = _message(session, order, files)
+    lane: Lane = "background" if order.is_background else "agents"
+    accepted = await _accepted(fleet, message, session.agent, lane, order.wait_s)
+    is_duplicate = order.warn_of_duplicate(is_duplicate=accepted.is_duplicate)
+    accepted = replace(accepted, is_duplicate=is_duplicate)
+    if order.wait_s == 0:
+        await warn_without_workers(fleet)
+        reference = reference_of(accepted)
+        return order.print_reference(reference, is_duplicate=is_duplicate, as_json=as_json)
+    if stream:
+        stream.turn = accepted.entry_id
+    async with _followed(fleet, session.sid, stream):
+        return await print_reply(fleet, accepted, order.wait_s, as_json=as_json, stream=stream)
 
-    user = login_name() if from_ is None else from_
-    return SessionKey(
-        agent=load()[1].agent(agent)[0],
-        provider=channel,
-        account=account,
-        channel_id=user if to is None else to,
-        user=user,
-        thread=thread,
+
+async def _answer(fleet: "Fleet", session: "SessionKey", order: Order) -> "Answer | None":
+    """Return the answer to a command of chats; None for what the agent is to answer."""
+    from remoteclaw import commands
+
+    command = commands.parse(order.text)
+    if command is None:
+        return None
+    home, config = load()
+    asked = commands.Asked(
+        id=order.message_id,
+        rest=command.rest,
+        session=session,
+        is_owner=True,  # who may use this state directory
+        fleet=fleet,
+        config=config,
+        home=home,
     )
+    return await commands.answer(command, asked)
 
 
-def _message(
-    session: "SessionKey", text: str, message_id: str | None, files: "list[Attachment]"
-) -> "ChannelMessage":
+@contextlib.asynccontextmanager
+async def _followed(
+    fleet: "Fleet", sid: str, stream: "AnswerStream | None"
+) -> "AsyncIterator[None]":
+    """Have the live text of a session printed."""
+    if stream is None:
+        yield
+        return
+
+    async def follow() -> None:
+        async for told in fleet.replies.live(sid):
+            stream.live(told)
+
+    import asyncio
+
+    following = asyncio.create_task(follow())
+    try:
+        yield
+    finally:
+        following.cancel()
+
+
+def _message(session: "SessionKey", order: Order, files: "list[Attachment]") -> "ChannelMessage":
+    from remoteclaw.commands import unescaped
     from remoteclaw.messages import ChannelMessage
 
     return ChannelMessage.checked(
-        id=message_id or uuid.uuid4().hex,
-        text=text,
+        id=order.message_id,
+        text=unescaped(order.text),
         from_=session.user,
         channel_id=session.channel_id,
         provider=session.provider,
@@ -126,31 +331,6 @@ def _message(
         timestamp=now_ms(),
         attachments=tuple(files),
     )
-
-
-async def _send(
-    fleet: "Fleet",
-    message: "ChannelMessage",
-    agent: str,
-    lane: "Lane",
-    wait_s: float,
-    *,
-    has_new_id: bool,
-    as_json: bool,
-) -> int:
-    accepted = await _accepted(fleet, message, agent, lane, wait_s)
-    if has_new_id:  # else it was sent twice by this command, and counts once
-        accepted = replace(accepted, is_duplicate=False)
-    if accepted.is_duplicate:
-        complain("A message with this id was accepted before: this text was not used.")
-    if wait_s == 0:
-        await warn_without_workers(fleet)
-        if as_json:
-            print_outcome(accepted, None)
-        else:
-            echo(reference_of(accepted))
-        return EXIT_REPLY
-    return await print_reply(fleet, accepted, wait_s, as_json=as_json)
 
 
 async def _accepted(
@@ -162,9 +342,14 @@ async def _accepted(
         try:
             return await fleet.inbound.append(message, agent=agent, deliver="caller", lane=lane)
         except PerhapsSent as error:
-            again = f"With `--message-id {message.id}` it counts once."
+            again = repeated(message.id)
             if boottime() > until:
                 raise PerhapsSent(f"{error} {again}") from None
             if not has_told:
                 complain(f"Redis does not answer; I keep trying. If you end this: {again}")
             has_told = True
+
+
+def repeated(message_id: str) -> str:
+    """Return what becomes of a message that is sent again."""
+    return f"With `--message-id {message_id}` it counts once."

@@ -1,12 +1,14 @@
 """The commands `sessions …`, apart from those about ended conversations and files."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.output import clock, echo, facts, table
-from remoteclaw.cli.usage import in_words
+from remoteclaw.cli.completion import complete_sessions
+from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, table
+from remoteclaw.cli.usage import cost_of, in_words
 from remoteclaw.errors import NotFound, RemoteClawError
 from remoteclaw.host.terminal import one_line
 
@@ -17,18 +19,28 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
 
-__all__ = ["find_message", "pause_of", "sessions"]
+__all__ = ["find_message", "pause_of", "session_argument", "sessions"]
 
 
 #: The longest label, in characters.
 MOST_LABEL = 64
+HEADS = (
+    *("SESSION", "TITLE", "AGENT", "MODEL", "STATE"),
+    *("WAITING", "TOKENS", "COST", "AGE", "KEY"),
+)
 #: What stands behind a queue setting that is the session's own.
 OWN = " (the session's own)"
 
 
+session_argument = click.argument("session", shell_complete=complete_sessions)
+
+
 @click.group()
 def sessions() -> None:
-    """Look at conversations."""
+    """Look at conversations.
+
+    A SESSION is named by its label, its title, its key, or the start of one or of its id.
+    """
 
 
 @sessions.command("list")
@@ -40,34 +52,100 @@ def sessions() -> None:
     metavar="NUMBER",
     help="How many, newest first.",
 )
-def list_sessions(limit: int) -> None:
-    """List the sessions with the newest messages."""
+@json_option
+def list_sessions(limit: int, as_json: bool) -> None:
+    """List the sessions with the newest messages.
+
+    TITLE is the session's label, or the first words of its conversation. TOKENS is what was read
+    and written, without what came from a cache. AGE is that of the last message.
+    """
+    _, config = load()
 
     async def run(fleet: "Fleet") -> None:
+        views = await fleet.sessions.list(limit=limit)
+        used = await fleet.usage.by_session()
+        models = {name: agent.model for name, agent in config.agents.items()}
+        if as_json:
+            echo_json(
+                [
+                    {
+                        **_plain(view),
+                        "model": models.get(view.key.agent),
+                        "usage": used[view.sid].plain() if view.sid in used else None,
+                    }
+                    for view in views
+                ]
+            )
+            return
         rows = []
-        for view in await fleet.sessions.list(limit=limit):
-            about = f"{view.key}{f' ({view.label})' if view.label else ''}{pause_of(view)}"
-            last = clock(view.last_message_ms)
-            rows.append((view.sid[:8], view.status, view.waiting, last, about))
-        table(("SESSION", "STATE", "WAITING", "LAST MESSAGE", "KEY"), rows)
+        for view in views:
+            spent = used.get(view.sid)
+            rows.append(
+                (
+                    view.sid[:8],
+                    view.name,
+                    view.key.agent,
+                    models.get(view.key.agent),
+                    view.status,
+                    view.waiting,
+                    spent.new_tokens if spent else None,
+                    cost_of(spent) if spent else None,
+                    age(view.last_message_ms),
+                    f"{view.key}{pause_of(view)}",
+                )
+            )
+        table(HEADS, rows, empty="There are no sessions yet.")
 
     on_fleet(run)
 
 
+def _plain(view: "SessionView") -> dict[str, Any]:
+    """Return a session as programs read it."""
+    return {
+        "id": view.sid,
+        "key": str(view.key),
+        "agent": view.key.agent,
+        "label": view.label,
+        "title": view.title,
+        "state": view.status,
+        "waiting": view.waiting,
+        "last_message_ms": view.last_message_ms,
+        "postponed_until_ms": view.postponed_until_ms,
+        "postponed": view.postponed,
+    }
+
+
 @sessions.command("show")
-@click.argument("session")
-def show_session(session: str) -> None:
-    """Show one session. SESSION is its key or the start of its id."""
+@session_argument
+@json_option
+def show_session(session: str, as_json: bool) -> None:
+    """Show one session."""
 
     async def run(fleet: "Fleet") -> None:
         view = await _view(fleet, session)
         messages = "message" if view.waiting == 1 else "messages"
         started = await fleet.sessions.children(view.sid)
         used = await fleet.usage.session(view.key.agent, view.sid)
+        if as_json:
+            told = {
+                **_plain(view),
+                "started_by": str(view.parent) if view.parent else None,
+                "has_started": [str(child.key) for child in started],
+                "worker": _worker(view.worker),
+                "host": view.host,
+                "lane": view.lane,
+                "turn": view.turn,
+                "phase": view.phase if view.turn else None,
+                "usage": used.plain() if used.turns else None,
+                "conversations": dict(view.session_ids),
+            }
+            echo_json(told)
+            return
         about = {
             "key": view.key,
             "id": view.sid,
             "label": view.label,
+            "title": view.title,
             "started by": view.parent,
             "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
             "state": f"{view.status}{pause_of(view)}",
@@ -123,7 +201,7 @@ def _own(queue: "QueueOverride | None") -> str | None:
 
 
 @sessions.command("fork")
-@click.argument("session")
+@session_argument
 @click.option("--thread", metavar="NAME", help="Thread of the new session. [default: the same]")
 @click.option(
     "--from", "user", metavar="USER", help="Who writes in the new session. [default: the same user]"
@@ -132,8 +210,7 @@ def fork_session(session: str, thread: str | None, user: str | None) -> None:
     """Begin a session with a copy of what another one remembers.
 
     The agent's CLI makes the copy with the new session's first turn, where it can; else the new
-    session begins with the record of what was said. Prints the new session's key. SESSION is the
-    other one's key or the start of its id.
+    session begins with the record of what was said. Prints the new session's key.
     """
     from dataclasses import replace
 
@@ -160,13 +237,13 @@ def fork_session(session: str, thread: str | None, user: str | None) -> None:
 
 
 @sessions.command("label")
-@click.argument("session")
+@session_argument
 @click.argument("name", required=False)
 @click.option("--remove", is_flag=True, help="Take its label away.")
 def label_session(session: str, name: str | None, remove: bool) -> None:
     """Give a session a label, under which agents can write to it.
 
-    No two sessions of an agent have the same. SESSION is its key or the start of its id.
+    No two sessions of an agent have the same.
     """
     if (name is None) != remove:
         raise click.UsageError("Say either the label's NAME or --remove.")
@@ -181,7 +258,7 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 
 
 @sessions.command("queue")
-@click.argument("session")
+@session_argument
 @click.option("--mode", type=click.Choice(["collect", "followup", "steer", "interrupt"]))
 @click.option("--debounce-ms", type=click.IntRange(0, 60_000))
 @click.option("--cap", type=click.IntRange(0))
@@ -213,8 +290,9 @@ def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
 
 
 @sessions.command("trace")
-@click.argument("what")
-def trace_message(what: str) -> None:
+@click.argument("what", shell_complete=complete_sessions)
+@json_option
+def trace_message(what: str, as_json: bool) -> None:
     """Show every state that a message passed through, with times.
 
     WHAT is a message's reference, as errors name it, or a session: then its newest message.
@@ -226,6 +304,17 @@ def trace_message(what: str) -> None:
         if outcome is None:
             raise NotFound(f"Nothing is known of message {what!r} any more.")
         view = await fleet.sessions.view(sid)
+        if as_json:
+            told = {
+                "reference": f"{sid[:8]}-{entry_id}",
+                "session": str(view.key) if view else None,
+                "status": outcome.status,
+                "steps": [asdict(step) for step in outcome.steps],
+                "usage": outcome.usage.plain() if outcome.usage else None,
+                "error": outcome.error,
+            }
+            echo_json(told)
+            return
         echo(f"{sid[:8]}-{entry_id}  {outcome.status}  {view.key if view else ''}")
         first = outcome.steps[0].at_ms
         for step in outcome.steps:
@@ -236,8 +325,8 @@ def trace_message(what: str) -> None:
         if outcome.usage:
             echo(f"  {in_words(outcome.usage)}")
         if outcome.error:
-            told = (outcome.error.get("category"), outcome.error.get("detail"))
-            echo(f"  {one_line(': '.join(str(part) for part in told if part))}")
+            why = (outcome.error.get("category"), outcome.error.get("detail"))
+            echo(f"  {one_line(': '.join(str(part) for part in why if part))}")
         if outcome.status == "dead":
             echo("  It is kept as a dead letter: see `remoteclaw deadletters list`.")
 

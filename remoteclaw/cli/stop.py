@@ -6,6 +6,7 @@ import click
 
 from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.output import echo
+from remoteclaw.cli.sessions import session_argument
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -14,12 +15,9 @@ __all__ = ["stop"]
 
 
 @click.command()
-@click.argument("session")
+@session_argument
 def stop(session: str) -> None:
-    """Stop what a session is doing and has waiting.
-
-    SESSION is its key or the start of its id.
-    """
+    """Stop what a session is doing and has waiting."""
 
     async def run(fleet: "Fleet") -> None:
         count = await fleet.sessions.stop(await fleet.sessions.find(session))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.usage import SessionDay, Usage
 
-__all__ = ["in_words", "usage"]
+__all__ = ["cost_of", "in_words", "usage"]
 
 #: As `remoteclaw.fleet.usage` keeps them; that module is imported when a command runs.
 MOST_DAYS = 92
@@ -61,7 +61,7 @@ def usage(by: str, days: int, as_json: bool) -> None:
                 used.cache_write_tokens,
                 used.output_tokens,
                 _time(used.duration_ms),
-                _cost(used) or "-",
+                cost_of(used) or "-",
             )
             for name, used in sums.items()
         ]
@@ -95,7 +95,7 @@ def in_words(used: "Usage") -> str:
     parts = [f"{used.turns:,} turns"] if used.turns > 1 else []
     parts.append(f"{used.read_tokens:,} tokens read ({used.cache_read_tokens:,} from the cache)")
     parts += [f"{used.output_tokens:,} written", _time(used.duration_ms)]
-    if cost := _cost(used):
+    if cost := cost_of(used):
         parts.append(cost)
     return ", ".join(parts)
 
@@ -109,7 +109,8 @@ def _time(milliseconds: int) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-def _cost(used: "Usage") -> str | None:
+def cost_of(used: "Usage") -> str | None:
+    """Return the cost in US dollars; None where no CLI tells it."""
     cost = used.cost_usd
     if cost is None:
         return None

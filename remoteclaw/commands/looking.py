@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from remoteclaw.clock import in_words as duration
 from remoteclaw.clock import now_ms
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.config.model import QueueOverride
@@ -72,14 +73,26 @@ async def sessions(asked: Asked) -> Answer:
     views = await asked.fleet.sessions.list(limit=MOST_SESSIONS)
     if not views:
         return Answer("There are no sessions yet.")
-    rows = [
-        f"| `{view.sid[:8]}` | {view.label or ''} | {view.key.agent} | {view.key.provider} "
-        f"| {view.status} | {duration(now_ms() - view.last_message_ms)} |"
-        for view in views
-    ]
+    used = await asked.fleet.usage.by_session()
+    rows = []
+    for view in views:
+        spent = used.get(view.sid, Usage())
+        settings = asked.config.agents.get(view.key.agent)
+        cells = (
+            f"`{view.sid[:8]}`",
+            view.name.replace("|", "\\|"),
+            view.key.agent,
+            (settings.model if settings else None) or "",
+            view.key.provider,
+            view.status,
+            f"{spent.new_tokens:,}",
+            "" if spent.cost_usd is None else f"${spent.cost_usd:.2f}",
+            duration(now_ms() - view.last_message_ms),
+        )
+        rows.append(f"| {' | '.join(cells)} |")
     head = [
-        "| session | title | agent | channel | state | last message |",
-        "|---|---|---|---|---|--:|",
+        "| session | title | agent | model | channel | state | tokens | cost | age |",
+        "|---|---|---|---|---|---|--:|--:|--:|",
     ]
     return Answer("\n".join([*head, *rows]))
 
@@ -117,18 +130,6 @@ async def whoami(asked: Asked) -> Answer:
 
 def _since(at_ms: int | None) -> str:
     return "a moment" if at_ms is None else duration(now_ms() - at_ms)
-
-
-def duration(ms: int) -> str:
-    """Return a duration as people say it."""
-    seconds = max(ms, 0) // 1000
-    if seconds < 60:
-        return f"{seconds} s"
-    if seconds < 3600:
-        return f"{seconds // 60} min"
-    if seconds < 48 * 3600:
-        return f"{seconds // 3600} h"
-    return f"{seconds // 86400} days"
 
 
 def _count(number: int, noun: str) -> str:

@@ -12,13 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from remoteclaw.config.model import AgentConfig, Config, state_directory
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.host.locks import locked, replace_file
-from remoteclaw.messages import OWN_SERVER
 
-__all__ = ["Home", "private_directory"]
+if TYPE_CHECKING:  # else every command would load pydantic
+    from remoteclaw.config.model import AgentConfig, Config
+
+__all__ = ["Home", "private_directory", "state_directory"]
 
 #: Paths of unix sockets have 107 bytes at most; this much is left for our own part of them.
 MAX_SOCKET_DIR_BYTES = 107 - len("/run/0123456789abcdef/holder.sock")
@@ -91,6 +93,8 @@ class Home:
 
         It is told by a secret: a server of another's choice may call itself what it likes.
         """
+        from remoteclaw.messages import OWN_SERVER
+
         secret = _kept(self.path / "server-secret", _new_secret)
         known = hmac.new(secret.encode(), sid.encode(), sha256).hexdigest()[:NAME_DIGITS]
         return f"{OWN_SERVER}-{known}"
@@ -140,23 +144,28 @@ class Home:
         """Where the embedded server listens."""
         return self.sockets / "redis.sock"
 
-    def redis_url(self, config: Config) -> str:
+    def redis_url(self, config: "Config") -> str:
         """Return the address of Redis: the configured one, else the embedded server's."""
         return config.redis.url or f"unix://{self.redis_socket}"
 
-    def workspace_path(self, agent: str, config: AgentConfig) -> Path:
+    def workspace_path(self, agent: str, config: "AgentConfig") -> Path:
         """Return the directory an agent works in, whether it is there or not."""
         if config.workspace is not None:
             return config.workspace.expanduser()
         return self.workspaces / agent
 
-    def workspace(self, agent: str, config: AgentConfig) -> Path:
+    def workspace(self, agent: str, config: "AgentConfig") -> Path:
         """Return the directory an agent works in; its default one is made."""
         path = self.workspace_path(agent, config)
         if config.workspace is None:
             _subdirectory(path.parent)
             _subdirectory(path)
         return path
+
+
+def state_directory() -> Path:
+    """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`; raises RuntimeError if its ~ is unknown."""
+    return Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser().absolute()
 
 
 def _new_host_id() -> str:

@@ -15,9 +15,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import ChannelMessage, Entry
 
-__all__ = ["Command", "Name", "at_once", "command_of"]
+__all__ = ["Command", "Name", "at_once", "command_of", "title_of"]
 
 Name = Literal["reset", "stop"]
 #: What each word does: begin a new conversation, or stop what the session does and has waiting.
@@ -27,6 +28,8 @@ WORDS: Mapping[str, Name] = {"/new": "reset", "/reset": "reset", "/stop": "stop"
 #: so have the names of Telegram's bots.
 _FIRST = re.compile(r"\s*(\S{1,65})(?!\S)")
 _BOT = re.compile(r"[A-Za-z0-9_]+")
+#: The longest title, in characters: what a list has room for.
+MOST_TITLE = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,20 @@ def at_once(message: ChannelMessage) -> Literal["stop", "wake", ""]:
     if command is None:
         return ""
     return "stop" if command.name == "stop" else "wake"
+
+
+def title_of(message: ChannelMessage) -> tuple[str | None, bool]:
+    """Return the title for a conversation that begins with a message; and whether one does for
+    certain, because a person asks for it.
+
+    It is its first words. A command has none.
+    """
+    command = _command(message)
+    is_new = command is not None and command.name == "reset"
+    text = command.rest if command else message.text
+    if text.lstrip().startswith("/"):
+        return None, is_new
+    return one_line(text[: 4 * MOST_TITLE], most=MOST_TITLE) or None, is_new
 
 
 def _command(message: ChannelMessage) -> Command | None:

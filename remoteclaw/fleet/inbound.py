@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from remoteclaw.clock import boottime, now_ms
 from remoteclaw.errors import MessageRefused, PerhapsSent, RedisRefused, RedisUnavailable
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.commands import at_once
+from remoteclaw.fleet.commands import at_once, title_of
 from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.wake import Waker
@@ -104,7 +104,8 @@ class Inbound:
         entry = encode_entry(message, deliver, is_command=is_command)
         try:
             does = at_once(message) if is_command is None else ""
-            return await self._append(session, message, entry, lane, does)
+            title, is_new = title_of(message) if is_command is None else (None, False)
+            return await self._append(session, message, entry, lane, does, title, is_new=is_new)
         except RedisUnavailable as error:
             if error.may_have_run:
                 raise PerhapsSent(PERHAPS_SENT.format(sid=session.sid[:8])) from None
@@ -117,6 +118,9 @@ class Inbound:
         entry: bytes,
         lane: Lane,
         at_once: Literal["stop", "wake", ""],
+        title: str | None,
+        *,
+        is_new: bool,
     ) -> Accepted:
         sid = session.sid
         status, entry_id, queue = await self._scripts.run(
@@ -132,6 +136,8 @@ class Inbound:
                 "lane": lane,
                 "bell": keys.bell(sid),
                 "at_once": at_once,
+                "title": title,
+                "is_new": is_new,
             },
             deadline=boottime() + APPEND_S,
         )
@@ -169,7 +175,8 @@ class Inbound:
             timestamp=now_ms(),
         )
         entry = encode_entry(message, "caller", "operator", copy_of=copy_of)
-        return (await self._append(session, message, entry, "agents", "stop")).entry_id
+        accepted = await self._append(session, message, entry, "agents", "stop", None, is_new=True)
+        return accepted.entry_id
 
 
 def entry_keys(session: SessionKey) -> dict[str, str]:

@@ -121,8 +121,8 @@ def inbound(sid: str) -> str:
 
 
 def state(sid: str) -> str:
-    """Hash: lease, recorded batch and phase, stop mark, agent, host, lane, label, parent,
-    queue settings, times."""
+    """Hash: lease, recorded batch and phase, stop mark, agent, host, lane, label, title,
+    parent, queue settings, times."""
     return f"{STATE_PREFIX}{{{sid}}}"
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,13 @@ class Outcome:
         """Whether the message has had its one outcome."""
         return self.status not in ("accepted", "running")
 
+    @property
+    def pause(self) -> str | None:
+        """Why and until when it is put off; None if it isn't."""
+        last = self.steps[-1] if self.steps else None
+        is_paused = last and last.name == "postponed" and self.status == "accepted"
+        return last.detail if last and is_paused else None
+
 
 class Outcomes:
     """Reads outcomes and waits for them."""
@@ -73,30 +80,29 @@ class Outcomes:
         found = await self._scripts.call(client.hgetall, keys.outcome_prefix(sid) + entry_id)
         return _outcome(entry_id, found) if found else None
 
-    async def wait(
-        self,
-        sid: str,
-        entry_id: str,
-        *,
-        timeout_s: float,
-        told: Callable[[Outcome], None] | None = None,
-    ) -> Outcome | None:
-        """Wait until an entry's outcome is final and return it; None if that takes too long.
-
-        `told` is given what it looks like before, when there is news.
-        """
+    async def follow(self, sid: str, entry_id: str) -> AsyncGenerator[Outcome, None]:
+        """Yield an entry's outcome as it is, whenever there is news, until it is final."""
         news = announcements(self._scripts.client, keys.outcome_channel(sid))
-        try:
+        async with contextlib.aclosing(news):
+            async for _ in news:
+                outcome = None
+                with contextlib.suppress(RedisUnavailable):
+                    outcome = await self.read(sid, entry_id)
+                if outcome:
+                    yield outcome
+                    if outcome.is_final:
+                        return
+
+    async def wait(self, sid: str, entry_id: str, *, timeout_s: float) -> Outcome | None:
+        """Wait until an entry's outcome is final and return it; None if that takes too long."""
+        news = announcements(self._scripts.client, keys.outcome_channel(sid))
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), contextlib.aclosing(news):
                 async for _ in news:
                     with contextlib.suppress(RedisUnavailable):
                         outcome = await self.read(sid, entry_id)
                         if outcome and outcome.is_final:
                             return outcome
-                        if outcome and told:
-                            told(outcome)
-        except TimeoutError:
-            pass
         return None
 
 

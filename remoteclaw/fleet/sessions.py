@@ -4,7 +4,7 @@ import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.errors import NotFound
@@ -20,6 +20,8 @@ from remoteclaw.protocols import FORK_OF
 
 __all__ = ["Ended", "LeasedSessionMap", "SessionView", "Sessions"]
 
+#: How many of the newest sessions are looked for by their label or title.
+MOST_NAMED = 1000
 #: Separates a CLI's session id from the note of its last process.
 NOTE_SEPARATOR = "\n"
 
@@ -163,7 +165,8 @@ class Sessions:
         return bool(await self._scripts.run("forget", keys=names))
 
     async def find(self, text: str) -> str:
-        """Return the id of the session that `text` names: its key, or the start of its id.
+        """Return the id of the session that `text` names: its key, its label, the start of its id,
+        or its title or the start of that.
 
         Raises `NotFound` if none fits, or more than one.
         """
@@ -180,14 +183,40 @@ class Sessions:
                 sid = SessionKey.parse(text).sid
         if sid and (await self.view(sid) or await self.record(sid) or await self.ended(sid)):
             found.add(sid)
-        elif re.fullmatch("[0-9a-f]{1,31}", text):
-            await self._scripts.call(scan)
+        elif not (found := await self._called(text, "label")):
+            if re.fullmatch("[0-9a-f]{1,31}", text):
+                await self._scripts.call(scan)
+            if not found:
+                found = await self._called(text, "title")
         if len(found) == 1:
             return found.pop()
         listed = "`remoteclaw sessions list` shows those there are"
         if found:
             raise NotFound(f"{text!r} fits {len(found)} sessions: give more of its id; {listed}.")
         raise NotFound(f"{text!r} is no session: {listed}.")
+
+    async def _called(self, text: str, field: Literal["label", "title"]) -> set[str]:
+        """Return the ids of newer sessions with a label, or with a title that begins so."""
+        client = self._scripts.client
+
+        async def look() -> tuple[Any, list[bytes | None]]:
+            newest: Any = await client.zrevrange(keys.SESSIONS, 0, MOST_NAMED - 1)
+            pipeline = client.pipeline(transaction=False)
+            for sid in newest:
+                pipeline.hget(keys.state(sid.decode()), field)
+            return newest, list(await pipeline.execute())
+
+        newest, names = await self._scripts.call(look)
+        named = {
+            sid.decode(): name.decode().casefold()
+            for sid, name in zip(newest, names, strict=True)
+            if name
+        }
+        wanted = text.casefold()
+        exact = {sid for sid, name in named.items() if name == wanted}
+        if exact or field == "label" or not wanted:
+            return exact
+        return {sid for sid, name in named.items() if name.startswith(wanted)}
 
     async def key_of(self, text: str) -> SessionKey:
         """Return the key of the session that `text` names, as `find()` does.

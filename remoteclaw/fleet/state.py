@@ -67,6 +67,8 @@ class SessionState:
     reset_reason: str | None
 
     label: str | None
+    title: str | None
+    """The first words of its conversation."""
     parent: SessionKey | None
     """The session that has started it; None for one that people talk with."""
     depth: int
@@ -75,6 +77,11 @@ class SessionState:
     """The entry with the task that it was started for."""
     retried_entry: str | None
     """The entry that this became when it was retried as a dead letter."""
+
+    @property
+    def name(self) -> str:
+        """What people call it: its label, else its title; empty if it has neither."""
+        return self.label or self.title or ""
 
     @property
     def agent_path(self) -> str | None:
@@ -115,6 +122,7 @@ class SessionState:
             reset_turn=text.get("reset_turn"),
             reset_reason=text.get("reset_reason"),
             label=text.get("label"),
+            title=text.get("title"),
             parent=SessionKey.parse(parent) if parent else None,
             depth=int(text.get("depth", MOST_DEPTH if key.task else 0)),
             task_entry=text.get("task_entry"),

@@ -78,6 +78,11 @@ class Usage:
         return self.cost_micro_usd / 1_000_000 or None
 
     @property
+    def new_tokens(self) -> int:
+        """All tokens that were read or written, without those from a cache."""
+        return self.input_tokens + self.cache_write_tokens + self.output_tokens
+
+    @property
     def read_tokens(self) -> int:
         """All tokens that the model read, from a cache or not."""
         return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
@@ -116,6 +121,13 @@ class UsageLedger:
                 agent, _, sid = field.decode().rpartition(" ")
                 found.append(SessionDay(day, agent, sid, Usage.decode(numbers)))
         return found
+
+    async def by_session(self) -> dict[str, Usage]:
+        """Return what each session took in the days that are kept, by its id."""
+        sums: dict[str, Usage] = {}
+        for part in await self.days(days=USAGE_DAYS):
+            sums[part.sid] = sums.get(part.sid, Usage()) + part.usage
+        return sums
 
     async def session(self, agent: str, sid: str) -> Usage:
         """Return what one session took in the days that are kept."""

@@ -8,11 +8,14 @@ import os
 import re
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remoteclaw.errors import StateDirectoryError
 from remoteclaw.host.locks import locked, replace_file
 from remoteclaw.host.tokens import digest
-from remoteclaw.tools.catalog import Scope
+
+if TYPE_CHECKING:  # else every command would load pydantic
+    from remoteclaw.tools.catalog import Scope
 
 __all__ = ["TokenFile", "token_files"]
 
@@ -29,7 +32,7 @@ def token_files(directory: Path) -> "tuple[TokenFile, TokenFile]":
 class TokenFile:
     """The file of a state directory that has one holder's token."""
 
-    def __init__(self, directory: Path, holder: str = "gateway", scope: Scope = "admin") -> None:
+    def __init__(self, directory: Path, holder: str = "gateway", scope: "Scope" = "admin") -> None:
         """`holder` is what the operator is called who has it."""
         self.holder, self.scope = holder, scope
         self.path = directory / f"{holder}-token"

@@ -16,9 +16,11 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.clock import local_time
+from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import AgentDeliveryResult, Entry, Turn
 
-__all__ = ["count_messages", "digest", "lines_of"]
+__all__ = ["as_markdown", "count_messages", "digest", "lines_of"]
 
 #: How much of one message is kept, in characters: its beginning and its end.
 MOST_TEXT = 8_000
@@ -105,6 +107,26 @@ def digest(record: bytes, *, since_ms: int = 0) -> list[dict[str, str]]:
 def count_messages(record: bytes) -> int:
     """Return how many messages of people are in a record."""
     return sum(line.get("role") == "user" for line in _lines(record))
+
+
+def as_markdown(record: bytes) -> str:
+    """Return a record as a text for people: who said what and when, and which tools were used."""
+    parts = []
+    for line in _lines(record):
+        at = local_time(int(line.get("at", 0)), None)
+        match line.get("role"):
+            case "user":
+                head = f"## {one_line(str(line['from']))}, {at:%Y-%m-%d %H:%M}"
+                parts += [head, str(line["text"])]
+            case "agent":
+                parts += [f"## Agent, {at:%Y-%m-%d %H:%M}", str(line["text"])]
+            case "tool":
+                parts.append(f"- used {one_line(str(line['name']))}")
+            case "error":
+                parts.append(f"- it failed: {one_line(str(line['category']))}")
+        if line.get("attachments"):
+            parts.append("\n".join(f"- file {one_line(str(name))}" for name in line["attachments"]))
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n" if parts else ""
 
 
 def _lines(record: bytes) -> Iterator[dict[str, Any]]:

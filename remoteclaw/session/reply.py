@@ -54,6 +54,10 @@ class TurnReply:
         """Put one complete message on the reply stream, while the turn goes on."""
         if self._goes_to_channel:
             await self._lease.turns.publish(payload.index, self._on_stream(payload))
+        else:  # the outcome alone has it, at the end: who follows the answer reads it here
+            place = {"index": payload.index, "text": payload.text, "is_complete": True}
+            with contextlib.suppress(RedisUnavailable, RedisRefused):
+                await self._lease.turns.show({**self._shown(), **place})
         self.next_index = payload.index + 1
         if self._live[0] < self.next_index:
             self._live = (self.next_index, "")
@@ -112,8 +116,6 @@ class TurnReply:
 
         No more often than the channel can take it, and often enough that who comes later sees it.
         """
-        if not self._goes_to_channel:
-            return
         every_s = profile_of(self._turn.session.provider).live_every_s
         while True:
             # First the pause: an answer that is complete by then needs no live text.

@@ -35,7 +35,7 @@ SEND_WAIT_S = 50.0
 
 class ListParams(Params):
     filter: Annotated[str, Field(max_length=200)] | None = None
-    """Only sessions whose key or label contains this, in any case."""
+    """Only sessions whose key, label or title contains this, in any case."""
     limit: Limit = 50
     """How many at most."""
 
@@ -58,6 +58,8 @@ class SessionSummary(SessionFacts):
     is_self: bool
     """Whether it is the session of this call."""
     label: str | None = None
+    title: str | None = None
+    """The first words of its conversation."""
 
 
 class SessionsResult(Result):

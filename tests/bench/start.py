@@ -1,11 +1,12 @@
 """How long the command line and `up` take to start, and what `up` keeps in memory."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from remoteclaw.config.home import Home
@@ -27,6 +28,7 @@ def bench_start(rounds: int) -> tuple[list[tuple[str, str, list[float], list[flo
     ready_s = pairs(_ready, max(3, rounds // 6))
     rows = [
         ("remoteclaw --help", "python -c pass", *help_s, "≤ 150 ms"),
+        ("remoteclaw send, its own CPU", "python -c pass", *_send_cpu_s(rounds), "≤ 300 ms"),
         ("remoteclaw up, ready, 4 workers", "python -c pass", *ready_s, "≤ 2 s"),
     ]
     idle = Figure("up with a chat, idle: all processes", _idle_mb(), "MB", "≤ 250 MB")
@@ -44,6 +46,26 @@ def seconds(*command: str) -> float:
     started = time.perf_counter()
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     return time.perf_counter() - started
+
+
+def cpu_s(*command: str, env: Mapping[str, str] | None = None) -> float:
+    """Return how much processor time a command takes."""
+    with subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return used.ru_utime + used.ru_stime
+
+
+def _send_cpu_s(rounds: int) -> tuple[list[float], list[float]]:
+    with _home() as home, running(home):
+        both = [
+            (cpu_s(REMOTECLAW, "send", "hello", env=env(home)), cpu_s(*PYTHON))
+            for _ in range(rounds)
+        ]
+    return [one for one, _ in both], [other for _, other in both]
 
 
 def _ready() -> float:

@@ -4,10 +4,53 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
-        "a chat that is opened on a pipe",
-        before="if not (sys.stdin.isatty() and sys.stdout.isatty()):",
+        "a send that loads Redis' libraries beside a gateway",
+        before="code = _over_gateway(order, stream, as_json=as_json)",
+        after="code = None",
+        test="test_send_asks_the_gateway_that_is_there",
+    ),
+    Mutant(
+        "a command of chats that is sent to the agent",
+        before="if command is None:",
+        after="if command:",
+        test="test_commands_of_chats_are_answered_at_once",
+    ),
+    Mutant(
+        "a pipe that is not read behind the words",
+        before='return f"{text}\\n\\n{piped}" if piped.strip() else text',
+        after="return text",
+        test="test_what_is_piped_in_stands_behind_the_words",
+    ),
+    Mutant(
+        "a stream of another message's answer",
+        before='if told["turn"] != self.turn:',
         after="if False:",
-        test="test_what_is_typed_wrong_is_answered_by_one_sentence",
+        test="test_only_ones_own_answer_is_printed_and_each_word_once",
+    ),
+    Mutant(
+        "a message that is shown before the one that was missed",
+        before='told["index"] != len(self._whole)',
+        after="False",
+        test="test_only_ones_own_answer_is_printed_and_each_word_once",
+    ),
+    Mutant(
+        "a terminal that obeys what is streamed",
+        before="shown = printable(text)",
+        after="shown = text",
+        test="test_only_ones_own_answer_is_printed_and_each_word_once",
+    ),
+    Mutant(
+        "live text that a stream doesn't wait for",
+        before="sys.stdout.flush()",
+        after="pass",
+        test="test_an_answer_is_printed_while_it_is_written",
+        within="_write",
+    ),
+    Mutant(
+        "Markdown that nobody paints",
+        before="_painter() if sys.stdout.isatty() else None",
+        after="None",
+        test="test_on_a_terminal_the_markdown_is_painted",
     ),
     Mutant(
         "help that waits for libraries",

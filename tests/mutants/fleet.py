@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a title that stays when a new conversation begins",
+        before='is_new = command is not None and command.name == "reset"',
+        after="is_new = False",
+        test="test_a_session_is_called_after_its_first_words",
+    ),
+    Mutant(
+        "a title that half a session's name fits, twice",
+        before='if exact or field == "label" or not wanted:',
+        after="if True:",
+        test="test_a_session_is_called_after_its_first_words",
+    ),
+    Mutant(
         "a full disk that is called a right that is missing",
         before="if problem := unwritable(str(error)):",
         after="if problem := None:",

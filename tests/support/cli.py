@@ -1,6 +1,8 @@
 """Commands on a test's own state directory, and what a refused one prints."""
 
 import subprocess
+import sys
+from collections.abc import Mapping
 
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.inbound import Accepted
@@ -12,6 +14,23 @@ def run(
     stack: Stack, *arguments: str, stdin: bytes = b"", **env: str
 ) -> subprocess.CompletedProcess[str]:
     return run_command(*arguments, env=stack.env(**env), stdin=stdin)
+
+
+def loaded_by(*arguments: str, env: Mapping[str, str] | None = None) -> set[str]:
+    """Run a command; return the modules that it has loaded at its end."""
+    program = (
+        "import sys\nfrom remoteclaw.cli import main\n"
+        "try: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        check=True,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+    return set(result.stderr.split())
 
 
 def refused(result: subprocess.CompletedProcess[str], why: str, *, code: int = 1) -> None:

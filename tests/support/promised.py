@@ -79,8 +79,13 @@ PROMISED = {
         "sessions.reset": (None, "sessionKey reason?", "FFY FFFF"),
         "sessions.subscribe": (None, "sessionKey", "YYY FFFF"),
         "sessions.unsubscribe": (None, "sessionKey", "YYY FFFF"),
-        "chat.open": (None, "agentId? sessionKey?", "FYY FFFF"),
-        "chat.send": (None, "sessionKey message messageId attachments?", "FYY FFFF"),
+        "chat.open": (None, "agentId? sessionKey? sender? follow?", "FYY FFFF"),
+        "chat.send": (
+            None,
+            "sessionKey message messageId attachments? toCaller? isBackground?",
+            "FYY FFFF",
+        ),
+        "chat.outcome": (None, "sessionKey entry timeout? knowsPause?", "YYY FFFF"),
         "chat.shown": (None, "key unsaved?", "FYY FFFF"),
     }.items()
 }

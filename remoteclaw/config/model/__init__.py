@@ -4,7 +4,7 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 `REMOTECLAW__SECTION__KEY` overrides one value; names with a single underscore are not read.
 """
 
-from remoteclaw.config.model.agents import AgentConfig, McpServerSettings, state_directory
+from remoteclaw.config.model.agents import AgentConfig, McpServerSettings
 from remoteclaw.config.model.channels import ChannelConfig
 from remoteclaw.config.model.config import Config
 from remoteclaw.config.model.fleet import FleetConfig
@@ -37,5 +37,4 @@ __all__ = [
     "SessionsConfig",
     "ToolsConfig",
     "is_loopback",
-    "state_directory",
 ]

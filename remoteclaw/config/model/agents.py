@@ -7,13 +7,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from remoteclaw.config.home import state_directory
 from remoteclaw.config.model.section import MOST_S, Section, check_names, zone_name
 from remoteclaw.config.model.tools import ToolsConfig
 from remoteclaw.config.permissions import Rule
 from remoteclaw.config.rights import BY_AGENTS, BY_PEOPLE, SECRET
 from remoteclaw.messages import OWN_SERVER, McpServerConfig, channel_name
 
-__all__ = ["AgentConfig", "McpServerSettings", "state_directory"]
+__all__ = ["AgentConfig", "McpServerSettings"]
 
 
 class McpServerSettings(Section):
@@ -192,8 +193,3 @@ class AgentConfig(Section):
     def servers(self) -> dict[str, McpServerConfig]:
         """Return its MCP servers as runtimes take them."""
         return {name: settings.server() for name, settings in self.mcp_servers.items()}
-
-
-def state_directory() -> Path:
-    """Return `$REMOTECLAW_HOME`, else `~/.remoteclaw`; raises RuntimeError if its ~ is unknown."""
-    return Path(os.environ.get("REMOTECLAW_HOME") or "~/.remoteclaw").expanduser().absolute()

@@ -1,7 +1,8 @@
 -- Accept a message: dedupe, store, note the time, and schedule an idle session, all or nothing.
 -- uses: entries, sessions
 -- keys: inbound, state, seen, active, sessions, blobs*
--- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, at_once?
+-- args: sid, entry, grace_ms, dedupe_ms, outcomes, session_key, lane, bell, at_once?, title?, is_new?
+--   title: the first words of the message; is_new: whether a new conversation begins with it
 -- → accepted|duplicate|full|crowded|incomplete, entry id, queue if a hint is due, else nothing
 local MOST_WAITING, MOST_WAITING_BYTES = 1000, 4 * 1024 * 1024
 local seen = redis.call('GET', keys.seen)
@@ -29,5 +30,7 @@ end
 local id, queue = accept(keys, args)
 if is_postponed then queue = queue_if_scheduled(keys.state) end
 for _, blob in ipairs(keys.blobs) do redis.call('PERSIST', blob) end
+if args.is_new == '1' then redis.call('HDEL', keys.state, 'title') end
+if args.title then redis.call('HSETNX', keys.state, 'title', args.title) end
 redis.call('SET', keys.seen, id, 'PX', args.dedupe_ms)
 return {'accepted', id, queue}

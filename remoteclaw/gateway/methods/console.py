@@ -1,5 +1,6 @@
 """Handlers of the console: chats in terminals."""
 
+import asyncio
 import contextlib
 import functools
 from collections.abc import Mapping
@@ -20,10 +21,12 @@ __all__ = ["HANDLERS"]
 async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
     session = await _session(call, params)
     check_sender(call, session)
-    subscriber = _subscriber(call)
-    await subscriber.subscribe(session.sid, str(session))
-    if is_console := session.provider == CHANNEL:
-        subscriber.open_chat(session)
+    is_console = session.provider == CHANNEL
+    if params.follow != "nothing":
+        subscriber = _subscriber(call)
+        await subscriber.subscribe(session.sid, str(session))
+        if is_console and params.follow == "chat":
+            subscriber.open_chat(session)
     view = await call.fleet.sessions.view(session.sid)
     _, settings = call.config.agent(session.agent)
     return contract.Opened(
@@ -44,7 +47,7 @@ async def _open(call: Call, params: contract.OpenParams) -> contract.Opened:
 
 async def _session(call: Call, params: contract.OpenParams) -> SessionKey:
     if params.session_key:
-        if params.agent_id:
+        if params.agent_id or params.sender:
             raise CallRefused("INVALID_REQUEST", "chat.open: name an agent or a session, not both.")
         with contextlib.suppress(ValueError):
             key = SessionKey.parse(params.session_key)
@@ -52,6 +55,11 @@ async def _session(call: Call, params: contract.OpenParams) -> SessionKey:
                 call.config.agent(key.agent)
                 return key
         return await call.fleet.sessions.key_of(params.session_key)
+    if sender := params.sender:
+        name, _ = call.config.agent(params.agent_id)
+        to = sender.from_ if sender.to is None else sender.to
+        thread = sender.thread_id
+        return SessionKey(name, sender.channel, sender.account, to, sender.from_, thread)
     return _chat_of(call, params.agent_id)
 
 
@@ -117,7 +125,7 @@ async def _accept(
         Attachment(name=file.name, mime_type=file.mime_type, size=file.size, blob=file.blob)
         for file in params.attachments
     )
-    is_console = session.provider == CHANNEL
+    in_chat = session.provider == CHANNEL and not params.to_caller
     try:
         message = ChannelMessage.checked(
             id=params.message_id,
@@ -134,17 +142,47 @@ async def _accept(
         accepted = await call.fleet.inbound.append(
             message,
             agent=session.agent,
-            deliver="channel" if is_console else "caller",
+            deliver="channel" if in_chat else "caller",
+            lane="background" if params.is_background else "agents",
             is_command=is_command,
         )
     except PerhapsSent as error:
         raise CallRefused("UNAVAILABLE", str(error)) from None
     except (MessageRefused, RedisRefused) as error:
         raise CallRefused("INVALID_REQUEST", str(error)) from None
-    if not accepted.is_duplicate:
+    is_new = not accepted.is_duplicate
+    if is_new and in_chat:
         _subscriber(call).said_in_chat(session, text)
-    ahead = view.waiting if view and not accepted.is_duplicate else 0
-    return contract.Sent(entry=accepted.entry_id, ahead=ahead)
+    ahead = view.waiting if view and is_new else 0
+    return contract.Sent(entry=accepted.entry_id, is_duplicate=not is_new, ahead=ahead)
+
+
+async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldOutcome:
+    sid, entry = SessionKey.parse(params.session_key).sid, params.entry
+    found = await call.fleet.outcomes.read(sid, entry)
+    if found is None:
+        raise CallRefused("NOT_FOUND", f"Nothing is known of message {entry!r} any more.")
+    if not found.is_final and params.timeout:
+        following = call.fleet.outcomes.follow(sid, entry)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(params.timeout), contextlib.aclosing(following):
+                async for found in following:
+                    if found.is_final or (found.pause and not params.knows_pause):
+                        break
+    files = [file for part in found.reply for file in part.get("attachments", ())]
+    return contract.ToldOutcome(
+        status=found.status,
+        reply=tuple(
+            contract.Said(text=part["text"], is_error=part["is_error"]) for part in found.reply
+        ),
+        files=tuple(
+            contract.ToldFile(**{name: file[name] for name in contract.ToldFile.model_fields})
+            for file in files
+        ),
+        error=found.error,
+        usage=found.usage.plain() if found.usage else None,
+        pause=found.pause,
+    )
 
 
 async def _shown(call: Call, params: contract.ShownParams) -> contract.Shown:
@@ -161,5 +199,6 @@ def _subscriber(call: Call) -> Subscriber:
 HANDLERS: Mapping[str, Handler] = {
     "chat.open": _open,
     "chat.send": _send,
+    "chat.outcome": _outcome,
     "chat.shown": _shown,
 }

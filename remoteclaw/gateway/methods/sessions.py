@@ -35,7 +35,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
     wanted = (params.filter or "").casefold()
     found: list[SessionView] = []
     for view in await call.fleet.sessions.list(limit=MOST_LOOKED_AT):
-        names = f"{view.key} {view.label or ''}".casefold()
+        names = f"{view.key} {view.label or ''} {view.title or ''}".casefold()
         if wanted in names and await may_see(call, view):
             found.append(view)
             if len(found) > params.limit:
@@ -45,6 +45,7 @@ async def _list(call: Call, params: contract.ListParams) -> contract.SessionsRes
             **_facts(view),
             is_self=view.key == call.session,
             label=view.label,
+            title=view.title,
         )
         for view in found[: params.limit]
     )

@@ -1,0 +1,245 @@
+"""`send`: a message from a shell, with or without a gateway beside it."""
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.cli.stream import AnswerStream
+from remoteclaw.fleet import keys
+from tests.support.bridges import script
+from tests.support.cli import loaded_by, refused, run
+from tests.support.command import REMOTECLAW
+from tests.support.doors import gateway_process
+from tests.support.stack import Stack, said
+from tests.support.terminal import Terminal
+from tests.support.waiting import HANG_S
+
+#: Says the end of its answer when it is told to.
+SLOW = """
+def until(name):
+    while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
+while True:
+    turn()
+    say(type='text', text='I **look**.\\n\\nOne, ')
+    until('go')
+    say(type='text', text='two.')
+    say(type='done')
+"""
+
+
+@contextlib.asynccontextmanager
+async def answering(stack: Stack, *, has_gateway: bool = True) -> AsyncIterator[None]:
+    """Have a worker, and a gateway if it is wanted."""
+    await stack.start_worker()
+    async with contextlib.AsyncExitStack() as running:
+        if has_gateway:
+            await running.enter_async_context(gateway_process(stack))
+        yield
+
+
+def slow(stack: Stack, directory: Path) -> None:
+    command = list(script(directory, SLOW.replace("DIRECTORY", str(directory))))
+    stack.configure({"runtime": "demo", "command": command})
+
+
+async def test_send_asks_the_gateway_that_is_there(stack: Stack) -> None:
+    """Which costs a third: redis, pydantic and rq stay unloaded."""
+    async with answering(stack):
+        modules = loaded_by("send", "hello", env=stack.env())
+
+    assert "websockets" in modules
+    assert not modules & {"pydantic", "redis", "rq", "rich", "prompt_toolkit"}
+    (view,) = await stack.fleet.sessions.list(limit=2)
+    assert view.key.provider == "cli"
+    assert view.last_entry is not None
+    outcome = await stack.fleet.outcomes.read(view.sid, view.last_entry)
+    assert outcome is not None
+    assert "RemoteClaw's demo agent" in said(outcome)
+
+
+@pytest.mark.parametrize("has_gateway", [True, False], ids=["gateway", "alone"])
+async def test_an_answer_is_printed_while_it_is_written(
+    stack: Stack, directory: Path, has_gateway: bool
+) -> None:
+    slow(stack, directory)
+    async with answering(stack, has_gateway=has_gateway):
+        with subprocess.Popen(
+            [REMOTECLAW, "send", "go", "--stream"],
+            env=stack.env(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as sending:
+            assert sending.stdout is not None
+            begun = b""
+            while b"One," not in begun and (more := os.read(sending.stdout.fileno(), 4096)):
+                begun += more
+            (directory / "go").touch()
+            rest, problems = sending.communicate(timeout=HANG_S)
+
+    assert (begun + rest).decode() == "I **look**.\n\nOne, two.\n"
+    assert begun.startswith(b"I **look**.\n\nOne,")
+    assert (sending.returncode, problems) == (0, b"")
+
+
+def live(text: str, *, turn: str = "2-0", attempt: int = 1, index: int = 0) -> dict[str, Any]:
+    return {"turn": turn, "attempt": attempt, "index": index, "text": text}
+
+
+def test_only_ones_own_answer_is_printed_and_each_word_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stream = AnswerStream()
+    stream.live(live("too early"))
+    stream.turn = "2-0"
+    for told in (
+        live("of the turn before", turn="1-0"),
+        live("One"),
+        {**live("One."), "is_complete": True},
+        live("Three", index=2),  # the second one was missed
+        live("\x1b[2JTwo", index=1),
+    ):
+        stream.live(told)
+    stream.end(["One.", "\x1b[2JTwo.", "Three."])
+
+    assert capsys.readouterr().out == "One.\n\n\\u001b[2JTwo.\n\nThree.\n"
+
+
+def test_what_an_agent_takes_back_is_followed_by_the_whole_answer(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stream = AnswerStream()
+    stream.turn = "2-0"
+    stream.live(live("It is"))
+    stream.live(live("No", attempt=2))
+    stream.end(["No."])
+
+    assert capsys.readouterr().out == "It is\n\nNo.\n"
+
+
+async def test_on_a_terminal_the_markdown_is_painted(stack: Stack, directory: Path) -> None:
+    slow(stack, directory)
+    (directory / "go").touch()
+    async with answering(stack):
+        with Terminal.running(REMOTECLAW, "send", "go", env=stack.env()) as terminal:
+            shown = terminal.see("One, two.")
+            assert terminal.leave() == 0
+
+    assert "I look." in shown
+    assert b"\x1b[1mlook\x1b[0m" in terminal.raw
+
+
+@pytest.mark.parametrize("has_gateway", [True, False], ids=["gateway", "alone"])
+async def test_commands_of_chats_are_answered_at_once(stack: Stack, has_gateway: bool) -> None:
+    """No worker is needed, and no turn is paid."""
+    async with contextlib.AsyncExitStack() as running:
+        if has_gateway:
+            await running.enter_async_context(gateway_process(stack))
+        status = run(stack, "send", "/status")
+        as_json = json.loads(run(stack, "send", "/help", "--json").stdout)
+
+    assert (status.returncode, status.stderr) == (0, "")
+    assert status.stdout.startswith("Idle.\n\n- agent: main (demo)\n")
+    assert as_json["status"] == "done"
+    assert "`/whoami`" in as_json["reply"][0]["text"]
+
+
+async def test_two_slashes_send_a_command_to_the_agent(stack: Stack) -> None:
+    assert run(stack, "send", "//status", "--wait", "0").returncode == 0
+    (view,) = await stack.fleet.sessions.list(limit=2)
+    entries: Any = await stack.fleet.scripts.client.xrange(keys.inbound(view.sid))
+    ((_, fields),) = entries
+    assert b'"text":"/status"' in fields[b"entry"]
+
+
+async def test_what_is_piped_in_stands_behind_the_words(stack: Stack) -> None:
+    async with answering(stack):
+        result = run(stack, "send", "explain", "this", stdin=b"x" * 1000)
+
+    assert "You wrote 1014 characters" in result.stdout
+
+
+@pytest.mark.parametrize("has_gateway", [True, False], ids=["gateway", "alone"])
+async def test_a_session_is_named_by_its_label(stack: Stack, has_gateway: bool) -> None:
+    alice = (await stack.append("hello", from_="alice")).session
+    assert run(stack, "sessions", "label", alice.sid[:8], "the plan").returncode == 0
+    async with answering(stack, has_gateway=has_gateway):
+        result = run(stack, "send", "--session", "the plan", "go on")
+        unknown = run(stack, "send", "--session", "no such plan", "go on")
+        both = run(stack, "send", "--session", "the plan", "--agent", "main", "go on")
+
+    assert "this is message 2 of our conversation" in result.stdout
+    refused(unknown, "'no such plan' is no session")
+    assert both.returncode == 2
+
+
+# -- titles ---------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_called_after_its_first_words(stack: Stack) -> None:
+    """Until a new conversation begins; a command is no title."""
+    sid = (await stack.append("/status please")).session.sid
+    titles = []
+    for text in ("Mend the\nred tests", "and the others", "/new", "a plan", "/new write docs"):
+        await stack.append(text)
+        view = await stack.fleet.sessions.view(sid)
+        assert view is not None
+        titles.append(view.title)
+
+    assert titles == ["Mend the red tests", "Mend the red tests", None, "a plan", "write docs"]
+    shown = json.loads(run(stack, "sessions", "show", "WRITE d", "--json").stdout)
+    assert (shown["id"], shown["title"]) == (sid, "write docs")
+    (listed,) = json.loads(run(stack, "sessions", "list", "--json").stdout)
+    assert (listed["id"], listed["title"], listed["state"]) == (sid, "write docs", "scheduled")
+
+
+async def test_a_title_that_two_sessions_have_names_neither(stack: Stack) -> None:
+    for user in ("alice", "bob"):
+        await stack.append("look", from_=user, channel_id=user)
+
+    refused(run(stack, "sessions", "show", "look"), "'look' fits 2 sessions: give more of its id")
+
+
+async def test_a_conversation_is_exported_as_a_text(stack: Stack) -> None:
+    async with answering(stack, has_gateway=False):
+        accepted = await stack.append("hello **you**")
+        await stack.outcome(accepted)
+        exported = run(
+            stack, "sessions", "export", accepted.session.sid, "--format", "markdown"
+        ).stdout
+
+    head, said_first, *_, last = exported.split("\n\n")
+    assert head.startswith("## alice, 20")
+    assert said_first == "hello **you**"
+    assert "## Agent, 20" in exported
+    assert last.startswith("Send `slow`")
+
+
+# -- completion -----------------------------------------------------------------------------------
+
+
+async def test_a_shell_completes_agents_and_sessions(stack: Stack) -> None:
+    sid = (await stack.append("look")).session.sid
+    assert run(stack, "sessions", "label", sid, "plan").returncode == 0
+
+    def completed(*words: str) -> list[str]:
+        result = run(
+            stack,
+            _REMOTECLAW_COMPLETE="bash_complete",
+            COMP_WORDS=" ".join(words),
+            COMP_CWORD=str(len(words) - 1),
+        )
+        assert result.stderr == ""
+        return result.stdout.split()
+
+    assert completed("remoteclaw", "sen") == ["plain,send"]
+    assert completed("remoteclaw", "chat", "--agent", "m") == ["plain,main"]
+    assert completed("remoteclaw", "sessions", "show", "pl") == []
+    async with gateway_process(stack):
+        assert completed("remoteclaw", "sessions", "show", "pl") == ["plain,plan"]
