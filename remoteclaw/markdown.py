@@ -139,6 +139,8 @@ class MarkdownStream:
         self._text = ""
         self._done = 0
         """The length of what is complete, in characters."""
+        self._looked_at = ""
+        """What was parsed last: most letters that come add nothing that is sure."""
 
     @property
     def text(self) -> str:
@@ -157,7 +159,11 @@ class MarkdownStream:
     def feed(self, text: str) -> tuple[Block, ...]:
         """Take the whole text so far; return the blocks that are complete by now."""
         self._text = text
-        raw = _clean(_sure(self.open_text)).encode()
+        sure = _sure(self.open_text)
+        if sure == self._looked_at:
+            return ()
+        self._looked_at = sure
+        raw = _clean(sure).encode()
         starts = [*_top_level_starts(raw)]
         if len(starts) < 2:
             return ()

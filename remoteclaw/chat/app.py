@@ -310,6 +310,9 @@ class Chat:
     async def _show_message(self, told: dict[str, Any]) -> None:
         """Show a message of the chat, save its files, and say that this was done."""
         unsaved = []
+        # First, so that the indicator goes with the answer's last line and not a moment later.
+        self._shown.update(told["entries"])
+        self._over(told["entries"])
         if told["key"] not in self._shown:
             self._screen.message(told)
             for file in told["attachments"]:
@@ -318,8 +321,6 @@ class Chat:
                 unsaved += [] if saved.is_saved else [file["blob"]]
             self._shown.add(told["key"])
         await self._draw()
-        self._shown.update(told["entries"])
-        self._over(told["entries"])
         params = {"key": told["key"], "unsaved": unsaved}
         self._tasks.create_task(self._tell_shown(params))
 

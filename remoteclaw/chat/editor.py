@@ -15,7 +15,7 @@ from prompt_toolkit.formatted_text import (
     ANSI,
     AnyFormattedText,
     FormattedText,
-    merge_formatted_text,
+    to_formatted_text,
 )
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -130,6 +130,8 @@ class Editor:
         self._interrupt = interrupt
         self._style = "bold" if has_colours else ""
         self._has_left = False
+        self._drawn = "", FormattedText()
+        """The lines above the line, and both as they are drawn."""
         self._session: PromptSession[str] = PromptSession(
             self._message,
             key_bindings=self._keys(),
@@ -169,9 +171,11 @@ class Editor:
             app.exit(exception=EOFError)
 
     def _message(self) -> AnyFormattedText:
-        above = self._above()
-        prompt = FormattedText([(self._style, PROMPT)])
-        return merge_formatted_text([ANSI(f"{above}\n" if above else ""), prompt])
+        # It is asked for several times for each drawing.
+        if (above := self._above()) != self._drawn[0] or not self._drawn[1]:
+            painted = to_formatted_text(ANSI(f"{above}\n" if above else ""))
+            self._drawn = above, FormattedText([*painted, (self._style, PROMPT)])
+        return self._drawn[1]
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

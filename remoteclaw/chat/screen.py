@@ -4,6 +4,7 @@ A live answer is shown block by block: a block that is complete is painted once 
 open one is painted again with each change. Live text and the final text are one message.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,13 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 SPIN_S = 0.12
 #: How many rows are left to the input line, the indicator and what stands above both.
 ROWS_BELOW = 8
+#: How many times as long as painting a block takes, it is not painted again: a long table takes 10
+#: to 40 ms, and comes in 30 times a second.
+PAINTING = 10
+#: How long the head of a table may be to be shown above its end, in characters.
+MOST_HEAD = 500
+#: The line below it.
+_TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
 #: How many lines of a plan are shown.
 MOST_PLAN = 8
 
@@ -79,6 +87,17 @@ class _Answer:
     """Whether a block of it was the last thing that has gone up."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Painted:
+    """The end of the block that is open, as it stands above the input line."""
+
+    shown: tuple[str, int, int]
+    """The block, the columns and the rows for which it was painted."""
+    lines: Sequence[str]
+    until: float
+    """When it is painted again at the soonest, on the screen's clock."""
+
+
 class Screen:
     """Everything that a chat shows; `write` gets what goes up, a block at a time."""
 
@@ -106,6 +125,7 @@ class Screen:
         self._work: _Work | None = None
         self._unanswered: set[str] = set()
         """What was sent and has no outcome yet, by the names that the chat gives it."""
+        self._open = _Painted(("", 0, 0), (), 0.0)
         self._ahead = 0
         self._lag = 0.0
         """How many seconds this machine's clock is ahead of the gateway's."""
@@ -249,17 +269,32 @@ class Screen:
         columns, rows = self._size()
         lines: list[str] = []
         if self._answer and self._answer.stream.open_text.strip():
-            room = max(rows - ROWS_BELOW, 3)
             if not self._answer.has_begun:
                 lines.append(self._name(self._answer.origin))
-                room -= 1
-            open_text = _tail(self._answer.stream.open_text, room)
-            lines += self._painter.text(open_text, columns).split("\n")[-room:]
+            lines += self._open_lines(self._answer, columns, rows)
         if self.problem:
             lines.append(self._styled(printable(self.problem), "yellow"))
         elif self.is_busy:
             lines += self._indicator(columns)
         return "\n".join(lines)
+
+    def _open_lines(self, answer: _Answer, columns: int, rows: int) -> Sequence[str]:
+        """Return the end of the open block, painted.
+
+        It is painted once for all drawings until it changes, and no sooner than `PAINTING` times as
+        long after the last time as that took.
+        """
+        room = max(rows - ROWS_BELOW, 3) - (not answer.has_begun)
+        text, before, now = answer.stream.open_text, self._open, self._clock()
+        shown = text, columns, room
+        goes_on = text.startswith(before.shown[0]) and before.shown[1:] == shown[1:]
+        if before.shown == shown or (goes_on and now < before.until):
+            return before.lines
+        tail = _tail(text, room, columns)
+        lines = self._painter.text(tail, columns).split("\n")[-room:]
+        until = now + (self._clock() - now) * PAINTING
+        self._open = _Painted(shown, lines, until)
+        return lines
 
     def _indicator(self, columns: int) -> list[str]:
         work = self._work or _Work(self._clock())
@@ -370,10 +405,20 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def _tail(text: str, rows: int) -> str:
-    """Return the end of an open block, with the fence of a block of code before it."""
-    lines = text.split("\n")
-    if len(lines) <= rows:
+def _tail(text: str, rows: int, columns: int) -> str:
+    """Return the end of an open block, as much as the rows may hold, behind what says what it is.
+
+    That is the fence of a block of code, and the head of a table.
+    """
+    end = text[-rows * columns :]
+    lines = end.split("\n")[-rows:]
+    if (shown := "\n".join(lines)) == text:
         return text
-    fence = [lines[0]] if lines[0].lstrip().startswith(("```", "~~~")) else []
-    return "\n".join([*fence, *lines[-rows:]])
+    first, second = [*text[: 2 * MOST_HEAD].split("\n"), ""][:2]
+    if first.lstrip().startswith(("```", "~~~")):
+        lines = [first, *lines[1:]]
+    elif _TABLE_RULE.fullmatch(second):
+        lines = [first, second, *lines[3:]]
+    elif len(shown) == len(end):  # the cut is in the middle of a line
+        lines[0] = lines[0].partition(" ")[2] or lines[0]
+    return "\n".join(lines)

@@ -23,6 +23,8 @@ __all__ = ["TurnReply", "in_outcome"]
 
 #: How often live text is written again that stays the same, in seconds: before it is forgotten.
 AGAIN_S = LIVE_MS / 3 / 1000
+#: How long live text may be that is shown as often as the channel takes it, in characters.
+LONG = 32_000
 
 
 class TurnReply:
@@ -118,8 +120,9 @@ class TurnReply:
         """
         every_s = profile_of(self._turn.session.provider).live_every_s
         while True:
-            # First the pause: an answer that is complete by then needs no live text.
-            await asyncio.sleep(every_s)
+            # First the pause: an answer that is complete by then needs no live text. A long text
+            # is shown less often, so that it costs no more: each time, all of it is sent.
+            await asyncio.sleep(every_s * max(1.0, len(self._live[1]) / LONG))
             self._live_changed.clear()
             with contextlib.suppress(RedisUnavailable, RedisRefused):
                 await self._lease.turns.show(self._shown())

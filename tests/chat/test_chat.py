@@ -65,6 +65,8 @@ while True:
     say(type='done')
 """
 SIGN = "Ctrl-C stops\n"
+#: How long after Enter a person sees that something happens, in seconds.
+AT_ONCE_S = 0.2
 
 
 def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
@@ -83,6 +85,40 @@ def test_each_message_has_a_sign_until_it_is_answered(home: Home, directory: Pat
             (directory / str(number)).touch()
             screen.see(f"main\nAnswer {number}.")
             screen.see_gone(SIGN)
+
+
+def ten_turns(screen: Terminal, text: str, tool: str) -> None:
+    """See ten turns with a tool; each has a sign at once and throughout, and none afterwards."""
+    delays = []
+    for number in range(1, 11):
+        screen.type(text)
+        screen.see(f"› {text}")
+        pressed = time.monotonic()
+        screen.type("\r")
+        screen.see(SIGN)
+        delays.append(time.monotonic() - pressed)
+        if tool:
+            assert SIGN in screen.see(f"⎿ {tool}")
+        screen.see_so_often(r"^\d+ s( · |$)", number)  # the line below each answer
+        screen.see_none(SIGN, for_s=0.3)
+    # Other processes of a busy machine may delay a few of them.
+    assert sorted(delays)[5] <= AT_ONCE_S, delays
+
+
+def test_ten_turns_of_the_demo_each_have_a_sign(home: Home) -> None:
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
+        screen.see("›")
+        ten_turns(screen, "hello", "")
+
+
+def test_ten_turns_of_claude_with_a_tool_each_have_a_sign(home: Home, claude: AgentCli) -> None:
+    agent = claude.config(permissions="auto")
+    home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}}))
+    environment = env(home)
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    with Terminal.running(REMOTECLAW, "up", env=environment) as screen:
+        screen.see("›")
+        ten_turns(screen, "SHELL:sleep 1", "Bash sleep 1 (")
 
 
 #: An agent that uses a tool, and another one beside its answer, each until a test lets it end.

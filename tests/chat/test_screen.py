@@ -7,6 +7,7 @@ import pytest
 
 from remoteclaw.chat.paint import Look, Painter
 from remoteclaw.chat.screen import Screen, Usage, duration
+from tests.support.growth import processor_s
 
 
 class Terminal:
@@ -14,11 +15,12 @@ class Terminal:
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.columns = 60
         self.lines: list[str] = []
         self.screen = Screen(
             Painter(Look(has_colours=False)),
             self.lines.append,
-            size=lambda: (60, 20),
+            size=lambda: (self.columns, 20),
             clock=lambda: self.now,
             wall=lambda: self.now,
         )
@@ -179,6 +181,51 @@ def test_the_end_of_a_long_open_block_is_shown_as_what_it_is(terminal: Terminal)
 
     assert shown[-2] == "line 99"
     assert len(shown) <= 12
+
+
+def test_the_end_of_a_long_table_is_shown_as_a_table(terminal: Terminal) -> None:
+    rows = "".join(f"| {number} | **row** |\n" for number in range(100))
+    terminal.live(f"| number | what |\n|---|---|\n{rows}")
+
+    _, head, _, *shown = terminal.above[:-1]
+
+    assert head.split() == ["number", "what"]
+    assert shown[-1].split() == ["99", "row"]
+    assert len(shown) <= 10
+
+
+#: Answers of which no block ends for long, each with more at its end.
+LONG_BLOCKS = {
+    "a line": ("", "word and **bold** "),
+    "code": ("```python\n", "def f(a, b): return a + b  # why\n"),
+    "a table": ("| a | b |\n|---|---|\n", "| 1 | `code` and words |\n"),
+    "a list": ("- first\n", "- an item of `code` and words\n"),
+}
+
+
+@pytest.mark.parametrize("kind", LONG_BLOCKS)
+def test_drawing_a_long_block_costs_no_more_than_its_end(terminal: Terminal, kind: str) -> None:
+    """It is drawn up to thirty times for each second that it is written."""
+    begin, more = LONG_BLOCKS[kind]
+
+    def cost(size: int) -> float:
+        terminal.live(begin + more * (size // len(more)))
+        return processor_s(draw)
+
+    def draw() -> None:
+        for _ in range(10):
+            terminal.columns ^= 1  # so that nothing is left of the drawing before
+            terminal.screen.above()
+
+    assert cost(64_000) < 5 * max(cost(4_000), 0.004)
+
+
+def test_a_painted_block_gives_way_at_once_to_the_next_one(terminal: Terminal) -> None:
+    terminal.live("the first block")
+    assert terminal.above[:2] == ["main", "the first block"]
+    terminal.live("the first block\n\nthe second block")
+
+    assert terminal.above[0] == "the second block"
 
 
 @pytest.mark.parametrize("show", [Terminal.live, Terminal.complete])

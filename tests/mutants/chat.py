@@ -64,6 +64,24 @@ MUTANTS = (
         test="test_no_text_can_steer_the_terminal",
     ),
     Mutant(
+        "a long block that is painted whole",
+        before="end = text[-rows * columns :]",
+        after="return text",
+        test="test_drawing_a_long_block_costs_no_more_than_its_end",
+    ),
+    Mutant(
+        "a block that stands there when it has gone up",
+        before="(goes_on and now < before.until)",
+        after="now <= before.until",
+        test="test_a_painted_block_gives_way_at_once_to_the_next_one",
+    ),
+    Mutant(
+        "a table without its head",
+        before="elif _TABLE_RULE.fullmatch(second):",
+        after="elif False:",
+        test="test_the_end_of_a_long_table_is_shown_as_a_table",
+    ),
+    Mutant(
         "a turn whose seconds begin when it is seen",
         before="self._work.since = min(self._work.since, begun)",
         after="pass",

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -114,6 +115,21 @@ class Terminal:
                 raise AssertionError(f"still there after {within_s} s: {text!r}\n{shown}")
             self.read()
         return shown
+
+    def see_so_often(self, pattern: str, count: int) -> None:
+        """Wait until so many places of the screen, and above it, match a pattern."""
+        until = time.monotonic() + HANG_S
+        while len(re.findall(pattern, shown := self.shown(), re.MULTILINE)) != count:
+            if time.monotonic() > until:
+                raise AssertionError(f"not {count} times within {HANG_S} s: {pattern}\n{shown}")
+            self.read()
+
+    def see_none(self, text: str, *, for_s: float) -> None:
+        """See that a text does not come onto the screen for a time."""
+        until = time.monotonic() + for_s
+        while time.monotonic() < until:
+            self.read()
+            assert text not in self.shown()
 
     def see_still(self, text: str, *, for_s: float) -> None:
         """See that a text stays on the screen for a time."""
