@@ -70,13 +70,14 @@ def at_once(message: ChannelMessage) -> Literal["stop", "wake", ""]:
     return "stop" if command.name == "stop" else "wake"
 
 
-def title_of(message: ChannelMessage) -> tuple[str | None, bool]:
+def title_of(message: ChannelMessage, *, has_commands: bool) -> tuple[str | None, bool]:
     """Return the title for a conversation that begins with a message; and whether one does for
     certain, because a person asks for it.
 
-    It is its first words. A command has none.
+    It is its first words. A command has none, and `has_commands` tells whether it can be one of
+    ours.
     """
-    command = _command(message)
+    command = _command(message) if has_commands else None
     is_new = command is not None and command.name == "reset"
     text = command.rest if command else message.text
     if text.lstrip().startswith("/"):

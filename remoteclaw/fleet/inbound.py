@@ -104,7 +104,7 @@ class Inbound:
         entry = encode_entry(message, deliver, is_command=is_command)
         try:
             does = at_once(message) if is_command is None else ""
-            title, is_new = title_of(message) if is_command is None else (None, False)
+            title, is_new = title_of(message, has_commands=is_command is None)
             return await self._append(session, message, entry, lane, does, title, is_new=is_new)
         except RedisUnavailable as error:
             if error.may_have_run:
