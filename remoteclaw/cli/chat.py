@@ -44,7 +44,8 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
         raise click.UsageError("Name a session or an agent, not both.")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError(
-            "A chat needs a terminal. `remoteclaw send TEXT` sends one message, also from a pipe."
+            "A chat needs a terminal; `remoteclaw send -` sends what is piped, "
+            "and prints the answer."
         )
     import asyncio
 

@@ -53,6 +53,12 @@ MUTANTS = (
         test="test_on_a_terminal_the_markdown_is_painted",
     ),
     Mutant(
+        "a chat that is opened on a pipe",
+        before="if not (sys.stdin.isatty() and sys.stdout.isatty()):",
+        after="if False:",
+        test="test_what_is_typed_wrong_is_answered_by_one_sentence",
+    ),
+    Mutant(
         "help that waits for libraries",
         before='"""The edge of the command line: one line for an error, no traceback."""',
         after="import asyncio",

@@ -1,0 +1,51 @@
+"""What a person types wrong at the command line, what it says, and the exit status."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import run_command
+
+AWAY = "RemoteClaw isn't running in {home}: start it with `remoteclaw up`, or"
+NO_CHAT = "A chat needs a terminal; `remoteclaw send -` sends what is piped, and prints the answer."
+
+#: What is typed, the exit status, and words of the one sentence that it says.
+TABLE = [
+    ("nonsense", 2, "No such command 'nonsense'."),
+    ("worker --nope", 2, "No such option '--nope'."),
+    ("chat", 2, NO_CHAT),
+    ("chat --url https://host:18789", 2, NO_CHAT),
+    ("chat bob --agent main", 2, "Name a session or an agent, not both."),
+    ("up --agent nobody", 1, "There is no agent 'nobody': the configuration has 'main'."),
+    ("up --workspace /nowhere", 2, "Directory '/nowhere' does not exist."),
+    ("up --runtime nosuch", 1, "[agents.main] runtime is not valid: Input should be 'claude', "),
+    ("send", 2, "Missing argument 'TEXT'."),
+    ("send hello", 1, AWAY),
+    ("send hello --wait soon", 2, "Invalid value for '--wait': 'soon' is not a valid float"),
+    ("send hello --attach=", 2, "--attach needs the name of a file, or a URL."),
+    ("stop bob", 1, AWAY),
+    ("sessions show bob", 1, AWAY),
+    ("sessions queue", 2, "Missing argument 'SESSION'."),
+    ("config get x", 1, "The configuration has no key 'x'; it has 'redis', 'gateway', "),
+    ("config set agents.main.permissions all", 1, "permissions is not valid: Input should be"),
+    ("token create bob --scope king", 2, "'king' is not one of 'read', 'write', 'admin'."),
+    ("usage --by year", 2, "'year' is not one of 'agent', 'session', 'day'."),
+    ("cron add", 2, "Missing option '--name'."),
+]
+
+
+@pytest.mark.parametrize(("typed", "status", "words"), TABLE, ids=[row[0] for row in TABLE])
+def test_what_is_typed_wrong_is_answered_by_one_sentence(
+    directory: Path, typed: str, status: int, words: str
+) -> None:
+    home = directory / "home"
+    home.mkdir()
+    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "REMOTECLAW_HOME": str(home)}
+
+    result = run_command(*typed.split(), env=env, stdin=b"hello")
+
+    *usage, sentence = result.stderr.strip().split("\n")
+    assert words.format(home=home) in sentence
+    assert (result.returncode, result.stdout) == (status, "")
+    assert bool(usage) == (status == 2), "wrong usage says how it is used; nothing else does"
