@@ -77,6 +77,7 @@ def test_edits_are_files_of_the_workspace(workspace: Path, path: str) -> None:
         "out/x",
         "a/../out/beside/x",
         "dangling",
+        "deep/../../../x",
         "deep/../../../../etc/x",
         "deep/../../../../../beside/x",
         ".git/config",
