@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
@@ -157,7 +156,15 @@ class Editor:
 
     async def write(self, print_lines: Callable[[], None]) -> None:
         """Print lines above the prompt."""
-        await run_in_terminal(print_lines)
+        app = self._session.app
+        if not app.is_running:
+            print_lines()
+            return
+        # Not `run_in_terminal()`, which gives the terminal back for that moment: an Enter that is
+        # pressed then comes as Ctrl-J, which breaks the line.
+        app.renderer.erase()
+        print_lines()
+        app._redraw()  # the library's own way to do it at once
 
     def redraw(self) -> None:
         """Draw again what is above the line."""

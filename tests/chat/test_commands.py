@@ -107,7 +107,8 @@ def test_a_copy_of_an_earlier_conversation_is_gone_on_with(home: Home, claude: A
         screen.type("/resume 1\r")
         screen.see("Your next message goes on with a copy of SAY:apple")
         screen.type("RECALL\r")
-        _, _, recalled = screen.see("RECALL [").rpartition("RECALL [")
+        screen.see("RECALL [")
+        _, _, recalled = screen.see_gone("Ctrl-C stops").rpartition("RECALL [")
         assert "apple" in recalled
         assert "pear" not in recalled
         screen.type("/resume\r")

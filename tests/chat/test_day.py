@@ -27,7 +27,7 @@ COMMANDS = {
     "/status": "one more waits.",
     "/queue": "2 messages without an",
     "/usage": "this session",
-    "/sessions": "last message",
+    "/sessions": "channel",
     "/whoami": "an owner",
     "/help": "Two slashes before a word",
 }

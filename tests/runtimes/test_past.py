@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def titles(
 
 def test_claude_s_newest_come_first_with_what_was_said_first(directory: Path) -> None:
     work = directory / "my work"
-    place = directory / ".claude/projects" / str(work).replace("/", "-").replace(" ", "-")
+    place = directory / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(work))
     header = '[remoteclaw {"from":{"id":"ada"}}]\n\n'
     written(place / f"{IDS[1]}.jsonl", {"type": "x"}, to_claude(f"{header}one\ntwo", work), at=1)
     skipped = to_claude("not a person's", work, isMeta=True)

@@ -109,6 +109,7 @@ def good_params(method: Method) -> dict[str, Any]:
 _EXAMPLES: dict[str, Any] = {
     "baseHash": "0" * 64,
     "config": {},
+    "entry": "1-1",
     "id": "0" * 12,
     "job": {"name": "n", "schedule": {"every": 60}, "message": "m"},
     "patches": {},
