@@ -108,7 +108,7 @@ def test_a_copy_of_an_earlier_conversation_is_gone_on_with(home: Home, claude: A
         screen.see("Your next message goes on with a copy of SAY:apple")
         screen.type("RECALL\r")
         screen.see("RECALL [")
-        _, _, recalled = screen.see_gone("Ctrl-C stops").rpartition("RECALL [")
+        _, _, recalled = screen.see_gone("Ctrl-C stops\n").rpartition("RECALL [")
         assert "apple" in recalled
         assert "pear" not in recalled
         screen.type("/resume\r")
