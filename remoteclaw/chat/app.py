@@ -18,10 +18,11 @@ from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from remoteclaw.chat.editor import LEAVING, ChatCompleter, Editor, Interrupts
+from remoteclaw.chat.ending import ending
 from remoteclaw.chat.files import Files
 from remoteclaw.chat.link import Address, GatewayRefused, Link
 from remoteclaw.chat.paint import Look, Painter
-from remoteclaw.chat.screen import SPIN_S, Screen, ending
+from remoteclaw.chat.screen import SPIN_S, Screen
 from remoteclaw.errors import RemoteClawError
 from remoteclaw.host.terminal import one_line
 
@@ -100,6 +101,7 @@ class Chat:
         self._outcomes: set[str] = set()
         """Entries whose outcome is known."""
         self._shown: set[str] = set()
+        """What was shown: messages by their keys, and of answers their turns and entries."""
         self._interrupts = Interrupts()
         self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
         """What the person wants done, in their order; None when they leave."""
@@ -115,7 +117,7 @@ class Chat:
     async def run(self) -> None:
         """Chat until the person leaves, or the terminal does.
 
-        Raises `NotRunning` if there is no gateway, and `GatewayRefused` for a token, an agent or a
+        Raises `GatewayMissing` without a gateway, and `GatewayRefused` for a token, an agent or a
         session that it refuses.
         """
         # Nothing here needs to know where the cursor is, and a terminal that doesn't answer that

@@ -164,7 +164,7 @@ class Editor:
         # pressed then comes as Ctrl-J, which breaks the line.
         app.renderer.erase()
         print_lines()
-        app._redraw()  # the library's own way to do it at once
+        app.invalidate()
 
     def redraw(self) -> None:
         """Draw again what is above the line."""

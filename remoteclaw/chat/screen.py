@@ -8,14 +8,15 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
+from remoteclaw.chat.ending import duration, ending
 from remoteclaw.chat.paint import Painter
 from remoteclaw.host.terminal import one_line, printable
 from remoteclaw.markdown import MarkdownStream
 from remoteclaw.messages import stream_order
 
-__all__ = ["Screen", "Usage", "ending"]
+__all__ = ["SPIN_S", "Screen"]
 
 #: The pictures of the indicator, one after another.
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -35,29 +36,6 @@ MOST_PLAN = 8
 
 #: A message's place: its turn's stream id, the attempt, and its number in the turn.
 _Position = tuple[tuple[int, ...], int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The usage of a turn, as the line below its answer shows it."""
-
-    seconds: float
-    tokens: int
-    """What was read and written, without what came from the provider's cache."""
-    cost_usd: float | None
-
-    @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
-        """Return what the gateway says that a turn has taken."""
-        tokens = told["inputTokens"] + told["cacheWriteTokens"] + told["outputTokens"]
-        return cls(told["durationMs"] / 1000, tokens, told["costUsd"])
-
-    def __str__(self) -> str:
-        """Return it as words: `12 s · 3,214 tokens · $0.03`."""
-        words = [duration(self.seconds), *([f"{self.tokens:,} tokens"] if self.tokens else [])]
-        if self.cost_usd:
-            words.append(f"${self.cost_usd:.2f}" if self.cost_usd >= 0.01 else "< $0.01")
-        return " · ".join(words)
 
 
 @dataclass(slots=True)
@@ -382,27 +360,6 @@ class Screen:
         if not self._painter.look.has_colours:
             return words
         return f"\x1b[{codes[style]}m{words}\x1b[0m"
-
-
-def ending(told: Mapping[str, Any]) -> str:
-    """Return what stands below an answer: of how many messages, why it ends so, what it took."""
-    count, usage = len(told.get("entries") or ()), told.get("usage")
-    words = [
-        f"answers {count} messages" if count > 1 else "",
-        "interrupted by a newer message" if told.get("status") == "interrupted" else "",
-        str(Usage.of(usage)) if usage else "",
-    ]
-    return " · ".join(filter(None, words))
-
-
-def duration(seconds: float) -> str:
-    """Return a duration as people say it: `4 s`, `2 min 5 s`, `1 h 3 min`."""
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def _tail(text: str, rows: int, columns: int) -> str:

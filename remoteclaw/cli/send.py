@@ -318,16 +318,10 @@ async def _followed(
 
 def _message(session: "SessionKey", order: Order, files: "list[Attachment]") -> "ChannelMessage":
     from remoteclaw.commands import unescaped
-    from remoteclaw.messages import ChannelMessage
 
-    return ChannelMessage.checked(
+    return session.message(
         id=order.message_id,
         text=unescaped(order.text),
-        from_=session.user,
-        channel_id=session.channel_id,
-        provider=session.provider,
-        account=session.account,
-        thread_id=session.thread,
         timestamp=now_ms(),
         attachments=tuple(files),
     )

@@ -2,14 +2,13 @@
 
 from typing import get_args
 
-from remoteclaw.clock import in_words as duration
-from remoteclaw.clock import now_ms
+from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.config.model import QueueOverride
 from remoteclaw.config.model.queue import QueueMode
 from remoteclaw.fleet.usage import Usage
 
-__all__ = ["duration", "queue", "sessions", "status", "usage", "whoami"]
+__all__ = ["queue", "sessions", "status", "usage", "whoami"]
 
 #: How many sessions are listed.
 MOST_SESSIONS = 10
@@ -35,10 +34,10 @@ async def status(asked: Asked) -> Answer:
     ]
     if view is None or not view.waiting:
         return Answer("\n".join(["Idle.", "", *lines]))
-    running = f"Running since {_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
+    running = f"Running for {_since(view.busy_since_ms)}" if view.turn else "Waiting for a worker"
     if view.postponed_until_ms:
         left = max(view.postponed_until_ms - now_ms(), 0)
-        running = f"Postponed for {duration(left)}: {view.postponed}"
+        running = f"Postponed for {in_words(left)}: {view.postponed}"
     waiting = max(view.waiting - (1 if view.turn else 0), 0)
     if waiting:
         running += (
@@ -87,7 +86,7 @@ async def sessions(asked: Asked) -> Answer:
             view.status,
             f"{spent.new_tokens:,}",
             "" if spent.cost_usd is None else f"${spent.cost_usd:.2f}",
-            duration(now_ms() - view.last_message_ms),
+            in_words(now_ms() - view.last_message_ms),
         )
         rows.append(f"| {' | '.join(cells)} |")
     head = [
@@ -111,7 +110,7 @@ async def usage(asked: Asked) -> Answer:
     ]
     lines += [
         f"| {name} | {each.turns} | {each.input_tokens:,} | {each.cache_read_tokens:,} "
-        f"| {each.output_tokens:,} | {duration(each.duration_ms)} "
+        f"| {each.output_tokens:,} | {in_words(each.duration_ms)} "
         f"| {'' if each.cost_usd is None else f'${each.cost_usd:.2f}'} |"
         for name, each in rows
     ]
@@ -129,7 +128,7 @@ async def whoami(asked: Asked) -> Answer:
 
 
 def _since(at_ms: int | None) -> str:
-    return "a moment" if at_ms is None else duration(now_ms() - at_ms)
+    return "a moment" if at_ms is None else in_words(now_ms() - at_ms)
 
 
 def _count(number: int, noun: str) -> str:

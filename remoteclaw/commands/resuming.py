@@ -4,9 +4,8 @@ import asyncio
 import os
 import re
 
-from remoteclaw.clock import now_ms
+from remoteclaw.clock import in_words, now_ms
 from remoteclaw.commands.asked import Answer, Asked
-from remoteclaw.commands.looking import duration
 from remoteclaw.protocols import conversation_name
 from remoteclaw.runtimes import create_cli_runtime
 from remoteclaw.runtimes.past import PastConversation, past_conversations
@@ -58,4 +57,4 @@ def _found(asked: Asked) -> list[PastConversation] | None:
 def _about(past: PastConversation) -> str:
     """Return a conversation in words, of which none is Markdown."""
     title = re.sub("[`\x00-\x1f\x7f]", " ", past.title).strip() or past.id
-    return f"`{title}`, {duration(now_ms() - round(past.at * 1000))} ago"
+    return f"`{title}`, {in_words(now_ms() - round(past.at * 1000))} ago"

@@ -72,15 +72,10 @@ class Job:
 
         Raises `MessageRefused` for an invalid message.
         """
-        return ChannelMessage.checked(
+        return self.session.message(
             id=f"cron-{self.id}-{name or due_ms}",
             text=self.message,
-            from_=self.session.user,
             user_name=f"cron job {self.name}",
-            channel_id=self.session.channel_id,
-            provider=self.session.provider,
-            account=self.session.account,
-            thread_id=self.session.thread,
             timestamp=due_ms,
             timezone=self.schedule.tz,
         )

@@ -164,15 +164,8 @@ class Inbound:
         when it is done: at once if the session is idle and a worker is there. With the same `call`
         again, nothing more is done. The next conversation is a copy of `copy_of` (`Entry.copy_of`).
         """
-        message = ChannelMessage.checked(
-            id=f"reset-{call}",
-            text=f"operator: {reason}",
-            from_="operator",
-            channel_id=session.channel_id,
-            provider=session.provider,
-            account=session.account,
-            thread_id=session.thread,
-            timestamp=now_ms(),
+        message = session.message(
+            id=f"reset-{call}", text=f"operator: {reason}", from_="operator", timestamp=now_ms()
         )
         entry = encode_entry(message, "caller", "operator", copy_of=copy_of)
         accepted = await self._append(session, message, entry, "agents", "stop", None, is_new=True)

@@ -2,7 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 from urllib.parse import quote, unquote
 
 from remoteclaw.messages.chat import ChannelMessage
@@ -39,6 +39,20 @@ class SessionKey:
             user=message.from_,
             thread=message.thread_id,
         )
+
+    def message(self, **fields: Any) -> ChannelMessage:
+        """Return a message of this session's chat: its user's, unless `from_` is another sender.
+
+        `fields` are the others of `ChannelMessage`. Raises `MessageRefused`.
+        """
+        place = {
+            "from_": self.user,
+            "channel_id": self.channel_id,
+            "provider": self.provider,
+            "account": self.account,
+            "thread_id": self.thread,
+        }
+        return ChannelMessage.checked(**place | fields)
 
     @classmethod
     def parse(cls, text: str) -> Self:

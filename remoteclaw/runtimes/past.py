@@ -1,4 +1,4 @@
-"""Past conversations: those that claude and codex keep of a workspace, whoever had them."""
+"""Past conversations of a workspace, as claude and codex keep them."""
 
 import heapq
 import itertools

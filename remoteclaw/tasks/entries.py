@@ -16,15 +16,11 @@ def message_between(
 
     `name` is its id: the same one again is the same message. Raises `MessageRefused`.
     """
-    return ChannelMessage.checked(
+    return target.message(
         id=name,
         text=text,
         from_=f"session:{sender.sid}" if sender else "operator",
         user_name=f"the session {sender}" if sender else "an operator",
-        channel_id=target.channel_id,
-        provider=target.provider,
-        account=target.account,
-        thread_id=target.thread,
         timestamp=now_ms(),
     )
 

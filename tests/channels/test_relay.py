@@ -9,10 +9,10 @@ import pytest
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import keys, replies
-from remoteclaw.fleet.lease import Lease
-from remoteclaw.fleet.reply import operation_payload, reply_payload
-from remoteclaw.messages import Attachment
+from remoteclaw.fleet.reply import operation_payload
+from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Operation, Reply
+from tests.support.leases import answered
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import HANG_S, eventually
@@ -23,28 +23,6 @@ def platform(directory: Path) -> Platform:
     return Platform(directory / "platform")
 
 
-async def answered(stack: Stack, text: str, *files: Attachment) -> tuple[Lease, str]:
-    """Have a turn finished with one message; return its lease and its entry."""
-    entry = await stack.fleet.inbound.append(message("hello"), agent="main")
-    lease = await stack.fleet.leases.acquire(entry.session.sid, worker="test", host="here")
-    assert lease is not None
-    assert await lease.turns.begin([entry.entry_id])
-    payload = reply_payload(
-        sid=lease.sid,
-        turn=entry.entry_id,
-        attempt=1,
-        index=0,
-        channel_id="chat-1",
-        thread_id=None,
-        text=text,
-        attachments=files,
-        entries=[entry.entry_id],
-    )
-    await lease.turns.finish("done", reply=[], payloads=[payload])
-    await lease.close()
-    return lease, entry.entry_id
-
-
 async def test_an_answer_that_the_platform_refuses_holds_nothing_up(
     stack: Stack, platform: Platform
 ) -> None:
@@ -53,14 +31,14 @@ async def test_an_answer_that_the_platform_refuses_holds_nothing_up(
     async def is_empty() -> bool:
         return not await client.xlen(REPLIES)
 
-    sid = (await answered(stack, ""))[0].sid
+    sid = SessionKey.of(message("one"), agent="main").sid
     file = await stack.fleet.blobs.put(sid, "plan.txt", b"x")
     platform.tell(refuses="You were blocked.")
     async with platform.served(stack.fleet):
-        _, refused = await answered(stack, "one", file)
+        refused = (await answered(stack.fleet, "one", file)).entry_id
         await eventually(is_empty)
         platform.tell()
-        _, taken = await answered(stack, "two")
+        taken = (await answered(stack.fleet, "two")).entry_id
         await eventually(lambda: client.hexists(keys.outcome_prefix(sid) + taken, "delivered"))
 
     assert platform.texts == ["two"]
@@ -70,7 +48,7 @@ async def test_an_answer_that_the_platform_refuses_holds_nothing_up(
 
 async def test_an_answer_survives_a_platform_that_is_away(stack: Stack, platform: Platform) -> None:
     platform.tell(breaks=True)
-    await answered(stack, "one")
+    await answered(stack.fleet, "one")
     async with platform.served(stack.fleet) as relaying:
         with pytest.raises(ConnectionError):
             await asyncio.wait_for(relaying, HANG_S)
@@ -96,7 +74,7 @@ async def test_replies_that_nobody_can_read_are_left_there_and_hold_nothing_up(
         {"other": b"x"},
     ]
     ids = [await client.xadd(stream, fields) for fields in damaged]
-    await answered(stack, "one")
+    await answered(stack.fleet, "one")
     async with platform.served(stack.fleet):
         await eventually(lambda: platform.texts == ["one"])
 
@@ -116,10 +94,10 @@ async def test_a_reply_of_a_newer_version_waits_for_an_adapter_that_can_read_it(
 ) -> None:
     monkeypatch.setattr(replies, "CLAIM_MS", 300)
     client: Any = stack.fleet.scripts.client
-    await answered(stack, "before")
+    await answered(stack.fleet, "before")
     stream = REPLIES
     newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
-    await answered(stack, "behind")
+    await answered(stack.fleet, "behind")
     async with platform.served(stack.fleet) as relaying:
         await eventually(lambda: "waits for a newer adapter" in caplog.text)
         newer = stack.fleet.replies.reader("test", "default")
@@ -140,7 +118,7 @@ async def test_an_adapter_goes_on_once_the_newer_reply_is_delivered(
     client: Any = stack.fleet.scripts.client
     stream = REPLIES
     newer_id = await client.xadd(stream, {"reply": b'{"v":2,"kind":"card"}'})
-    await answered(stack, "behind")
+    await answered(stack.fleet, "behind")
     async with platform.served(stack.fleet):
         await eventually(lambda: "waits for a newer adapter" in caplog.text)
         await client.xdel(stream, newer_id)
@@ -151,7 +129,7 @@ async def test_an_adapter_goes_on_once_the_newer_reply_is_delivered(
 @pytest.mark.parametrize("claim_ms", [4000, 0])
 async def test_a_slow_delivery_keeps_its_stream(stack: Stack, claim_ms: int) -> None:
     """Else a stand-by would deliver the same, and the receipt would be refused."""
-    lease, entry = await answered(stack, "hello")
+    accepted = await answered(stack.fleet, "hello")
     client: Any = stack.fleet.scripts.client
     claim, delivered = keys.reader("test", "default"), list[str]()
 
@@ -166,7 +144,7 @@ async def test_a_slow_delivery_keeps_its_stream(stack: Stack, claim_ms: int) -> 
         return int(await client.pttl(claim)) > claim_ms
 
     relaying = asyncio.create_task(relay(stack.fleet.replies.reader("test", "default"), Slow()))
-    outcome = keys.outcome_prefix(lease.sid) + entry
+    outcome = keys.outcome_prefix(accepted.session.sid) + accepted.entry_id
     await eventually(lambda: client.hexists(outcome, "delivered"))
     relaying.cancel()
 
@@ -180,7 +158,7 @@ async def test_what_was_delivered_has_its_receipt_though_the_relay_is_ended(stac
         async def deliver(self, _reply: Reply) -> None:
             asyncio.get_running_loop().call_soon(relaying.cancel)
 
-    await answered(stack, "one")
+    await answered(stack.fleet, "one")
     reader = stack.fleet.replies.reader("test", "default")
     relaying = asyncio.create_task(relay(reader, Ending()))
     await asyncio.wait((relaying,))

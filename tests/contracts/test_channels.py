@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from remoteclaw.bridge.chunks import SMALLEST_LIMIT
 from remoteclaw.channels.relay import relay
 from remoteclaw.fleet import Fleet, keys
-from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.gateway.consoles import ConsoleChat
 from remoteclaw.messages import Attachment, channel_name
 from remoteclaw.profiles import CHANNELS, profile_of
@@ -22,10 +20,9 @@ from remoteclaw.protocols import ChannelAdapter, ChannelProfile, OperatingAdapte
 from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.platform import Platform, PlatformAdapter
-from tests.support.stack import Stack
+from tests.support.stack import SID, Stack
 from tests.support.waiting import eventually
 
-SID = "0" * 32
 #: The chat that every double has, and one that none has.
 CHAT, NOWHERE = "console", "nowhere"
 #: The tools that an adapter without operations can't serve.
@@ -141,18 +138,7 @@ async def say(
     stack: Stack, double: Double, text: str, *, index: int = 0, chat: str = CHAT, **more: Any
 ) -> None:
     """Put a message on the account's reply stream."""
-    payload = reply_payload(
-        sid=SID,
-        turn="1-0",
-        attempt=1,
-        index=index,
-        channel_id=chat,
-        thread_id=None,
-        text=text,
-        **more,
-    )
-    stream = keys.reply_stream(double.provider, "default")
-    await stack.fleet.scripts.client.xadd(stream, {"reply": orjson.dumps(payload)})
+    await stack.put_reply(double.provider, "default", text, index=index, chat=chat, **more)
 
 
 async def delivered(stack: Stack, double: Double) -> None:

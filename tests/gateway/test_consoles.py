@@ -9,30 +9,17 @@ import pytest
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.commands import command_of
 from remoteclaw.fleet.inbound import decode_entry
-from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import MAX_ATTACHMENT_BYTES, SessionKey
 from tests.support.doors import Door, Refused, RpcClient, opened, own_token
-from tests.support.stack import Stack
+from tests.support.stack import SID, Stack
 from tests.support.waiting import eventually
-
-SID = "0" * 32
 
 
 async def say(
     stack: Stack, text: str, *, index: int = 0, chat: str = "console", **more: Any
 ) -> None:
     """Put a message on the reply stream of this host's console."""
-    payload = reply_payload(
-        sid=SID,
-        turn="1-0",
-        attempt=1,
-        index=index,
-        channel_id=chat,
-        thread_id=None,
-        text=text,
-        **more,
-    )
-    await stack.fleet.scripts.client.xadd(stream(stack), {"reply": orjson.dumps(payload)})
+    await stack.put_reply("console", stack.home.host_id, text, index=index, chat=chat, **more)
 
 
 def stream(stack: Stack) -> str:
@@ -270,6 +257,16 @@ async def test_what_can_not_be_opened_says_why(stack: Stack) -> None:
         ):
             with pytest.raises(Refused, match=why):
                 await client.call("chat.open", params)
+
+
+async def test_a_session_key_that_is_none_is_named(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        with pytest.raises(Refused, match="sessionKey: 'abc' is no session's key"):
+            await client.call(
+                "chat.send", {"sessionKey": "abc", "message": "hello", "messageId": "m1"}
+            )
+        with pytest.raises(Refused, match="INVALID_REQUEST"):
+            await client.call("chat.outcome", {"sessionKey": "abc", "entry": "1-0"})
 
 
 async def test_a_console_is_for_tokens_that_may_speak_for_an_owner(stack: Stack) -> None:

@@ -8,6 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import orjson
 import tomlkit
 
 from remoteclaw.config.home import Home
@@ -15,6 +16,7 @@ from remoteclaw.fleet import Fleet, keys
 from remoteclaw.fleet.inbound import Accepted, encode_entry, entry_args, entry_keys
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.fleet.outcomes import Outcome
+from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import ChannelMessage, Deliver, Origin, SessionKey
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.supervisor import worker_command
@@ -24,11 +26,13 @@ from tests.support.processes import marked_processes
 from tests.support.servers import Server
 from tests.support.waiting import HANG_S, eventually
 
-__all__ = ["REPLIES", "Stack"]
+__all__ = ["REPLIES", "SID", "Stack"]
 
 #: What the adapter of the test's channel has still to deliver.
 REPLIES = keys.reply_stream("test", "default")
 
+#: The session of replies that a test puts on a stream itself.
+SID = "0" * 32
 #: Longer than a test waits for anything, so that no repair at the end of a lease helps it.
 LEASE_S = 5 * HANG_S
 
@@ -47,6 +51,23 @@ class Stack:
         self.lifeline = home.path / "lifeline"
         self._lifeline: int | None = None
         self._exits = contextlib.AsyncExitStack()
+
+    async def put_reply(
+        self, provider: str, account: str, text: str, *, index: int = 0, chat: str, **more: Any
+    ) -> None:
+        """Put a message of the session of `SID` on an account's reply stream."""
+        payload = reply_payload(
+            sid=SID,
+            turn="1-0",
+            attempt=1,
+            index=index,
+            channel_id=chat,
+            thread_id=None,
+            text=text,
+            **more,
+        )
+        stream = keys.reply_stream(provider, account)
+        await self.fleet.scripts.client.xadd(stream, {"reply": orjson.dumps(payload)})
 
     async def start(self) -> None:
         """Start Redis and open a fleet on it."""

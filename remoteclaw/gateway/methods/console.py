@@ -12,7 +12,7 @@ from remoteclaw.gateway.call import Call, Handler, Subscriber
 from remoteclaw.gateway.consoles import CHANNEL, CHAT_ID
 from remoteclaw.gateway.methods.operators import check_sender
 from remoteclaw.host.terminal import login_name
-from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
+from remoteclaw.messages import Attachment, SessionKey
 from remoteclaw.tools import console as contract
 
 __all__ = ["HANDLERS"]
@@ -73,7 +73,7 @@ def _chat_of(call: Call, agent: str | None) -> SessionKey:
 
 
 async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
-    session = SessionKey.parse(params.session_key)
+    session = _key(params.session_key)
     check_sender(call, session)
     text, told = params.message, None
     # The caption of a file is looked at by the queue, which knows /new there.
@@ -127,16 +127,8 @@ async def _accept(
     )
     in_chat = session.provider == CHANNEL and not params.to_caller
     try:
-        message = ChannelMessage.checked(
-            id=params.message_id,
-            text=text,
-            from_=session.user,
-            channel_id=session.channel_id,
-            provider=session.provider,
-            account=session.account,
-            thread_id=session.thread,
-            timestamp=now_ms(),
-            attachments=files,
+        message = session.message(
+            id=params.message_id, text=text, timestamp=now_ms(), attachments=files
         )
         view = await call.fleet.sessions.view(session.sid)
         accepted = await call.fleet.inbound.append(
@@ -158,7 +150,7 @@ async def _accept(
 
 
 async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldOutcome:
-    sid, entry = SessionKey.parse(params.session_key).sid, params.entry
+    sid, entry = _key(params.session_key).sid, params.entry
     found = await call.fleet.outcomes.read(sid, entry)
     if found is None:
         raise CallRefused("NOT_FOUND", f"Nothing is known of message {entry!r} any more.")
@@ -188,6 +180,17 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldO
 async def _shown(call: Call, params: contract.ShownParams) -> contract.Shown:
     _subscriber(call).shown_in_chat(params.key, frozenset(params.unsaved))
     return contract.Shown(key=params.key)
+
+
+def _key(text: str) -> SessionKey:
+    """Return a session's key, which need not be known yet. Raises `CallRefused`."""
+    try:
+        return SessionKey.parse(text)
+    except ValueError:
+        raise CallRefused(
+            "INVALID_REQUEST",
+            f"sessionKey: {text[:100]!r} is no session's key; chat.open returns it.",
+        ) from None
 
 
 def _subscriber(call: Call) -> Subscriber:
