@@ -309,8 +309,7 @@ def test_two_terminals_are_in_one_chat(home: Home) -> None:
         first.type("hello\r")
         first.see("what happens when an agent dies.")
         with Terminal.running(REMOTECLAW, "chat", env=environment) as second:
-            shown = second.see("what happens when an agent dies.")
-            assert re.search(r"\(earlier: \d+ s ago\)\n\n› hello\n\nmain\nThis is", shown)
+            second.see_match(r"\(earlier: \d+ s ago\)\n\n› hello\n\nmain\nThis is")
             second.type("memory\r")
             first.see("› memory")
             for screen in (first, second):
@@ -351,7 +350,7 @@ def test_what_claude_runs_is_shown(home: Home, claude: AgentCli) -> None:
         screen.see('⎿ Bash echo "[secret]"; sleep 2 (')
 
         screen.see("main\nDONE")
-        assert re.search(r"^\d+ s · [\d,]+ tokens", screen.see(" tokens"), re.MULTILINE)
+        screen.see_match(r"^\d+ s · [\d,]+ tokens")
         screen.see_gone("⎿ Bash")
 
 
@@ -366,9 +365,7 @@ def test_the_plan_of_claude_is_shown_and_its_tokens_so_far(home: Home, claude: A
         task = json.dumps({"subject": "look around", "description": "d", "activeForm": "looking"})
         screen.type(f"TOOL:TaskCreate:{task} SHELL:sleep 3\r")
 
-        shown = screen.see("  ☐ look around\n")
-
-        assert re.search(r" s · [\d,]+ tokens · Ctrl-C stops$", shown, re.MULTILINE)
+        screen.see_match(r"^  ☐ look around\n[^›]* s · [\d,]+ tokens · Ctrl-C stops$")
         screen.see("main\nDONE")
         assert "☐" not in screen.see_gone(SIGN)
 

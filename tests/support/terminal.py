@@ -124,6 +124,15 @@ class Terminal:
                 raise AssertionError(f"not {count} times within {HANG_S} s: {pattern}\n{shown}")
             self.read()
 
+    def see_match(self, pattern: str) -> str:
+        """Wait until a place of the screen, or above it, matches a pattern; return all of it."""
+        until = time.monotonic() + HANG_S
+        while re.search(pattern, shown := self.shown(), re.MULTILINE) is None:
+            if time.monotonic() > until:
+                raise AssertionError(f"not seen within {HANG_S} s: {pattern}\n{shown}")
+            self.read()
+        return shown
+
     def see_none(self, text: str, *, for_s: float) -> None:
         """See that a text does not come onto the screen for a time."""
         until = time.monotonic() + for_s
