@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import orjson
@@ -11,7 +11,7 @@ import orjson
 from remoteclaw.errors import LeaseLost, PlatformRefused
 from remoteclaw.fleet.replies import ReplyReader
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import ChannelAdapter, OperatingAdapter, Operation, Receipt, Reply
+from remoteclaw.protocols import ChannelAdapter, OperatingAdapter, Operation, Reply
 
 __all__ = ["relay"]
 
@@ -54,7 +54,7 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter) -> None:
                 left_s = await reader.left_s(reply.operation)
                 done = await _operate(reply.operation, left_s, adapter)
             else:
-                done = await _deliver(reply, adapter)
+                done = await _deliver(reader, reply, adapter)
             await _settled(asyncio.create_task(_receipt(reader, reply, done)))
 
 
@@ -75,25 +75,47 @@ async def _settled(receipt: "asyncio.Task[None]") -> None:
         raise
 
 
-async def _deliver(reply: Reply, adapter: ChannelAdapter) -> _Done:
-    """Deliver one message; one without text and files says that the turn is over."""
+async def _deliver(reader: ReplyReader, reply: Reply, adapter: ChannelAdapter) -> _Done:
+    """Send a reply part by part; one without parts says that the turn is over."""
+    ids, kept, has_effect = list[str](), list[Attachment](), False
     try:
-        receipt = await adapter.deliver(reply) or Receipt()
+        for part in adapter.parts(reply):
+            content = None
+            if (
+                part.attachment
+                and (content := await reader.content(reply, part.attachment)) is None
+            ):
+                kept.append(part.attachment)
+                continue
+            try:
+                sent = await adapter.send(reply, part, content)
+            except PlatformRefused as refusal:
+                if part.attachment is None:
+                    raise
+                log.warning("a file was refused by the platform and is kept: %s", refusal)
+                kept.append(part.attachment)
+                continue
+            ids += [sent.message_id] if sent.message_id is not None else []
+            kept += sent.kept
+            has_effect = has_effect or sent.has_effect
     except PlatformRefused as refusal:
         # Repeated, it would hold up all that waits behind it.
         log.warning("a message was refused by the platform and is given up: %s", refusal)
         # For the files of an answer, people can ask at a command line; a caller is told.
-        kept = () if reply.call else reply.attachments
+        kept = [] if reply.call else list(reply.attachments)
         return _Done(False, kept, _failure(str(refusal)))
-    return _Done(True, () if reply.call else receipt.kept, _told(reply, receipt))
+    told = _told(reply, ids, kept, has_effect=has_effect)
+    return _Done(True, () if reply.call else kept, told)
 
 
-def _told(reply: Reply, receipt: Receipt) -> bytes:
+def _told(
+    reply: Reply, ids: Sequence[str], kept: Collection[Attachment], *, has_effect: bool
+) -> bytes:
     """Return what the caller is told of a message that was delivered."""
-    problems = [NO_EFFECT] if reply.effect and not receipt.has_effect else []
-    problems += [f"The file {file.name} could not be sent." for file in receipt.kept]
-    is_sent = bool(reply.text or len(receipt.kept) < len(reply.attachments))
-    message_id = None if receipt.message_id is None else _plain(receipt.message_id)
+    problems = [NO_EFFECT] if reply.effect and not has_effect else []
+    problems += [f"The file {file.name} could not be sent." for file in kept]
+    is_sent = bool(reply.text or len(kept) < len(reply.attachments))
+    message_id = _plain(ids[0]) if ids else None
     told = {"delivered": is_sent, "messageId": message_id, "error": " ".join(problems)}
     return orjson.dumps(told)
 

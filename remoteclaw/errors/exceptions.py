@@ -7,6 +7,7 @@ from typing import Literal
 from remoteclaw.errors.category import ErrorCategory
 
 __all__ = [
+    "AccountRefused",
     "AgentUnavailable",
     "CallError",
     "CallRefused",
@@ -15,7 +16,10 @@ __all__ = [
     "MessageRefused",
     "NotFound",
     "PerhapsSent",
+    "PlatformAway",
+    "PlatformBusy",
     "PlatformRefused",
+    "PlatformUnknown",
     "RedisRefused",
     "RedisUnavailable",
     "RedisUnfit",
@@ -105,6 +109,29 @@ class PlatformRefused(RemoteClawError):
 
 class Unsupported(PlatformRefused):
     """Raised when a chat platform has no such thing at all."""
+
+
+class PlatformAway(RemoteClawError):
+    """Raised when a chat platform can't be reached, or is broken: it has certainly not done it."""
+
+
+class PlatformBusy(RemoteClawError):
+    """Raised when a chat platform is asked too often: it has certainly not done it."""
+
+    def __init__(self, message: str, *, after_s: float, is_account: bool = False) -> None:
+        super().__init__(message)
+        self.after_s = after_s
+        """When it may be asked again, in seconds."""
+        self.is_account = is_account
+        """Whether that goes for the whole account, and not for one chat alone."""
+
+
+class PlatformUnknown(RemoteClawError):
+    """Raised when a chat platform may have done something, or not."""
+
+
+class AccountRefused(RemoteClawError):
+    """Raised when a chat platform refuses an account; its sentence says what to do."""
 
 
 class AgentUnavailable(RemoteClawError):

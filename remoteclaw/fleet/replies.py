@@ -18,6 +18,7 @@ import orjson
 
 from remoteclaw.clock import boottime
 from remoteclaw.fleet import keys
+from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.reply import NewerReply, decode_reply
 from remoteclaw.messages import Attachment
@@ -111,6 +112,7 @@ class ReplyReader:
         self._stream = keys.reply_stream(provider, account)
         self._name = f"{provider}\0{account}"
         self._token = token or uuid.uuid4().hex
+        self._blobs = Blobs(scripts)
         self._claimed_at = 0.0
 
     async def claim(self) -> bool:
@@ -184,6 +186,10 @@ class ReplyReader:
             self._scripts.client.xread, after, count=64, block=BLOCK_MS, deadline=math.inf
         )
         return found[0][1] if found else []
+
+    async def content(self, reply: Reply, file: Attachment) -> bytes | None:
+        """Return the content of a reply's file; None if it is not kept any more."""
+        return await self._blobs.get(reply.sid, file, deadline=lambda: math.inf)
 
     async def left_s(self, operation: Operation) -> float:
         """Return how much time there is to begin an operation, in seconds, on Redis' clock."""

@@ -7,8 +7,9 @@ the stream, and the next client gets it.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
@@ -17,7 +18,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.gateway.feeds import Audience
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment, SessionKey
-from remoteclaw.protocols import Receipt, Reply
+from remoteclaw.protocols import Part, Reply, Sent
 
 __all__ = ["CHANNEL", "CHAT_ID", "ConsoleChat", "Consoles"]
 
@@ -121,6 +122,7 @@ async def _close(chat: "ConsoleChat") -> None:
 class ConsoleChat:
     """One chat, as the adapter of its account."""
 
+    has_keys: ClassVar[bool] = True
     clients: set[Audience] = field(default_factory=set)
     relaying: asyncio.Task[None] | None = None
     _pending: dict[str, Any] | None = None
@@ -146,8 +148,15 @@ class ConsoleChat:
         if is_this and self._shown and not self._shown.done():
             self._shown.set_result(unsaved)
 
-    async def deliver(self, reply: Reply) -> Receipt:
+    def parts(self, _reply: Reply) -> Sequence[Part]:
+        """Return the one message that clients get, also of a turn's end."""
+        return (Part(0),)
+
+    async def send(
+        self, reply: Reply, _part: Part, _content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
         """Tell all clients of a message, and wait until one of them has shown it."""
+        del is_again  # clients tell by the key what they have shown
         if reply.channel_id != CHAT_ID:
             raise PlatformRefused(f"A console is one chat, called {CHAT_ID}.")
         self._shown = asyncio.get_running_loop().create_future()
@@ -157,7 +166,7 @@ class ConsoleChat:
             unsaved = await self._shown
         finally:
             self._pending = self._shown = None
-        return Receipt(kept=[file for file in reply.attachments if file.blob in unsaved])
+        return Sent(kept=[file for file in reply.attachments if file.blob in unsaved])
 
 
 def _told(reply: Reply) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The seam to channels: what one is, what its adapter does, and what it gets."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -9,10 +9,14 @@ from remoteclaw.messages import Attachment
 __all__ = [
     "ChannelAdapter",
     "ChannelProfile",
+    "Live",
+    "LiveAdapter",
     "OperatingAdapter",
     "Operation",
-    "Receipt",
+    "Part",
+    "Place",
     "Reply",
+    "Sent",
     "Unit",
 ]
 
@@ -117,27 +121,91 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
-    """An adapter's report about a message that the platform has."""
+class Part:
+    """One message of the platform: a reply is sent as one or several."""
+
+    index: int
+    """Its place among the reply's parts, from 0."""
+    content: Any = None
+    """What the adapter has made of the text; the relay doesn't look at it."""
+    attachment: Attachment | None = None
+    """The file that it is, whose content the relay fetches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """An adapter's report about a part that the platform has."""
 
     message_id: str | None = None
-    """The platform's name for it; of several, the first one's."""
-    kept: Collection[Attachment] = ()
-    """The files that could not be sent: they are kept."""
+    """The platform's name for it."""
     has_effect: bool = False
     """Whether it has the effect that was asked for."""
+    kept: Collection[Attachment] = ()
+    """The files of the reply that could not be sent with it: they are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A chat, or a thread of it."""
+
+    chat: str
+    thread: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Live:
+    """A turn that runs, as a preview shows it."""
+
+    text: str
+    """The message that is being written, as far as it has come; Markdown."""
+    activity: str = ""
+    """The running tools, in one line."""
+    plan: str = ""
+    """The agent's plan, in one line."""
+    seconds: int = 0
+    """How long the turn has been running."""
 
 
 class ChannelAdapter(Protocol):
-    """One account on one chat platform."""
+    """One account on one chat platform: its outgoing side.
 
-    async def deliver(self, reply: Reply) -> Receipt | None:
-        """Send one message; when this returns, the platform has it.
+    Each call that asks something of the platform raises `PlatformRefused` for what it will never
+    take, `PlatformAway` and `PlatformBusy` for what certainly was not done, `PlatformUnknown` where
+    that can't be told, and `AccountRefused` where the account itself is the problem. Any other
+    exception counts as unknown.
+    """
 
-        Raises `PlatformRefused` if the platform will never take it: it is then given up, and its
-        sender is told. Any other exception ends the relay, and the message is delivered again when
-        the relay starts again.
+    @property
+    def has_keys(self) -> bool:
+        """Whether the platform does once what has the same `Reply.key` and part."""
+
+    def parts(self, reply: Reply) -> Sequence[Part]:
+        """Return what to send for a reply, the same each time; none if it only ends a turn."""
+
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        """Send one part, with the content of its file; when this returns, the platform has it.
+
+        If it `is_again`, an earlier attempt may have arrived: without keys, say so in the message.
         """
+
+
+@runtime_checkable
+class LiveAdapter(ChannelAdapter, Protocol):
+    """An adapter that shows turns while they run: its platform can edit messages."""
+
+    async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
+        """Show how far a turn has come, in a silent message or by editing one; return its id."""
+
+    async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
+        """Make a preview this part of the reply; again and again, it is the same message."""
+
+    async def remove(self, place: Place, message_id: str) -> None:
+        """Remove a preview; one that is gone is removed."""
+
+    async def typing(self, place: Place) -> None:
+        """Show for some seconds that an answer is being written."""
 
 
 @runtime_checkable

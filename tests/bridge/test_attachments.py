@@ -29,7 +29,13 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.load import load_config
 from remoteclaw.config.model import ChannelConfig
-from remoteclaw.errors import ErrorCategory, LeaseLost, MessageRefused, RedisRefused
+from remoteclaw.errors import (
+    ErrorCategory,
+    LeaseLost,
+    MessageRefused,
+    PlatformRefused,
+    RedisRefused,
+)
 from remoteclaw.fleet import blobs as blobs_module
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import SessionFiles
@@ -44,7 +50,7 @@ from remoteclaw.messages import (
     SessionKey,
     file_name,
 )
-from remoteclaw.protocols import BridgeCallbacks, Receipt, Reply
+from remoteclaw.protocols import BridgeCallbacks, Part, Reply
 from remoteclaw.session.agent import AgentKeeper
 from remoteclaw.session.drain import Drain
 from remoteclaw.session.notices import CONTEXT_LOST
@@ -53,6 +59,7 @@ from tests.support.bridges import claude_script, demo_bridge, script
 from tests.support.command import run_command
 from tests.support.hostile import HOSTILE
 from tests.support.pictures import png
+from tests.support.platform import Recipient
 from tests.support.processes import children
 from tests.support.stack import REPLIES, Stack, message, said
 from tests.support.waiting import eventually
@@ -751,8 +758,8 @@ async def test_the_record_names_files_and_a_new_agent_hears_of_them(reader: Stac
     assert '"with_files":"plan.txt"' in told
 
 
-class Chat:
-    """A platform that fetches the files of what it is to deliver."""
+class Chat(Recipient):
+    """A platform that gets the files of what it is to deliver."""
 
     def __init__(self, stack: Stack, *, refuses: str = "") -> None:
         self._stack = stack
@@ -760,12 +767,13 @@ class Chat:
         self.delivered: list[Reply] = []
         self.contents: list[tuple[str, str, bytes | None]] = []
 
-    async def deliver(self, reply: Reply) -> Receipt:
-        for file in reply.attachments:
-            content = await self._stack.fleet.blobs.get(reply.sid, file)
+    async def take(self, reply: Reply, part: Part, content: bytes | None) -> None:
+        if reply not in self.delivered:
+            self.delivered.append(reply)
+        if file := part.attachment:
             self.contents.append((file.name, file.mime_type, content))
-        self.delivered.append(reply)
-        return Receipt(kept=[file for file in reply.attachments if file.name == self._refuses])
+            if file.name == self._refuses:
+                raise PlatformRefused("Not this file.")
 
     async def deliver_all(self) -> None:
         """Deliver until nothing waits."""

@@ -13,7 +13,7 @@ from remoteclaw.fleet.reply import operation_payload
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Operation, Reply
 from tests.support.leases import answered
-from tests.support.platform import Platform
+from tests.support.platform import Platform, Recipient
 from tests.support.stack import REPLIES, Stack, message
 from tests.support.waiting import HANG_S, eventually
 
@@ -133,8 +133,8 @@ async def test_a_slow_delivery_keeps_its_stream(stack: Stack, claim_ms: int) -> 
     client: Any = stack.fleet.scripts.client
     claim, delivered = keys.reader("test", "default"), list[str]()
 
-    class Slow:
-        async def deliver(self, reply: Reply) -> None:
+    class Slow(Recipient):
+        async def take(self, reply: Reply, *_: object) -> None:
             await client.pexpire(claim, claim_ms)
             if claim_ms:  # else it was frozen, and no other adapter has taken over
                 await eventually(is_renewed)
@@ -154,8 +154,8 @@ async def test_a_slow_delivery_keeps_its_stream(stack: Stack, claim_ms: int) -> 
 async def test_what_was_delivered_has_its_receipt_though_the_relay_is_ended(stack: Stack) -> None:
     client: Any = stack.fleet.scripts.client
 
-    class Ending:
-        async def deliver(self, _reply: Reply) -> None:
+    class Ending(Recipient):
+        async def take(self, *_: object) -> None:
             asyncio.get_running_loop().call_soon(relaying.cancel)
 
     await answered(stack.fleet, "one")

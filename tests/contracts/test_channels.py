@@ -63,13 +63,13 @@ def folder(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -
     return Double("folder", names["PROFILE"], names["Folder"](fleet, directory), texts, files)
 
 
-def platform(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
+def platform(_fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
     seen = Platform(directory)
 
     def files() -> dict[str, bytes]:
         return {n: text.encode() for post in seen.chat(CHAT) for n, text in post.files.items()}
 
-    adapter = PlatformAdapter(directory, fleet)
+    adapter = PlatformAdapter(directory)
     return Double("test", profile_of("test"), adapter, lambda: seen.texts, files)
 
 

@@ -23,7 +23,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,12 @@ import orjson
 from remoteclaw.channels.relay import relay
 from remoteclaw.errors import PlatformRefused, Unsupported
 from remoteclaw.fleet import Fleet
-from remoteclaw.protocols import Operation, Receipt, Reply
+from remoteclaw.messages import Attachment
+from remoteclaw.protocols import Operation, Part, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
-__all__ = ["Platform", "PlatformAdapter", "Post"]
+__all__ = ["Platform", "PlatformAdapter", "Post", "Recipient"]
 
 
 #: The line in front of what an agent sends to another chat than its turn's.
@@ -108,10 +109,10 @@ class Platform:
         It is there when this is entered. Like every adapter's, its place is taken for 10 s after
         it was cut off, but not for the next one here.
         """
-        adapter = (_Sender if only_sends else PlatformAdapter)(self._directory, fleet)
+        adapter = PlatformAdapter(self._directory)
         reader = fleet.replies.reader(self._provider, self._account, token="the platform's")
         assert await reader.claim()
-        task = asyncio.create_task(relay(reader, adapter))
+        task = asyncio.create_task(relay(reader, _Sender(adapter) if only_sends else adapter))
         try:
             yield task
         finally:
@@ -163,41 +164,66 @@ class Platform:
         return _posts(self.events, chat)
 
 
-class PlatformAdapter:
+class Recipient:
+    """An adapter without a platform: what is sent goes to `take()`."""
+
+    has_keys = False
+
+    def parts(self, reply: Reply) -> Sequence[Part]:
+        """Return the text, and each file behind it; nothing of the mere end of a turn."""
+        contents: list[tuple[str, Attachment | None]] = [(reply.text, None)] if reply.text else []
+        contents += [("", file) for file in reply.attachments]
+        return [Part(index, text, file) for index, (text, file) in enumerate(contents)]
+
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        """Hand one part on."""
+        del is_again
+        await self.take(reply, part, content)
+        return Sent()
+
+    async def take(self, reply: Reply, part: Part, content: bytes | None) -> None:
+        """Do with a part what the test needs."""
+
+
+class PlatformAdapter(Recipient):
     """The adapter of one account there."""
 
-    def __init__(self, directory: Path, fleet: Fleet) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._journal = _Journal(directory)
-        self._fleet = fleet
 
-    async def deliver(self, reply: Reply) -> Receipt | None:
-        """Take one message; one that only says that a turn is over leaves no trace."""
-        if not reply.text and not reply.attachments:
-            return None
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        """Take one part; its files belong to the message of its text."""
         if reply.channel_id == "nowhere":
             raise PlatformRefused("There is no such chat.")
-        behaviour = await self._behaviour("deliver", reply.text)
-        kept = () if behaviour.keeps_files else reply.attachments
-        files = {}
-        for file in reply.attachments:
-            content = await self._fleet.blobs.get(reply.sid, file)
-            if file not in kept:
-                files[file.name] = (content or b"(gone)").decode("latin-1")
+        behaviour = await self._behaviour("send", part.content)
+        file = part.attachment
+        if file and not behaviour.keeps_files:
+            raise PlatformRefused("Files can't be sent here.")
+        files = {file.name: (content or b"").decode("latin-1")} if file else {}
+        if part.index:
+            return Sent(
+                self._journal.add("file", chat=reply.channel_id, files=files, key=reply.key)
+            )
         has_effect = reply.effect in behaviour.effects
+        again = "(perhaps a second time)\n" if is_again else ""
         message_id = self._journal.add(
             "delivered",
             chat=reply.channel_id,
             thread=reply.thread_id,
             by="agent",
-            text=reply.text,
+            text=again + part.content,
             quotes=reply.reply_to_id,
             files=files,
             effect=reply.effect if has_effect else None,
             key=reply.key,
             is_called=reply.call is not None,
         )
-        return Receipt(message_id, kept, has_effect)
+        return Sent(message_id, has_effect)
 
     async def _behaviour(self, what: str, about: str) -> Behaviour:
         """Return how to behave, once it may be done; raises what it was told to."""
@@ -242,11 +268,10 @@ class PlatformAdapter:
 class _Sender:
     """An adapter that can send and nothing else."""
 
-    def __init__(self, directory: Path, fleet: Fleet) -> None:
-        self._adapter = PlatformAdapter(directory, fleet)
+    has_keys = False
 
-    async def deliver(self, reply: Reply) -> Receipt | None:
-        return await self._adapter.deliver(reply)
+    def __init__(self, adapter: PlatformAdapter) -> None:
+        self.parts, self.send = adapter.parts, adapter.send
 
 
 class _Journal:
@@ -282,6 +307,9 @@ def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
                 post = posts[event["id"]] = Post(**known)
                 if match := _ATTRIBUTION.match(post.text):
                     post.came_from, post.text = match[1], post.text[match.end() :]
+            case "file":
+                keyed = [post for post in posts.values() if post.key == event["key"]]
+                keyed[-1].files |= event["files"]
             case "react":
                 posts[event["messageId"]].reaction = event["emoji"]
             case "pin":
@@ -296,7 +324,7 @@ async def main(url: str, directory: str, provider: str, account: str) -> None:
     fleet = Fleet.open(url, lease_s=30)
     # With a token of its own, so that the next process needn't wait for this one's claim to end.
     reader = fleet.replies.reader(provider, account, token="the platform's")
-    await relay(reader, PlatformAdapter(Path(directory), fleet))
+    await relay(reader, PlatformAdapter(Path(directory)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+"""The seam to chat platforms: an account with both sides, and what people write there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from remoteclaw.protocols.channel import LiveAdapter, OperatingAdapter
+
+__all__ = ["Batch", "Identity", "Incoming", "IncomingFile", "PlatformAdapter"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What an account is called on its platform."""
+
+    id: str
+    name: str
+    """Its name there, as people find it."""
+    problem: str = ""
+    """What is odd about the account, in a sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingFile:
+    """A file that a person has sent, still on the platform."""
+
+    id: str
+    """The platform's name for it."""
+    name: str
+    mime_type: str
+    size: int | None = None
+    """In bytes, where the platform says it."""
+    is_voice: bool = False
+    """Whether it was spoken into the chat."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incoming:
+    """A message that a person has sent, as its platform tells it."""
+
+    id: str
+    """Unique within the chat, and the same when the platform repeats itself; an edit of a message
+    has another one than the message."""
+    chat: str
+    thread: str | None = None
+    is_group: bool = False
+    sender: str
+    """The platform's id of who wrote it."""
+    sender_name: str | None = None
+    is_bot: bool = False
+    at_ms: int
+    text: str = ""
+    files: tuple[IncomingFile, ...] = ()
+    reply_to: str | None = None
+    """The message that it answers."""
+    quoted: str = ""
+    """The words of that message, for the agent's context."""
+    replaces: str | None = None
+    """Of an edited message: which one it was."""
+    is_for_us: bool = True
+    """In a group: whether it mentions the account, answers it, or is a command to it."""
+    moved_to: str | None = None
+    """The chat's new id, if it was given one."""
+    problem: str = ""
+    """Why it can't be read: it is put aside, and holds nothing up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one poll has found."""
+
+    position: str
+    """From where the next poll goes on, once all of this is accepted."""
+    incoming: tuple[Incoming, ...] = ()
+
+
+class PlatformAdapter(LiveAdapter, OperatingAdapter, Protocol):
+    """One account on one chat platform, both sides. Its calls raise what `ChannelAdapter` says."""
+
+    async def connect(self) -> Identity:
+        """Check the credentials."""
+
+    async def poll(self, position: str | None) -> Batch:
+        """Wait for what people write, for 30 s at most; without a position, from the oldest."""
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the content of a file that a person has sent."""
+
+    async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        """Show commands, each with its description, in the platform's own menu."""
+
+    async def aclose(self) -> None:
+        """Close all connections."""
