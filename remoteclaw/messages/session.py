@@ -1,5 +1,6 @@
 """The key of a session: its names in text, in Redis and for agents."""
 
+import functools
 import hashlib
 from dataclasses import dataclass
 from typing import Any, Self
@@ -73,8 +74,7 @@ class SessionKey:
 
     def __str__(self) -> str:
         """Return the key as text; `parse()` reads it."""
-        scope = "/".join(_encode(part) for part in (self.agent, self.provider, self.account))
-        return f"{scope}/{self.conversation}"
+        return _written(self)
 
     @property
     def conversation(self) -> str:
@@ -87,6 +87,12 @@ class SessionKey:
     def sid(self) -> str:
         """128 bits of hash as 32 hexadecimal digits: the session's name in keys, paths and logs."""
         return hashlib.sha256(str(self).encode()).hexdigest()[:32]
+
+
+@functools.lru_cache(maxsize=1024)  # a turn asks for it two dozen times
+def _written(key: SessionKey) -> str:
+    scope = "/".join(_encode(part) for part in (key.agent, key.provider, key.account))
+    return f"{scope}/{key.conversation}"
 
 
 def _encode(part: str) -> str:
