@@ -20,6 +20,7 @@ from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack
+from tests.support.telegram import Telegram, TelegramBot
 
 #: Set by CI: what is missing there is a failure, not a reason to skip.
 REQUIRED = os.environ.get("REMOTECLAW_REQUIRE_CLIS") == "1"
@@ -149,6 +150,19 @@ def model_server() -> Iterator[ModelServerProcess]:
     with ModelServerProcess.running(path) as server:
         yield server
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def telegram() -> Iterator[Telegram]:
+    """A Telegram of our own on loopback."""
+    with Telegram.running() as server:
+        yield server
+
+
+@pytest.fixture
+def bot(telegram: Telegram) -> TelegramBot:
+    """A bot there that nobody has written to."""
+    return telegram.bot()
 
 
 def required(name: str, model: ModelServerProcess) -> AgentCli:

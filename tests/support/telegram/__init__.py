@@ -1,0 +1,130 @@
+"""A Telegram of our own: the Bot API on loopback, and what people do there.
+
+    bot = telegram.bot()                 a bot of the test's own, with a world of its own
+    bot.say("hi", chat=7)                a person writes; returns the message's id
+    bot.chat(7)                          the messages of a chat as people see it by now
+    bot.calls("sendMessage")             what was asked of the API, with its parameters
+    bot.fault("sendMessage", "lost")     what goes wrong at the next call
+    bot.api_url, bot.token               what an adapter needs
+
+One process serves all tests of a session; aiogram, which judges each request, is imported there.
+"""
+
+import base64
+import contextlib
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+__all__ = ["Telegram", "TelegramBot", "file"]
+
+ROOT = Path(__file__).parents[3]
+
+
+class Telegram:
+    """The server, in a process of its own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls) -> Iterator[Self]:
+        """Have it running; it ends when its standard input does, however we end."""
+        argv = [sys.executable, "-m", "tests.support.telegram"]
+        with subprocess.Popen(
+            argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdin is not None
+            url = process.stdout.readline().decode().removeprefix("LISTENING ").strip()
+            assert url.startswith("http://127.0.0.1:"), "the test's Telegram did not start"
+            yield cls(url)
+            process.stdin.close()
+
+    def bot(self) -> "TelegramBot":
+        """Return a new bot that nobody has written to."""
+        made = _ask(f"{self.url}/test/new", {})
+        return TelegramBot(self.url, made["token"], made["me"])
+
+
+class TelegramBot:
+    """A bot, and the people and chats around it."""
+
+    def __init__(self, api_url: str, token: str, me: dict[str, Any]) -> None:
+        self.api_url = api_url
+        self.token = token
+        self.id = int(me["id"])
+        self.username = str(me["username"])
+
+    def say(self, text: str = "", **message: Any) -> int:
+        """Have a person write; see `test_say` of the server."""
+        return int(self._do("say", text=text, **message))
+
+    def chat(self, chat: int, **about: Any) -> list[dict[str, Any]]:
+        """Make or change a chat; return its messages as people see it by now."""
+        return list(self._do("chat", chat=chat, **about))
+
+    def texts(self, chat: int) -> list[str]:
+        """Return the texts of a chat that are the bot's."""
+        ours = (one for one in self.chat(chat) if one["from"]["id"] == self.id)
+        return [one.get("text") or one.get("caption", "") for one in ours]
+
+    def fault(self, method: str, kind: str, **more: Any) -> None:
+        """Have the next calls of a method go wrong; see `_before` and `_behind` of the server."""
+        self._do("fault", method=method, kind=kind, **more)
+
+    def release(self) -> None:
+        """Let go on what is held, and end all faults."""
+        self._do("release")
+
+    def react(self, *, chat: int, message: int, emoji: str) -> None:
+        """Have the person of a chat react to a message."""
+        self._do("react", chat=chat, message=message, emoji=emoji)
+
+    def tell(self, update: dict[str, Any]) -> None:
+        """Send an update of whatever shape."""
+        self._do("tell", update=update)
+
+    def move(self, chat: int, *, to: int) -> None:
+        """Make a supergroup of a group."""
+        self._do("move", chat=chat, to=to)
+
+    def set(self, **state: Any) -> None:
+        """Set `webhook` or `is_revoked`."""
+        self._do("set", **state)
+
+    def calls(self, *methods: str) -> list[dict[str, Any]]:
+        """Return what was asked of the API, but for polls, in order."""
+        asked: Sequence[dict[str, Any]] = self._do("state")["calls"]
+        return [call for call in asked if not methods or call["method"] in methods]
+
+    def pending(self) -> list[dict[str, Any]]:
+        """Return the updates that the bot has not acknowledged."""
+        return list(self._do("state")["updates"])
+
+    def commands(self) -> list[dict[str, str]]:
+        """Return what its menu shows."""
+        return list(self._do("state")["commands"])
+
+    def is_polled(self) -> bool:
+        """Whether somebody waits for updates."""
+        return bool(self._do("state")["is_polled"])
+
+    def _do(self, verb: str, **asked: Any) -> Any:
+        return _ask(f"{self.api_url}/test/{verb}", {"token": self.token, **asked})
+
+
+def file(name: str, content: bytes = b"", **more: Any) -> dict[str, Any]:
+    """Return a file for `say(files=[…])`."""
+    return {"name": name, "content": base64.b64encode(content).decode(), **more}
+
+
+def _ask(url: str, asked: dict[str, Any]) -> Any:
+    with urllib.request.urlopen(urllib.request.Request(url, orjson.dumps(asked))) as answer:
+        return orjson.loads(answer.read())
