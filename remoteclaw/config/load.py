@@ -12,7 +12,8 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from remoteclaw.config.model import Config
+from remoteclaw.config.model import ChannelConfig, Config
+from remoteclaw.config.rights import section_named
 from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.errors import ConfigError, did_you_mean
 
@@ -56,10 +57,17 @@ def parse_config(content: bytes, file: Path, environment: Mapping[str, str]) -> 
     """Return what a file's content means with the overrides; raises as `load_config()` does."""
     tree = parse_toml(content, file)
     sources = _override(tree, environment)
+    path: tuple[str, ...] = ()
     try:
+        channels: Any = tree.get("channels")
+        for name, table in [*channels.items()] if isinstance(channels, dict) else ():
+            if isinstance(table, dict):  # whose model its name tells
+                path = ("channels", name)
+                channels[name] = ChannelConfig.named(name).model_validate(table)
+        path = ()
         config = Config.model_validate(tree)
     except ValidationError as error:
-        raise ConfigError(_explain(error, str(file), sources)) from None
+        raise ConfigError(_explain(error, str(file), sources, path)) from None
     check_tools(config)
     return config
 
@@ -111,19 +119,21 @@ def _value(text: str) -> Any:
         return text
 
 
-def _explain(error: ValidationError, file: str, sources: Mapping[str, str]) -> str:
-    """Say in one line where the first mistake is, what it is, and what would be right."""
+def _explain(
+    error: ValidationError, file: str, sources: Mapping[str, str], section: tuple[str, ...] = ()
+) -> str:
+    """Say in one line where the first mistake of a section is, what it is, and what is right."""
     first = error.errors()[0]
-    path = [str(part)[:100] for part in first["loc"]]
+    path = [str(part)[:100] for part in (*section, *first["loc"])]
     *sections, key = path or [""]
     where = _source(path, sources) or file
-    section = f"[{'.'.join(sections)}] " if sections else ""
+    shown = f"[{'.'.join(sections)}] " if sections else ""
     if first["type"] == "extra_forbidden":
         valid = _valid_keys(sections)
         hint = did_you_mean(key, valid, otherwise=f"it has {', '.join(map(repr, valid))}.")
-        return f"{where}: {section}has no key {key!r}; {hint}"
+        return f"{where}: {shown}has no key {key!r}; {hint}"
     why = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {section}{key} is not valid: {why}."
+    return f"{where}: {shown}{key} is not valid: {why}."
 
 
 def _source(path: list[str], sources: Mapping[str, str]) -> str | None:
@@ -149,5 +159,8 @@ def _valid_keys(sections: list[str]) -> list[str]:
             model = parts[0] if type(None) in parts else annotation
         else:
             # A table of named things, such as agents: the section is one thing's own name.
-            model = model.__args__[1] if hasattr(model, "__args__") else None
+            inner = model.__args__[1] if hasattr(model, "__args__") else None
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                inner = section_named(inner, section)
+            model = inner
     return list(model.model_fields) if hasattr(model, "model_fields") else []

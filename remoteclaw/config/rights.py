@@ -26,6 +26,7 @@ __all__ = [
     "fields",
     "is_same",
     "places",
+    "section_named",
 ]
 
 
@@ -147,7 +148,15 @@ def places(
             for key, one in value.items():
                 is_section = isinstance(one, Mapping)
                 yield Place((*here, key), setting), {} if is_section else one
-                yield from places(section, one if is_section else {}, (*here, key))
+                inner = section_named(section, key)
+                yield from places(inner, one if is_section else {}, (*here, key))
+
+
+def section_named(section: type[BaseModel], name: str) -> type[BaseModel]:
+    """Return the model of a section in a table of them; its `named()` may tell it by the name."""
+    named = getattr(section, "named", None)
+    model: type[BaseModel] = named(name) if named else section
+    return model
 
 
 def is_same(one: Any, other: Any) -> bool:

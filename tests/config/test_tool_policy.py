@@ -19,7 +19,7 @@ from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.config.tool_policy import Subject, allowed, is_owner, listed, rule
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
-from remoteclaw.profiles import CHANNELS
+from remoteclaw.profiles import CHANNELS, Channel
 from remoteclaw.protocols import ChannelProfile
 from remoteclaw.tools import catalog
 from tests.support.agents import ROOT
@@ -542,7 +542,7 @@ def test_a_mistake_is_one_line(home: Home, text: str, problem: str) -> None:
 def test_a_channel_that_has_a_form_for_ids_refuses_names(
     home: Home, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
-    monkeypatch.setitem(CHANNELS, "n", ChannelProfile(id_form="-?[0-9]+"))
+    monkeypatch.setitem(CHANNELS, "n", Channel(profile=ChannelProfile(id_form="-?[0-9]+")))
     home.config_file.write_text("[channels.n.senders.'*']\n[channels.n.groups.-1]")
     load_config(home.config_file, {})
     home.config_file.write_text(table)

@@ -200,7 +200,7 @@ async def test_tools_that_an_adapter_can_not_serve_are_not_listed(double: Double
 
 @pytest.mark.parametrize("name", CHANNELS)
 def test_a_profile_makes_sense(name: str) -> None:
-    profile = CHANNELS[name]
+    profile = CHANNELS[name].profile
 
     assert channel_name(name) == name
     assert profile.chunk_limit >= SMALLEST_LIMIT

@@ -5,7 +5,12 @@ The file is `$REMOTECLAW_CONFIG`, else `remoteclaw.toml` in the state directory;
 """
 
 from remoteclaw.config.model.agents import AgentConfig, McpServerSettings
-from remoteclaw.config.model.channels import ChannelConfig
+from remoteclaw.config.model.channels import (
+    AccountConfig,
+    ChannelConfig,
+    TokenConfig,
+    accounts_of,
+)
 from remoteclaw.config.model.config import Config
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig, is_loopback
@@ -16,6 +21,7 @@ from remoteclaw.config.model.sessions import ChatKind, RecordConfig, ResetConfig
 from remoteclaw.config.model.tools import GroupConfig, Profile, SenderConfig, ToolsConfig
 
 __all__ = [
+    "AccountConfig",
     "AgentConfig",
     "ChannelConfig",
     "ChatKind",
@@ -35,6 +41,8 @@ __all__ = [
     "ResetConfig",
     "SenderConfig",
     "SessionsConfig",
+    "TokenConfig",
     "ToolsConfig",
+    "accounts_of",
     "is_loopback",
 ]

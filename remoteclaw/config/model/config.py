@@ -3,10 +3,10 @@
 import re
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from remoteclaw.config.model.agents import AgentConfig
-from remoteclaw.config.model.channels import ChannelConfig
+from remoteclaw.config.model.channels import AccountConfig, ChannelConfig, accounts_of
 from remoteclaw.config.model.fleet import FleetConfig
 from remoteclaw.config.model.gateway import GatewayConfig
 from remoteclaw.config.model.hooks import HooksConfig
@@ -54,7 +54,10 @@ class Config(Section):
 
     @field_validator("channels")
     @classmethod
-    def _check_channels(cls, value: dict[str, ChannelConfig]) -> dict[str, ChannelConfig]:
+    def _check_channels(
+        cls, value: dict[str, ChannelConfig], info: ValidationInfo
+    ) -> dict[str, ChannelConfig]:
+        agents = info.data.get("agents", {})
         for name, channel in value.items():
             channel_name(name)
             form = profile_of(name).id_form
@@ -63,6 +66,10 @@ class Config(Section):
                     raise ValueError(
                         f"{name} has {one!r}, which is no id there: ids have the form {form}"
                     )
+            for account in accounts_of(channel).values():
+                if agents and account.agent is not None and account.agent not in agents:
+                    there = ", ".join(map(repr, agents))
+                    raise ValueError(f"{name} has the agent {account.agent!r}: there are {there}")
         return value
 
     def channel(self, name: str) -> ChannelConfig:
@@ -70,6 +77,14 @@ class Config(Section):
         named, profile = self.channels.get(name, ChannelConfig()), profile_of(name)
         unset = {key for key in _OF_PROFILE if key not in named.model_fields_set}
         return named.model_copy(update={key: getattr(profile, key) for key in unset})
+
+    def accounts(self) -> dict[tuple[str, str], AccountConfig]:
+        """Return the accounts on chat platforms, by channel and name."""
+        return {
+            (channel, name): account
+            for channel, settings in self.channels.items()
+            for name, account in accounts_of(settings).items()
+        }
 
     def reset_of(self, channel: str, kind: ChatKind) -> ResetConfig:
         """Return when conversations of a kind end by themselves on a channel."""

@@ -1,0 +1,144 @@
+"""Settings that a channel brings, and the accounts in them."""
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import Field
+
+from remoteclaw import profiles
+from remoteclaw.config.home import Home
+from remoteclaw.config.load import load_config
+from remoteclaw.config.model import ChannelConfig, Config, TokenConfig
+from remoteclaw.config.rights import BY_PEOPLE, differences
+from remoteclaw.config.secrets import redacted
+from remoteclaw.errors import ConfigError
+from remoteclaw.profiles import CHANNELS, Channel
+from remoteclaw.protocols import ChannelProfile
+
+
+class ChatAccount(TokenConfig):
+    """An account of a channel that there is in this file alone."""
+
+    api_url: Annotated[str, BY_PEOPLE] = "https://chat.example"
+
+
+class ChatConfig(ChannelConfig, ChatAccount):
+    """The settings of that channel."""
+
+    accounts: Annotated[dict[str, ChatAccount], BY_PEOPLE] = Field(default_factory=dict)
+
+
+CHAT = Channel(profile=ChannelProfile(id_form="[0-9]+"), settings=f"{__name__}:ChatConfig")
+
+
+@pytest.fixture(autouse=True)
+def chat(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CHANNELS, "chat", CHAT)
+
+
+def load(home: Home, text: str) -> Config:
+    home.config_file.write_text(text)
+    return load_config(home.config_file, {})
+
+
+def test_a_channel_brings_the_model_of_its_settings(home: Home) -> None:
+    config = load(
+        home,
+        "[channels.chat]\ntoken = 'x'\nowners = ['1']\nchunk_limit = 99\n"
+        "[channels.chat.accounts.work]\ntoken_env = 'T'\napi_url = 'https://other.example'\n",
+    )
+
+    assert isinstance(config.channel("chat"), ChatConfig)
+    assert config.channel("chat").chunk_limit == 99
+    assert [*config.accounts()] == [("chat", "default"), ("chat", "work")]
+    assert redacted(config)["channels"]["chat"]["token"] == "***"
+
+
+def test_a_channel_without_a_token_of_its_own_has_only_its_other_accounts(home: Home) -> None:
+    config = load(home, "[channels.chat.accounts.work]\ntoken = 'x'\n[channels.console]\n")
+
+    assert [*config.accounts()] == [("chat", "work")]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "[channels.chat]\ntokens = 'x'",
+            "[channels.chat] has no key 'tokens'; did you mean 'token'?",
+        ),
+        ("[channels.chat.accounts.a]\ntoken_fil = 'x'", "did you mean 'token_file'?"),
+        ("[channels.test]\ntoken = 'x'", "[channels.test] has no key 'token'"),
+        ("[channels.chat]\ntoken = 'x'\nallow = ['*']", "has '*': name each person"),
+        ("[channels.chat]\ntoken = 'x'\nallow = ['ada']", "chat has 'ada', which is no id there"),
+        ("[channels.chat]\ntoken = 'x'\ntoken_env = 'Y'", "more than one of token, token_env and"),
+        ("[channels.chat.accounts.default]\ntoken = 'x'", "accounts.default, which is the account"),
+        ("[channels.chat]\ntoken = 'x'\nagent = 'max'", "has the agent 'max': there are 'main'"),
+        ("[channels.chat]\ntoken = 7", "[channels.chat] token is not valid"),
+    ],
+)
+def test_a_mistake_in_such_settings_is_one_sentence(home: Home, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        load(home, text)
+
+    assert problem in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_change_of_such_settings_is_looked_up_in_their_model() -> None:
+    (place,) = differences(
+        Config,
+        {"channels": {"chat": {"token": "x", "accounts": {"a": {"token": "y"}}}}},
+        {"channels": {"chat": {"token": "x", "accounts": {"a": {"token": "z"}}}}},
+    )
+
+    assert place.name == "channels.chat.accounts.a.token"
+    assert place.setting is not None
+    assert place.setting.secret
+    assert not place.setting.agents_may
+
+
+def test_a_token_is_read_from_where_it_is(directory: Path) -> None:
+    file = directory / "token"
+    file.write_text("from-file\n")
+
+    assert TokenConfig(token="here").read_token({}) == "here"
+    assert TokenConfig(token_env="T").read_token({"T": " from-env "}) == "from-env"
+    assert TokenConfig(token_file=str(file)).read_token({}) == "from-file"
+
+
+@pytest.mark.parametrize(
+    ("account", "problem"),
+    [
+        (TokenConfig(token_env="T"), "There is no token: $T is empty."),
+        (TokenConfig(token_file="/nowhere/t"), "/nowhere/t can't be read: No such file"),
+        (TokenConfig(token="two words"), "token has something else than a token in it."),
+    ],
+)
+def test_a_token_that_is_not_there_is_one_sentence(account: TokenConfig, problem: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        account.read_token({})
+
+    assert problem in str(error.value)
+    assert "two words" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("nowhere:CHANNEL", "can't be loaded from nowhere:CHANNEL: ModuleNotFoundError"),
+        (f"{__name__}:ChatConfig", "is no Channel"),
+    ],
+)
+def test_a_channel_of_another_package_that_is_broken_is_named(
+    home: Home, monkeypatch: pytest.MonkeyPatch, value: str, problem: str
+) -> None:
+    found = [EntryPoint("broken", value, profiles.ENTRY_POINTS)]
+    monkeypatch.setattr(profiles, "entry_points", lambda **_: found)
+
+    with pytest.raises(ConfigError) as error:
+        load(home, "[channels.broken]\n")
+
+    assert problem in str(error.value)
