@@ -225,6 +225,8 @@ class Chat:
                 self._screen.accepted(name, sent["entry"], sent["ahead"])
                 if sent["entry"] in self._shown:
                     self._over([sent["entry"]])
+                elif sent["isDuplicate"]:  # it was accepted on a connection that was lost then
+                    self._look_for(sent["entry"])
             if sent["sessionKey"]:
                 await self._move_to(sent["sessionKey"])
         await self._draw()
@@ -262,10 +264,7 @@ class Chat:
         self._here = here
         self._screen.agent = here["agent"]
         for entry in self._pending.values():
-            # Its outcome may have come while nobody heard it.
-            if entry not in self._asked_for:
-                self._asked_for.add(entry)
-                self._tasks.create_task(self._ask_for(entry))
+            self._look_for(entry)
         self._is_open.set()
         self._arrived.put_nowait(("chat.opened", here))
 
@@ -361,20 +360,33 @@ class Chat:
             del self._pending[name]
         self._screen.answered([*names, *entries])
 
+    def _look_for(self, entry: str) -> None:
+        """Have it asked for a message's outcome, which may have come while nobody heard it."""
+        if entry not in self._asked_for:
+            self._asked_for.add(entry)
+            self._tasks.create_task(self._ask_for(entry))
+
     async def _ask_for(self, entry: str) -> None:
         """Ask what became of a message until it is known, or told otherwise."""
-        run, told = f"{self._here['sid']}-{entry}", None
+        session, told = self._here, {}
+        params = {
+            "sessionKey": session["sessionKey"],
+            "entry": entry,
+            "timeout": ASK_S,
+            "knowsPause": True,
+        }
         while entry in self._pending.values():
-            params = {"runId": run, "timeout": ASK_S}
             try:
-                result = await self._link.ask("agent.wait", params, persists=True)
+                found = await self._link.ask("chat.outcome", params, persists=True)
             except GatewayRefused:
                 break
-            if result["status"] != "accepted":
-                told = result.get("reply") or result.get("error")
+            if found["status"] not in ("accepted", "running"):
+                texts = [part["text"] for part in found["reply"] if part["text"]]
+                told = {**found, "reply": "\n\n".join(texts)}
                 break
         self._asked_for.discard(entry)
-        self._arrived.put_nowait(("session.outcome", {"runId": run, "turn": None, "reply": told}))
+        run = f"{session['sid']}-{entry}"
+        self._arrived.put_nowait(("session.outcome", {**told, "runId": run}))
 
     # -- the screen ----------------------------------------------------------------------------
 

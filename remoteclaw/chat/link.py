@@ -24,10 +24,15 @@ __all__ = ["Address", "GatewayMissing", "GatewayRefused", "Link"]
 PROTOCOL = 3
 #: How long the gateway may take to accept a connection and its token, in seconds.
 CONNECT_S = 10.0
+#: How often the gateway is asked whether it is there, and how long it may take to say so, in
+#: seconds: one that hangs is noticed in less than ten, and a busy machine is no reason to part.
+PING_EVERY_S, PONG_S = 3.0, 4.0
 #: The pauses between two tries to connect, in seconds; the last one is repeated.
 PAUSES_S = (0.05, 0.1, 0.25, 0.5, 1.0)
 #: The largest frame that is taken, in bytes: an answer of the gateway has 6 MB at most.
 MOST_BYTES = 8 * 1024 * 1024
+#: Why nothing comes from a gateway that is there.
+SILENT = "it does not answer"
 #: The refusals that may be over a moment later.
 _FOR_NOW = ("UNAVAILABLE", "TIMEOUT")
 
@@ -63,6 +68,8 @@ class Address:
         options: dict[str, Any] = {
             "open_timeout": CONNECT_S,
             "close_timeout": 1,
+            "ping_interval": PING_EVERY_S,
+            "ping_timeout": PONG_S,
             "max_size": MOST_BYTES,
             "compression": None,
             "proxy": None,
@@ -156,7 +163,11 @@ class Link:
                 if give_up_at is not None and loop.time() >= give_up_at:
                     raise
                 why = str(error)
-            except (_Lost, ConnectionClosed):
+            except ConnectionClosed as error:
+                # We have ended it, and did not even hear that this was read.
+                is_silent = error.sent is not None and error.rcvd is None
+                why = SILENT if is_silent else "the connection ended"
+            except _Lost:
                 why = "the connection ended"
             except (
                 InvalidURI,
@@ -169,8 +180,10 @@ class Link:
                         "address."
                     ) from None
                 why = str(error)
-            except (OSError, TimeoutError, WebSocketException) as error:
-                why = getattr(error, "strerror", None) or str(error) or "it does not answer"
+            except TimeoutError:
+                why = SILENT
+            except (OSError, WebSocketException) as error:
+                why = getattr(error, "strerror", None) or str(error) or SILENT
             if self._was_open:
                 give_up_at, tries = None, 0
             if give_up_at is not None and loop.time() >= give_up_at:
@@ -178,7 +191,10 @@ class Link:
                     f"No gateway answers at {self._address} ({why}): start one with "
                     "`remoteclaw up`, or name another with --url."
                 )
-            self._problem(f"the gateway is away: {why}")
+            if why == SILENT:
+                self._problem(f"the gateway at {self._address} does not answer")
+            else:
+                self._problem(f"the gateway is away: {why}")
             await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
             tries += 1
 

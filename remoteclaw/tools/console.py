@@ -120,6 +120,8 @@ class ToldOutcome(Result):
     status: str
     """accepted, running, or how it ended: done, failed, stopped, interrupted, steered, dropped,
     dead."""
+    turn: str | None
+    """The turn that took it up; messages that share a turn share its reply."""
     reply: tuple[Said, ...]
     files: tuple[ToldFile, ...]
     error: dict[str, Any] | None

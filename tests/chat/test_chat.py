@@ -1,5 +1,6 @@
 """A chat on a real screen."""
 
+import asyncio
 import json
 import os
 import re
@@ -17,6 +18,8 @@ from remoteclaw.host.terminal import login_name
 from remoteclaw.messages import SessionKey
 from tests.support.agents import AgentCli
 from tests.support.bridges import acp_script, script
+from tests.support.doors import gateway_process
+from tests.support.stack import Stack
 from tests.support.terminal import REMOTECLAW, Terminal, env
 from tests.support.up import address, gateway_of, remoteclaw, running
 from tests.support.waiting import HANG_S
@@ -67,6 +70,8 @@ while True:
 SIGN = "Ctrl-C stops\n"
 #: How long after Enter a person sees that something happens, in seconds.
 AT_ONCE_S = 0.2
+#: How long a gateway may hang until a person reads of it, in seconds, on a busy machine.
+SOON_S = 15.0
 
 
 def with_agent(home: Home, command: tuple[str, ...]) -> dict[str, str]:
@@ -410,7 +415,8 @@ def test_a_token_that_is_revoked_ends_a_chat_with_a_sentence(home: Home) -> None
 
 
 def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, directory: Path) -> None:
-    tells = TOLD.replace("number += 1", "number += 1; open(f'DIRECTORY/took{number}', 'w').close()")
+    """Each word once, also what was written before."""
+    tells = TOLD.replace("number += 1", "number += 1; say(type='text', text='Begun.\\n\\nMore: ')")
     command = script(directory, tells.replace("DIRECTORY", str(directory)))
     environment = with_agent(home, command)
     with running(home) as up:
@@ -420,15 +426,64 @@ def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, director
         with Terminal.running(REMOTECLAW, "chat", session, env=environment) as screen:
             screen.see("›")
             screen.type("hello\r")
-            screen.see(SIGN)
-            until = time.monotonic() + HANG_S
-            while not (directory / "took2").exists():
-                assert time.monotonic() < until
-            os.kill(gateway_of(up.pid), signal.SIGKILL)
-            (directory / "2").touch()
+            screen.see_so_often("^Begun", 2)
+            gateway = gateway_of(up.pid)
+            os.kill(up.pid, signal.SIGSTOP)  # else it starts another gateway
+            try:
+                os.kill(gateway, signal.SIGKILL)
+                (directory / "2").touch()
+                until = time.monotonic() + HANG_S
+                show = ("sessions", "show", session, "--json")
+                while json.loads(remoteclaw(home, *show).stdout)["waiting"]:
+                    assert time.monotonic() < until
+            finally:
+                os.kill(up.pid, signal.SIGCONT)
 
-            assert screen.see("Answer 2.").count("Answer 2.") == 1
-            screen.see_gone(SIGN)
+            screen.see("More: Answer 2.")
+            assert screen.see_gone(SIGN).count("Begun.") == 2
+
+
+async def test_what_is_answered_before_the_gateway_has_said_that_it_was_sent_is_shown(
+    stack: Stack,
+) -> None:
+    await stack.start_worker()
+    first = await stack.append("hello")
+    await stack.outcome(first)
+    proxy = await stack.proxied()
+    environment = stack.env()
+    async with gateway_process(stack, REMOTECLAW__REDIS__URL=proxy.url) as (_, gateway):
+        with Terminal.running(REMOTECLAW, "chat", first.session.sid, env=environment) as screen:
+            await asyncio.to_thread(screen.see, "what happens when an agent dies.")
+            accepted = proxy.arm("append", "after")
+            screen.type("memory\r")
+            await accepted.wait()
+            gateway.kill()
+            accepted.cut()
+            view = await stack.fleet.sessions.view(first.session.sid)
+            assert view is not None
+            assert view.last_entry is not None
+            await stack.fleet.outcomes.wait(view.sid, view.last_entry, timeout_s=HANG_S)
+            async with gateway_process(stack):
+                shown = await asyncio.to_thread(screen.see, "You said before:")
+                await asyncio.to_thread(screen.see_gone, SIGN)
+    assert shown.count("› memory") == 1
+
+
+def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once(home: Home) -> None:
+    with running(home) as up, Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen:
+        screen.see("›")
+        gateway = gateway_of(up.pid)
+        os.kill(gateway, signal.SIGSTOP)
+        try:
+            typed = time.monotonic()
+            screen.type("hello\r")
+            screen.see_words(f"(The gateway at {home.gateways} does not answer. Trying again.)")
+            assert time.monotonic() - typed < SOON_S
+        finally:
+            os.kill(gateway, signal.SIGCONT)
+        screen.see("what happens when an agent dies.")
+        shown = screen.see_gone("does not answer")
+        assert (shown.count("› hello"), shown.count("when an agent dies.")) == (1, 1)
 
 
 def test_who_leaves_before_it_is_sent_reads_why_it_takes_time(home: Home) -> None:

@@ -137,9 +137,27 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that is lost while the link is away",
-        before='told = result.get("reply") or result.get("error")',
-        after="told = None",
+        before='told = {**found, "reply": "\\n\\n".join(texts)}',
+        after="told = {}",
         test="test_what_was_answered_while_the_link_was_away_is_shown",
+    ),
+    Mutant(
+        "the beginning of an answer that is shown twice when the link is back",
+        before='told = {**found, "reply": "\\n\\n".join(texts)}',
+        after='told = {**found, "reply": "\\n\\n".join(texts), "turn": None}',
+        test="test_what_was_answered_while_the_link_was_away_is_shown",
+    ),
+    Mutant(
+        "an answer that came before its message was known to be sent",
+        before='elif sent["isDuplicate"]:',
+        after="elif False:",
+        test="test_what_is_answered_before_the_gateway_has_said_that_it_was_sent_is_shown",
+    ),
+    Mutant(
+        "a gateway that hangs and is not noticed for forty seconds",
+        before='"ping_interval": PING_EVERY_S,\n"ping_timeout": PONG_S,',
+        after="",
+        test="test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once",
     ),
     Mutant(
         "a chat that ends without a word why it does not",

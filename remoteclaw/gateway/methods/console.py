@@ -164,6 +164,7 @@ async def _outcome(call: Call, params: contract.OutcomeParams) -> contract.ToldO
     files = [file for part in found.reply for file in part.get("attachments", ())]
     return contract.ToldOutcome(
         status=found.status,
+        turn=found.turn,
         reply=tuple(
             contract.Said(text=part["text"], is_error=part["is_error"]) for part in found.reply
         ),
