@@ -39,8 +39,11 @@ def main() -> None:
     """Talk to the coding agents on this machine from the chats you already use."""
 
 
-for command in (
-    *(up, chat, worker, gateway, sweep, dashboard, mcp, send, stop),
-    *(token, status, agents, usage, sessions, replies, deadletters, cron, policy, doctor, config),
-):
-    main.add_command(command)
+SECTIONS = {
+    "Everyday Commands": (up, chat, send, stop, sessions, cron, usage),
+    "Settings and Rights": (config, agents, policy, token),
+    "When Something Is Wrong": (status, doctor, deadletters, replies),
+    "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp),
+}
+for title, commands in SECTIONS.items():
+    main.add_section(title, commands)

@@ -1,15 +1,21 @@
 """The command `agents`."""
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from remoteclaw.cli.access import load
-from remoteclaw.cli.output import complain, echo, table
+from remoteclaw.cli.output import complain, echo, json_option, listing
+
+if TYPE_CHECKING:
+    from remoteclaw.up.agents import InstalledCli
 
 __all__ = ["agents"]
 
 
 @click.command()
-def agents() -> None:
+@json_option
+def agents(as_json: bool) -> None:
     """List the agent CLIs that are here and in the configuration.
 
     STEER: whether it takes up messages while it works. COST: whether it tells what a turn cost.
@@ -19,20 +25,15 @@ def agents() -> None:
 
     home, settings = load()
     found = installed_clis(settings)
-    if not found:
+    if not found and not as_json:
         main = settings.agents.get("main")
         if main and main.runtime not in (None, "demo"):
             echo("No agent CLI is installed: see `remoteclaw doctor`.")
         else:
             echo("No agent CLI is installed, so the demo answers: install one, such as claude.")
         return
-    rows = []
-    for cli in found:
-        can = cli.capabilities
-        flags = (can.steers, can.reports_cost, can.explains_denial)
-        told = ("yes" if flag else "no" for flag in flags)
-        rows.append((cli.name, cli.version, *told, can.resumes, cli.program))
-    table(("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM"), rows)
+    heads = ("AGENT", "VERSION", "STEER", "COST", "DENIED", "GOES ON", "PROGRAM")
+    listing(found, as_json=as_json, plain=_plain, heads=heads, row=_row)
     for cli in found:
         if cli.warning:
             complain(f"{cli.name}: {cli.warning}.")
@@ -41,3 +42,24 @@ def agents() -> None:
             complain(f"{name} has no tools: {problem}")
         elif problem := rules_problem(agent):
             complain(f"{name}: {problem}")
+
+
+def _plain(cli: "InstalledCli") -> dict[str, Any]:
+    can = cli.capabilities
+    return {
+        "name": cli.name,
+        "version": cli.version,
+        "program": cli.program,
+        "steers": can.steers,
+        "reports_cost": can.reports_cost,
+        "explains_denial": can.explains_denial,
+        "resumes": can.resumes,
+        "warning": cli.warning or None,
+    }
+
+
+def _row(cli: "InstalledCli") -> tuple[object, ...]:
+    can = cli.capabilities
+    flags = (can.steers, can.reports_cost, can.explains_denial)
+    told = ("yes" if flag else "no" for flag in flags)
+    return cli.name, cli.version, *told, can.resumes, cli.program

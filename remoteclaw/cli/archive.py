@@ -2,13 +2,13 @@
 
 import sys
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
-from remoteclaw.cli.output import clock, complain, echo, echo_json, echo_text, json_option, table
+from remoteclaw.cli.output import clock, complain, echo, echo_text, json_option, listing
 from remoteclaw.cli.sessions import session_argument, sessions
 from remoteclaw.errors import NotFound
 
@@ -60,19 +60,23 @@ def list_ended(session: str, as_json: bool) -> None:
 
     async def run(fleet: "Fleet") -> None:
         ended = await fleet.sessions.ended(await fleet.sessions.find(session))
-        if as_json:
-            told = [
-                {"ended_ms": one.at_ms, "messages": count_messages(one.record), "why": one.why}
-                for one in ended
-            ]
-            echo_json(told)
-            return
-        rows = (
-            (number, clock(one.at_ms), count_messages(one.record), one.why)
+        told: list[dict[str, Any]] = [
+            {
+                "number": number,
+                "ended_ms": one.at_ms,
+                "messages": count_messages(one.record),
+                "why": one.why,
+            }
             for number, one in enumerate(ended, start=1)
+        ]
+        listing(
+            told,
+            as_json=as_json,
+            plain=dict,
+            heads=("NUMBER", "ENDED", "MESSAGES", "WHY"),
+            row=lambda one: (one["number"], clock(one["ended_ms"]), one["messages"], one["why"]),
+            empty="No ended conversation is kept of this session.",
         )
-        empty = "No ended conversation is kept of this session."
-        table(("NUMBER", "ENDED", "MESSAGES", "WHY"), rows, empty=empty)
 
     on_fleet(run)
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.output import clock, complain, echo, echo_json, echo_text, table
+from remoteclaw.cli.output import (
+    clock,
+    complain,
+    echo,
+    echo_json,
+    echo_text,
+    json_option,
+    listing,
+)
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import one_line
 
@@ -16,6 +24,7 @@ if TYPE_CHECKING:
     from remoteclaw.config.edit import ConfigFile, PlannedChange
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.approvals import Approval
 
 __all__ = ["change_file", "config"]
 
@@ -92,20 +101,32 @@ def unset(key: str) -> None:
 
 
 @config.command()
-def approvals() -> None:
+@json_option
+def approvals(as_json: bool) -> None:
     """List the changes of agents that wait for approval."""
-
-    async def run(fleet: "Fleet") -> None:
-        rows = []
-        for one in await fleet.approvals.list():
-            sid = SessionKey.parse(one.session_key).sid[:8]
-            what = _shown(one.patch) + ("" if one.host == host else f"  (on {one.host})")
-            rows.append((one.id, clock(one.expires_ms), sid, ", ".join(one.senders), what))
-        table(("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"), rows)
-
     from remoteclaw.messages import SessionKey
 
     host = load()[0].host_id
+
+    def plain(one: "Approval") -> dict[str, Any]:
+        names = ("id", "session_key", "senders", "host", "patch", "asked_ms", "expires_ms")
+        return {name: getattr(one, name) for name in names}
+
+    def row(one: "Approval") -> tuple[object, ...]:
+        sid = SessionKey.parse(one.session_key).sid[:8]
+        what = _shown(one.patch) + ("" if one.host == host else f"  (on {one.host})")
+        return one.id, clock(one.expires_ms), sid, ", ".join(one.senders), what
+
+    async def run(fleet: "Fleet") -> None:
+        listing(
+            await fleet.approvals.list(),
+            as_json=as_json,
+            plain=plain,
+            heads=("CHANGE", "UNTIL", "SESSION", "FOR", "WHAT"),
+            row=row,
+            empty="No change waits for approval.",
+        )
+
     on_fleet(run)
 
 

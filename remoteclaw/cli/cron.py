@@ -7,8 +7,17 @@ from typing import Any
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.output import clock, complain, echo, echo_json, facts, json_option, table
-from remoteclaw.errors import CallRefused
+from remoteclaw.cli.output import (
+    clock,
+    complain,
+    echo,
+    echo_json,
+    facts,
+    json_option,
+    listing,
+    table,
+)
+from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import login_name
 
 __all__ = ["cron"]
@@ -18,18 +27,15 @@ __all__ = ["cron"]
 RUN_HEADS = ("JOB", "DUE", "STATUS", "TOOK", "MESSAGE")
 
 
-def _job_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    if value is None or re.fullmatch("[0-9a-f]{16}", value):
-        return value
-    raise click.BadParameter("it has 16 hexadecimal digits; `remoteclaw cron list` shows it.")
-
-
 @click.group()
 def cron() -> None:
-    """Send messages to sessions at set times."""
+    """Send messages to sessions at set times.
+
+    A JOB is named by its name, its id, or the start of that.
+    """
 
 
-_of_job = click.argument("job", callback=_job_id)
+_of_job = click.argument("job")
 
 
 def _job_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -67,11 +73,14 @@ def _changes(options: dict[str, Any]) -> dict[str, Any]:
 def list_jobs(as_json: bool) -> None:
     """List the jobs: when each is due next, how its last run ended."""
     jobs = _ask("cron.list").jobs
-    if as_json:
-        echo_json([_plain(job) for job in jobs])
-    else:
-        rows = ((job.id, _next(job), _last(job), _words(job), _sid(job), job.name) for job in jobs)
-        table(("JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"), rows)
+    listing(
+        jobs,
+        as_json=as_json,
+        plain=_plain,
+        heads=("JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"),
+        row=lambda job: (job.id, _next(job), _last(job), _words(job), _sid(job), job.name),
+        empty="There are no cron jobs: `remoteclaw cron add` makes one.",
+    )
     if jobs and _ask("cron.status").scheduler == "absent":
         complain("No scheduler runs: start `remoteclaw up`, or `remoteclaw sweep`.")
 
@@ -81,10 +90,8 @@ def list_jobs(as_json: bool) -> None:
 @json_option
 def show_job(job: str, as_json: bool) -> None:
     """Show a job and its last runs."""
-    found = next((each for each in _ask("cron.list").jobs if each.id == job), None)
-    if found is None:
-        raise CallRefused("NOT_FOUND", f"There is no cron job {job}.")
-    runs = _ask("cron.runs", limit=5, jobId=job).runs
+    found = _named(job)
+    runs = _ask("cron.runs", limit=5, jobId=found.id).runs
     if as_json:
         echo_json({**_plain(found), "runs": [_plain(run) for run in runs]})
         return
@@ -110,7 +117,7 @@ def show_job(job: str, as_json: bool) -> None:
 @click.option("--name", required=True, help="What it is called.")
 @click.option("--message", required=True, help="What the session's agent is told each time.")
 @click.option(
-    "--session", required=True, help="The session's key, or the start of its id if there is one."
+    "--session", required=True, help="The session: its label, title, key, or the start of its id."
 )
 @_job_options
 @click.option("--paused", is_flag=True, help="Don't begin yet: `cron resume` does.")
@@ -156,36 +163,53 @@ def resume_job(job: str) -> None:
 @click.option("--force", is_flag=True, help="Also while a run of it is unfinished.")
 def run_job(job: str, force: bool) -> None:
     """Run a job now; it is due next as before. Prints the run's name."""
-    echo(_ask("cron.run", jobId=job, force=force).run_id)
+    echo(_ask("cron.run", jobId=_id_of(job), force=force).run_id)
 
 
 @cron.command("remove")
 @_of_job
 def remove_job(job: str) -> None:
     """Remove a job."""
-    echo("It is gone." if _ask("cron.remove", jobId=job).removed else "There was no such job.")
+    is_gone = _ask("cron.remove", jobId=_id_of(job)).removed
+    echo("It is gone." if is_gone else "There was no such job.")
 
 
 @cron.command("runs")
-@click.argument("job", required=False, callback=_job_id)
+@click.argument("job", required=False)
 @click.option("--limit", metavar="NUMBER", type=click.IntRange(1, 1000), default=20,
               show_default=True, help="How many, newest first.")  # fmt: skip
 @json_option
 def list_runs(job: str | None, limit: int, as_json: bool) -> None:
     """List the runs of one job or of all, newest first."""
-    runs = _ask("cron.runs", limit=limit, **({"jobId": job} if job else {})).runs
-    if as_json:
-        echo_json([_plain(run) for run in runs])
-    else:
-        table(RUN_HEADS, map(_run_row, runs))
+    runs = _ask("cron.runs", limit=limit, **({"jobId": _id_of(job)} if job else {})).runs
+    empty = "No job has run yet."
+    listing(runs, as_json=as_json, plain=_plain, heads=RUN_HEADS, row=_run_row, empty=empty)
 
 
 # ---------------------------------------------------------------------------------------------
 # Asking
 
 
-def _update(job_id: str, updates: dict[str, Any]) -> None:
-    _print_next(_ask("cron.update", jobId=job_id, updates=updates).job, "It is due next on")
+def _update(job: str, updates: dict[str, Any]) -> None:
+    _print_next(_ask("cron.update", jobId=_id_of(job), updates=updates).job, "It is due next on")
+
+
+def _id_of(job: str) -> str:
+    """Return a job's id; one that is given whole may be that of a job that is gone."""
+    return job if re.fullmatch("[0-9a-f]{16}", job) else str(_named(job).id)
+
+
+def _named(job: str) -> Any:
+    """Return the job with a name, an id, or an id that begins so."""
+    jobs = _ask("cron.list").jobs
+    found = [each for each in jobs if job in (each.id, each.name)]
+    found = found or [each for each in jobs if job and each.id.startswith(job)]
+    if len(found) == 1:
+        return found[0]
+    listed = "`remoteclaw cron list` shows those there are"
+    if found:
+        raise NotFound(f"{job!r} fits {len(found)} cron jobs: give its id; {listed}.")
+    raise NotFound(f"There is no cron job {job!r}: {listed}.")
 
 
 def _ask(method: str, **params: Any) -> Any:

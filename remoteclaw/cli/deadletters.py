@@ -1,52 +1,96 @@
 """Commands for dead letters: `deadletters`."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import on_fleet
 from remoteclaw.cli.outcome import print_reply, reference_of, wait_option
-from remoteclaw.cli.output import clock, echo, echo_text, facts, table
+from remoteclaw.cli.output import clock, echo, echo_json, echo_text, facts, json_option, listing
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.deadletters import DeadLetter
 
 __all__ = ["deadletters"]
 
 
 @click.group()
 def deadletters() -> None:
-    """List, retry and drop messages that were given up."""
+    """List, retry and drop messages that were given up.
+
+    A LETTER is named by its id, as `deadletters list` shows it.
+    """
 
 
 @deadletters.command("list")
-def list_letters() -> None:
-    """List them, oldest first."""
+@json_option
+def list_letters(as_json: bool) -> None:
+    """List the messages that were given up, oldest first."""
 
     async def run(fleet: "Fleet") -> None:
-        rows = []
-        for each in await fleet.dead_letters.list():
-            given_up = clock(int(each.id.partition("-")[0]))
-            rows.append((each.id, given_up, each.attempts, each.category, each.session))
-        table(("LETTER", "GIVEN UP", "TRIES", "WHY", "SESSION"), rows)
+        listing(
+            await fleet.dead_letters.list(),
+            as_json=as_json,
+            plain=_plain,
+            heads=("LETTER", "GIVEN UP", "TRIES", "WHY", "SESSION"),
+            row=_row,
+            empty="No message was given up.",
+        )
 
     on_fleet(run)
 
 
+def _plain(letter: "DeadLetter") -> dict[str, Any]:
+    return {
+        "id": letter.id,
+        "session": str(letter.session),
+        "reference": _reference(letter),
+        "category": letter.category,
+        "detail": letter.detail,
+        "attempts": letter.attempts,
+        "given_up_ms": _given_up_ms(letter),
+    }
+
+
+def _row(letter: "DeadLetter") -> tuple[object, ...]:
+    given_up = clock(_given_up_ms(letter))
+    return letter.id, given_up, letter.attempts, letter.category, letter.session
+
+
+def _given_up_ms(letter: "DeadLetter") -> int:
+    return int(letter.id.partition("-")[0])
+
+
+def _reference(letter: "DeadLetter") -> str:
+    return f"{letter.session.sid[:8]}-{letter.entry_id}"
+
+
 @deadletters.command("show")
 @click.argument("letter")
-def show_letter(letter: str) -> None:
-    """Show one, with what the person wrote."""
+@json_option
+def show_letter(letter: str, as_json: bool) -> None:
+    """Show a message that was given up, with what the person wrote."""
 
     async def run(fleet: "Fleet") -> None:
         found = await fleet.dead_letters.read(letter)
-        reference = f"{found.session.sid[:8]}-{found.entry_id}"
+        if as_json:
+            names = ("name", "mime_type", "size")
+            told = {
+                **_plain(found),
+                "text": found.entry.message.text if found.entry else None,
+                "files": [
+                    {name: getattr(file, name) for name in names} for file in found.attachments
+                ],
+            }
+            echo_json(told)
+            return
         files = (f"{file.name} ({file.mime_type}, {file.size} bytes)" for file in found.attachments)
         facts(
             {
                 "session": found.session,
-                "message": reference,
+                "message": _reference(found),
                 "why": f"{found.category} {found.detail}",
                 "tried": f"{found.attempts} times",
                 "files": ", ".join(files),
@@ -62,7 +106,7 @@ def show_letter(letter: str) -> None:
 @click.argument("letter")
 @wait_option
 def retry_letter(letter: str, wait_s: float) -> None:
-    """Retry one in its session, behind the messages that wait there.
+    """Retry a message in its session, behind those that wait there.
 
     The reply goes to its chat. The reply to a `send`, which no longer waits for it, is printed
     here, with the same exit status.
@@ -81,7 +125,7 @@ def retry_letter(letter: str, wait_s: float) -> None:
 @deadletters.command("drop")
 @click.argument("letter")
 def drop_letter(letter: str) -> None:
-    """Throw it away."""
+    """Throw a message away."""
 
     async def run(fleet: "Fleet") -> None:
         await fleet.dead_letters.drop(letter)

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -25,7 +26,32 @@ MOST_SHOWN = 160
 
 
 class Edge(click.Group):
-    """A group of commands whose errors are one line each."""
+    """A group of commands in sections, whose errors are one line each."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._sections: dict[str, Sequence[click.Command]] = {}
+
+    def add_section(self, title: str, commands: Sequence[click.Command]) -> None:
+        """Add commands, which the help lists below a title."""
+        self._sections[title] = commands
+        for command in commands:
+            self.add_command(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections."""
+        names = max(map(len, self.list_commands(ctx)))
+        for title, commands in self._sections.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [
+                        (
+                            f"{command.name:<{names}}",
+                            command.get_short_help_str(formatter.width - names - 6),
+                        )
+                        for command in commands
+                    ]
+                )
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line."""

@@ -2,11 +2,12 @@
 
 import json
 import os
+import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -22,11 +23,16 @@ __all__ = [
     "echo_text",
     "facts",
     "json_option",
+    "listing",
     "table",
 ]
 
 #: The widest cell of a table, in characters; the last column has any width.
 MOST_CELL = 60
+#: The narrowest cell that is cut for a terminal, in columns.
+LEAST_CELL = 8
+
+T = TypeVar("T")
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -51,10 +57,34 @@ def echo_json(data: Any) -> None:
     echo_text(json.dumps(data, indent=2, ensure_ascii=False))
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "") -> None:
+def listing(
+    found: Iterable[T],
+    *,
+    as_json: bool,
+    plain: Callable[[T], Any],
+    heads: Sequence[str],
+    row: Callable[[T], Sequence[object]],
+    empty: str = "",
+    is_last_spare: bool = False,
+) -> None:
+    """Print things as JSON, each as `plain` returns it, or as a table with a row for each."""
+    if as_json:
+        echo_json([plain(one) for one in found])
+    else:
+        table(heads, map(row, found), empty=empty, is_last_spare=is_last_spare)
+
+
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    empty: str = "",
+    is_last_spare: bool = False,
+) -> None:
     """Print rows below their heads, numbers to the right; `empty`, if it is given, for no rows.
 
-    None is an empty cell.
+    None is an empty cell. In a terminal that is too narrow, the last column is left out if it
+    `is_last_spare`, and cells between the first and the last one are cut.
     """
     found = list(rows)
     if empty and not found:
@@ -64,15 +94,44 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str 
         list(heads),
         *([_cell(cell) for cell in row[:-1]] + [one_line(str(row[-1]))] for row in found),
     ]
-    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
     numbers = [any(isinstance(row[at], int) for row in found) for at in range(len(heads))]
+    widths = [max(map(_width, column)) for column in zip(*lines, strict=True)]
+    if sys.stdout.isatty():
+        room = shutil.get_terminal_size().columns
+        if is_last_spare and _row_width(widths) > room:
+            widths.pop()
+        _narrow(widths, room, numbers)
     for number, line in enumerate(lines):
         cells = []
-        for cell, width, is_right in zip(line, widths, numbers, strict=True):
+        for whole, width, is_right in zip(line, widths, numbers, strict=False):
+            cell = _cut(whole, width)
             blanks = " " * (width - _width(cell))
             cells.append(f"{blanks}{cell}" if is_right else f"{cell}{blanks}")
         text = in_a_line("  ".join(cells).rstrip())
         click.echo(_bold(text) if number == 0 else text)
+
+
+def _row_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _narrow(widths: list[int], room: int, numbers: Sequence[bool]) -> None:
+    """Narrow the widest columns of words until a row has room, as far as that can be read."""
+    between = [at for at in range(1, len(widths) - 1) if not numbers[at]]
+    while between and _row_width(widths) > room:
+        widest = max(between, key=widths.__getitem__)
+        if widths[widest] <= LEAST_CELL:
+            return
+        widths[widest] -= 1
+
+
+def _cut(text: str, width: int) -> str:
+    """Return the beginning of a text that has so many columns."""
+    if _width(text) <= width:
+        return text
+    while _width(text) >= width:
+        text = text[:-1]
+    return f"{text}…"
 
 
 def _width(text: str) -> int:

@@ -6,6 +6,7 @@ time.
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +75,7 @@ async def send_over_gateway(
 
     opening = {**order.target, "follow": "session" if stream else "nothing"}
     async with linked(home, ("chat.open", opening), event=event) as (link, here):
+        _warn_of_variables(here)
         sent = await _sent(link, here, order)
         if sent.get("entry") is None:
             return order.print_answer(str(sent.get("answer") or ""), as_json=as_json)
@@ -92,6 +94,23 @@ async def send_over_gateway(
         if as_json:
             return told.print_json(reference, is_duplicate=is_duplicate)
         return told.print(reference, stream)
+
+
+def _warn_of_variables(here: Mapping[str, Any]) -> None:
+    """Say which variables would change this turn if they were set where the gateway runs."""
+    told = {"model": here["model"], "runtime": here["runtime"], "permissions": here["permissions"]}
+    variables = {f"REMOTECLAW__AGENTS__{here['agent']}__{key}".upper(): key for key in told}
+    idle = [
+        name
+        for name, value in os.environ.items()
+        if (key := variables.get(name.upper())) and value != told[key]
+    ]
+    if idle:
+        complain(
+            f"{' and '.join(sorted(idle))} {'have' if len(idle) > 1 else 'has'} no effect here: "
+            "what runs keeps its own settings. Change them with `remoteclaw config set`, or the "
+            "model of one session with /model."
+        )
 
 
 async def _sent(link: Link, here: Mapping[str, Any], order: "Order") -> dict[str, Any]:

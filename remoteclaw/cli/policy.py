@@ -50,10 +50,10 @@ def explain(
     depth: int,
     as_json: bool,
 ) -> None:
-    """Show which tools an agent may use for a person, and which rule decides.
+    """Show which tools an agent may use for a person, and why.
 
-    What a tool is denied by is the first rule that denies it; what it is allowed by, the last one
-    that says so.
+    RULE is the one that decides: of those that deny a tool the first one, else the last one that
+    allows it.
     """
     from remoteclaw.config.tool_policy import Subject, is_owner, rule
     from remoteclaw.tools.catalog import TOOLS

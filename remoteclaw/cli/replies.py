@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.output import clock, echo, echo_json, json_option, table
+from remoteclaw.cli.output import clock, echo, json_option, listing
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
@@ -23,7 +23,7 @@ def replies() -> None:
 @replies.command("list")
 @json_option
 def list_replies(as_json: bool) -> None:
-    """List them by the sessions that have made them, the largest first.
+    """List undelivered replies by their sessions, the largest first.
 
     SIZE includes files. READ tells whether an adapter reads them now.
     """
@@ -48,29 +48,28 @@ def list_replies(as_json: bool) -> None:
             }
             found.append(about)
         found.sort(key=lambda each: each["bytes"], reverse=True)
-        if as_json:
-            echo_json(found)
-            return
-        rows = (
-            (
+        listing(
+            found,
+            as_json=as_json,
+            plain=dict,
+            heads=("ACCOUNT", "REPLIES", "SIZE", "OLDEST", "READ", "SESSION"),
+            row=lambda each: (
                 each["account"],
                 each["replies"],
                 size_in_words(each["bytes"]),
                 clock(each["oldest_ms"]),
                 "yes" if each["is_read"] else "by no adapter",
                 each["session"],
-            )
-            for each in found
+            ),
+            empty="No reply waits to be delivered.",
         )
-        heads = ("ACCOUNT", "REPLIES", "SIZE", "OLDEST", "READ", "SESSION")
-        table(heads, rows, empty="No reply waits to be delivered.")
 
     on_fleet(run)
 
 
 @replies.command("drop")
 @click.argument("account", required=False)
-@click.option("--session", metavar="SESSION", help="Those of a session: its key, or its id.")
+@click.option("--session", metavar="SESSION", help="Those of one session, by its name.")
 @click.option("--yes", is_flag=True, help="Don't ask.")
 def drop_replies(account: str | None, session: str | None, yes: bool) -> None:
     """Throw replies away that were not delivered, with their files.

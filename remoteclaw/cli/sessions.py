@@ -7,7 +7,7 @@ import click
 
 from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.completion import complete_sessions
-from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, table
+from remoteclaw.cli.output import age, clock, echo, echo_json, facts, json_option, listing
 from remoteclaw.cli.usage import cost_of, in_words
 from remoteclaw.errors import NotFound, RemoteClawError
 from remoteclaw.host.terminal import one_line
@@ -15,11 +15,11 @@ from remoteclaw.host.terminal import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from remoteclaw.config.model import QueueOverride
+    from remoteclaw.config.model import Config, QueueOverride
     from remoteclaw.fleet import Fleet
     from remoteclaw.fleet.sessions import SessionView
 
-__all__ = ["find_message", "pause_of", "session_argument", "sessions"]
+__all__ = ["find_message", "pause_of", "plain_session", "session_argument", "sessions"]
 
 
 #: The longest label, in characters.
@@ -64,47 +64,46 @@ def list_sessions(limit: int, as_json: bool) -> None:
     async def run(fleet: "Fleet") -> None:
         views = await fleet.sessions.list(limit=limit)
         used = await fleet.usage.by_session()
-        models = {name: agent.model for name, agent in config.agents.items()}
-        if as_json:
-            echo_json(
-                [
-                    {
-                        **_plain(view),
-                        "model": models.get(view.key.agent),
-                        "usage": used[view.sid].plain() if view.sid in used else None,
-                    }
-                    for view in views
-                ]
-            )
-            return
-        rows = []
-        for view in views:
+
+        def plain(view: "SessionView") -> dict[str, Any]:
             spent = used.get(view.sid)
-            rows.append(
-                (
-                    view.sid[:8],
-                    view.name,
-                    view.key.agent,
-                    models.get(view.key.agent),
-                    view.status,
-                    view.waiting,
-                    spent.new_tokens if spent else None,
-                    cost_of(spent) if spent else None,
-                    age(view.last_message_ms),
-                    f"{view.key}{pause_of(view)}",
-                )
+            return {**plain_session(view, config), "usage": spent.plain() if spent else None}
+
+        def row(view: "SessionView") -> tuple[object, ...]:
+            spent = used.get(view.sid)
+            return (
+                view.sid[:8],
+                view.name,
+                view.key.agent,
+                view.model_in(config),
+                "postponed" if view.postponed_until_ms else view.status,
+                view.waiting,
+                spent.new_tokens if spent else None,
+                cost_of(spent) if spent else None,
+                age(view.last_message_ms),
+                f"{view.key}{pause_of(view)}",
             )
-        table(HEADS, rows, empty="There are no sessions yet.")
+
+        listing(
+            views,
+            as_json=as_json,
+            plain=plain,
+            heads=HEADS,
+            row=row,
+            empty="There are no sessions yet.",
+            is_last_spare=True,
+        )
 
     on_fleet(run)
 
 
-def _plain(view: "SessionView") -> dict[str, Any]:
+def plain_session(view: "SessionView", config: "Config") -> dict[str, Any]:
     """Return a session as programs read it."""
     return {
         "id": view.sid,
         "key": str(view.key),
         "agent": view.key.agent,
+        "model": view.model_in(config),
         "label": view.label,
         "title": view.title,
         "state": view.status,
@@ -120,6 +119,7 @@ def _plain(view: "SessionView") -> dict[str, Any]:
 @json_option
 def show_session(session: str, as_json: bool) -> None:
     """Show one session."""
+    _, config = load()
 
     async def run(fleet: "Fleet") -> None:
         view = await _view(fleet, session)
@@ -128,7 +128,7 @@ def show_session(session: str, as_json: bool) -> None:
         used = await fleet.usage.session(view.key.agent, view.sid)
         if as_json:
             told = {
-                **_plain(view),
+                **plain_session(view, config),
                 "started_by": str(view.parent) if view.parent else None,
                 "has_started": [str(child.key) for child in started],
                 "worker": _worker(view.worker),
@@ -146,6 +146,7 @@ def show_session(session: str, as_json: bool) -> None:
             "id": view.sid,
             "label": view.label,
             "title": view.title,
+            "model": view.model_in(config),
             "started by": view.parent,
             "has started": ", ".join(f"{child.sid[:8]} ({child.status})" for child in started),
             "state": f"{view.status}{pause_of(view)}",
@@ -259,12 +260,31 @@ def label_session(session: str, name: str | None, remove: bool) -> None:
 
 @sessions.command("queue")
 @session_argument
-@click.option("--mode", type=click.Choice(["collect", "followup", "steer", "interrupt"]))
-@click.option("--debounce-ms", type=click.IntRange(0, 60_000))
-@click.option("--cap", type=click.IntRange(0))
-@click.option("--drop", type=click.Choice(["old", "new", "summarize"]))
+@click.option(
+    "--mode",
+    type=click.Choice(["collect", "followup", "steer", "interrupt"]),
+    help="One turn for all of them, a turn for each, to the agent at work, or in its place.",
+)
+@click.option(
+    "--debounce-ms",
+    type=click.IntRange(0, 60_000),
+    metavar="NUMBER",
+    help="Milliseconds of quiet before they are collected.",
+)
+@click.option(
+    "--cap",
+    type=click.IntRange(0, 1_000_000_000),
+    metavar="NUMBER",
+    help="How many may wait; 0 for any number.",
+)
+@click.option(
+    "--drop",
+    type=click.Choice(["old", "new", "summarize"]),
+    help="Which are left out beyond that: the oldest, unseen or with their beginnings, or the new.",
+)
 @click.option("--reset", is_flag=True, help="Take the session's own settings away.")
-def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
+@json_option
+def queue_of_session(session: str, reset: bool, as_json: bool, **settings: Any) -> None:
     """Say what becomes of messages that come while one session is busy.
 
     Without options it shows that. It holds from the session's next turn on.
@@ -282,9 +302,13 @@ def queue_of_session(session: str, reset: bool, **settings: Any) -> None:
             own = QueueOverride(**{**before, **wanted}) if before or wanted else None
             await fleet.sessions.configure(view.key, own)
         shown = config.queue.of(view.key.provider, own)
-        for name in QueueOverride.model_fields:
-            is_own = own is not None and getattr(own, name) is not None
-            echo(f"{name:<12} {getattr(shown, name)}{OWN if is_own else ''}")
+        holds = {name: getattr(shown, name) for name in QueueOverride.model_fields}
+        owned = own.model_dump(exclude_none=True) if own else {}
+        if as_json:
+            echo_json({**holds, "own": [*owned]})
+            return
+        for name, value in holds.items():
+            echo(f"{name:<12} {value}{OWN if name in owned else ''}")
 
     on_fleet(run)
 

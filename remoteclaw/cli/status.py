@@ -5,23 +5,29 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.output import echo
-from remoteclaw.cli.sessions import pause_of
+from remoteclaw.cli.output import echo, echo_json, json_option
+from remoteclaw.cli.sessions import pause_of, plain_session
 from remoteclaw.errors import ConfigError, RemoteClawError
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
+    from remoteclaw.config.home import Home
+    from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
 __all__ = ["status"]
 
 #: How many busy sessions are shown.
 MOST_SHOWN = 50
+#: What JSON says of a worker.
+WORKER_FACTS = ("pid", "host", "state", "is_ours")
 
 
 @click.command()
-def status() -> None:
+@json_option
+def status(as_json: bool) -> None:
     """Say what runs. Exit status 0 if messages are answered."""
+    home, config = _loaded()
 
     async def run(fleet: "Fleet") -> int:
         workers = await fleet.workers.list()
@@ -29,14 +35,32 @@ def status() -> None:
         memory = await fleet.scripts.memory()
         count, busy = await fleet.sessions.busy(limit=MOST_SHOWN)
         hints = await fleet.workers.waiting()
-        address = await fleet.gateways.address(load()[0].host_id)
+        address = await fleet.gateways.address(home.host_id)
+        has_sweeper = await fleet.workers.have_sweeper()
+        ours = sum(view.is_ours for view in workers)
+        if as_json:
+            echo_json(
+                {
+                    "workers": [
+                        {name: getattr(view, name) for name in WORKER_FACTS} for view in workers
+                    ],
+                    "hints": hints,
+                    "gateway": address,
+                    "has_sweeper": has_sweeper,
+                    "busy_sessions": count,
+                    "sessions": [plain_session(view, config) for view in busy],
+                    "memory_problem": memory.problem,
+                    "dead_letters": letters,
+                }
+            )
+            return ours
         echo(f"workers   {len(workers)}")
         for view in workers:
             stranger = "" if view.is_ours else ", and not started as `remoteclaw worker`"
             echo(f"  {view.state:<9} pid {view.pid} on {one_line(view.host)}{stranger}")
         echo(f"queue     {hints} {'hint waits' if hints == 1 else 'hints wait'} for a worker")
         echo(f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}")
-        if not await fleet.workers.have_sweeper():
+        if not has_sweeper:
             echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
         echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
@@ -47,14 +71,18 @@ def status() -> None:
             echo(f"memory    {memory.problem}")
         if letters:
             echo(f"dead      {letters}: see `remoteclaw deadletters list`")
-        return sum(view.is_ours for view in workers)
+        return ours
 
+    if not on_fleet(run):
+        raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")
+
+
+def _loaded() -> "tuple[Home, Config]":
+    """Load the configuration; an error says what it means for what runs."""
     try:
-        count = on_fleet(run)
+        return load()
     except ConfigError as error:
         from remoteclaw.config.home import Home
         from remoteclaw.up.doctor import goes_on
 
         raise ConfigError(f"{error}{goes_on(Home.default())}") from None
-    if not count:
-        raise RemoteClawError("No rq worker serves the queue: start some with `remoteclaw worker`.")

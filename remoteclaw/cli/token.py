@@ -1,16 +1,17 @@
 """The commands `token …`."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from remoteclaw.cli.access import load, on_fleet
-from remoteclaw.cli.output import clock, echo, table
+from remoteclaw.cli.output import clock, echo, json_option, listing
 from remoteclaw.errors import NotFound
 from remoteclaw.host.terminal import one_line
 
 if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
+    from remoteclaw.fleet.tokens import TokenView
 
 __all__ = ["token"]
 
@@ -54,31 +55,48 @@ def create_token(name: str, scope: Literal["read", "write", "admin"], days: int 
 
 
 @token.command("list")
-def list_tokens() -> None:
+@json_option
+def list_tokens(as_json: bool) -> None:
     """List the tokens that were made, without what is secret of them."""
 
     async def run(fleet: "Fleet") -> None:
-        rows = []
-        for view in await fleet.tokens.list():
-            until = "revocation" if view.expires_ms is None else clock(view.expires_ms)
-            until = "expired" if view.is_expired else until
-            rows.append((view.id, view.scope, clock(view.created_ms), until, view.name))
-        table(("TOKEN", "SCOPE", "MADE", "VALID UNTIL", "NAME"), rows)
+        listing(
+            await fleet.tokens.list(),
+            as_json=as_json,
+            plain=_plain,
+            heads=("TOKEN", "SCOPE", "MADE", "VALID UNTIL", "NAME"),
+            row=_row,
+            empty="No token was made: `remoteclaw token create NAME` makes one.",
+        )
 
     on_fleet(run)
+
+
+def _plain(view: "TokenView") -> dict[str, Any]:
+    names = ("id", "name", "scope", "created_ms", "expires_ms", "is_expired")
+    return {name: getattr(view, name) for name in names}
+
+
+def _row(view: "TokenView") -> tuple[object, ...]:
+    until = "revocation" if view.expires_ms is None else clock(view.expires_ms)
+    until = "expired" if view.is_expired else until
+    return view.id, view.scope, clock(view.created_ms), until, view.name
 
 
 @token.command("revoke")
 @click.argument("token_id", metavar="TOKEN")
 def revoke_token(token_id: str) -> None:
-    """Revoke a token; connections that use it are closed. TOKEN is its id."""
+    """Revoke a token; connections that use it are closed. TOKEN is its id, or its name."""
 
     async def run(fleet: "Fleet") -> None:
-        if not await fleet.tokens.revoke(token_id):
-            raise NotFound(
-                f"{one_line(token_id, most=40)!r} is no token's id: "
-                "`remoteclaw token list` shows those there are."
-            )
+        views = await fleet.tokens.list()
+        found = [view.id for view in views if token_id in (view.id, view.name)] or [token_id]
+        listed = "`remoteclaw token list` shows those there are"
+        what = repr(one_line(token_id, most=40))
+        if len(found) > 1:
+            raise NotFound(f"{what} fits {len(found)} tokens: give the id; {listed}.")
+        if not await fleet.tokens.revoke(found[0]):
+            raise NotFound(f"{what} is no token: {listed}.")
         echo("It is revoked.")
 
     on_fleet(run)
@@ -86,7 +104,10 @@ def revoke_token(token_id: str) -> None:
 
 @token.command("rotate")
 def rotate_token() -> None:
-    """Replace the gateway's own tokens; connections that use the old ones are closed."""
+    """Replace the gateway's own tokens.
+
+    Connections that use the old ones are closed.
+    """
     from remoteclaw.gateway.token_file import token_files
 
     home, _ = load()

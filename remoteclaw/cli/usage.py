@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.output import echo_json, json_option, table
+from remoteclaw.cli.output import json_option, listing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,11 +49,10 @@ def usage(by: str, days: int, as_json: bool) -> None:
         found = await fleet.usage.days(days=days)
         sums = _added_up(found, by=by)
         labels = {name: await _label(fleet, name) if by == "session" else name for name in sums}
-        if as_json:
-            echo_json([{by: labels[name], **used.plain()} for name, used in sums.items()])
-            return
-        rows = [
-            (
+
+        def row(name: str) -> tuple[object, ...]:
+            used = sums[name]
+            return (
                 labels[name],
                 used.turns,
                 used.input_tokens,
@@ -63,9 +62,15 @@ def usage(by: str, days: int, as_json: bool) -> None:
                 _time(used.duration_ms),
                 cost_of(used) or "-",
             )
-            for name, used in sums.items()
-        ]
-        table((by.upper(), *COLUMNS), rows, empty="No agent has taken a turn in these days.")
+
+        listing(
+            sums,
+            as_json=as_json,
+            plain=lambda name: {by: labels[name], **sums[name].plain()},
+            heads=(by.upper(), *COLUMNS),
+            row=row,
+            empty="No agent has taken a turn in these days.",
+        )
 
     on_fleet(run)
 

@@ -76,12 +76,11 @@ async def sessions(asked: Asked) -> Answer:
     rows = []
     for view in views:
         spent = used.get(view.sid, Usage())
-        settings = asked.config.agents.get(view.key.agent)
         cells = (
             f"`{view.sid[:8]}`",
             view.name.replace("|", "\\|"),
             view.key.agent,
-            (settings.model if settings else None) or "",
+            view.model_in(asked.config) or "",
             view.key.provider,
             view.status,
             f"{spent.new_tokens:,}",

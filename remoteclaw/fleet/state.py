@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, cast
 
 import orjson
 
-from remoteclaw.config.model import QueueOverride
+from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
@@ -82,6 +82,11 @@ class SessionState:
     def name(self) -> str:
         """What people call it: its label, else its title; empty if it has neither."""
         return self.label or self.title or ""
+
+    def model_in(self, config: Config) -> str | None:
+        """Return the model that its next turn asks for; None for the CLI's own choice."""
+        agent = config.agents.get(self.key.agent)
+        return self.model or (agent.model if agent else None)
 
     @property
     def agent_path(self) -> str | None:

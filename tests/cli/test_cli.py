@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
+import click
 import pytest
 import redis
 
+from remoteclaw.cli import main
 from remoteclaw.cli.sessions import HEADS, queue_of_session
 from remoteclaw.config.model import DropPolicy, QueueMode
 from remoteclaw.fleet import keys
@@ -168,6 +170,26 @@ async def test_a_session_has_a_label(stack: Stack) -> None:
     assert run(stack, "sessions", "label", bob.sid, "plan").returncode == 0
     assert "label's NAME or --remove" in run(stack, "sessions", "label", bob.sid).stderr
     assert "1 to 64 characters" in run(stack, "sessions", "label", bob.sid, "a\nb").stderr
+
+
+async def test_a_session_has_the_model_that_was_chosen_for_it(stack: Stack) -> None:
+    stack.configure({"runtime": "demo", "model": "haiku"})
+    alice = (await stack.append("hello")).session
+    bob = (await stack.append("hello", from_="bob")).session
+    await stack.fleet.sessions.choose_model(bob, "opus")
+
+    listed = json.loads(run(stack, "sessions", "list", "--json").stdout)
+    assert {each["key"]: each["model"] for each in listed} == {
+        str(alice): "haiku",
+        str(bob): "opus",
+    }
+    (row,) = [
+        line for line in run(stack, "sessions", "list").stdout.split("\n") if str(bob) in line
+    ]
+    assert " opus " in row
+    assert "opus" in run(stack, "sessions", "show", bob.sid).stdout
+    told = run(stack, "send", "/sessions").stdout
+    assert ("| opus |" in told, "| haiku |" in told) == (True, True)
 
 
 async def test_a_session_shows_what_it_has_started(stack: Stack) -> None:
@@ -624,7 +646,11 @@ async def test_the_worker_command_prints_and_becomes_rq(stack: Stack) -> None:
     assert printed.startswith("+ rq worker -c workers.settings -j workers.jobs.DrainJob")
 
 
-@pytest.mark.parametrize("command", [[], ["sessions"], ["config"], ["cron"]])
+@pytest.mark.parametrize(
+    "command",
+    [[], *([name] for name, command in main.commands.items() if isinstance(command, click.Group))],
+    ids=" ".join,
+)
 def test_no_summary_is_cut(directory: Path, command: list[str]) -> None:
     result = without_stack(directory, *command, "--help", COLUMNS="80")
 

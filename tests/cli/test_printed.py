@@ -14,6 +14,7 @@ from remoteclaw.host.terminal import in_a_line, printable
 from tests.support.cli import give_up, run
 from tests.support.growth import is_linear
 from tests.support.stack import Stack
+from tests.support.terminal import REMOTECLAW, Terminal
 from tests.support.turns import ask, gateway, operator
 
 #: Moves the cursor and sets the title, turns the order, hides, and begins a line of its own.
@@ -110,6 +111,20 @@ async def test_no_command_passes_on_what_a_terminal_obeys(stack: Stack, director
     answer = run(stack, "send", "again", "--json").stdout
     assert EVIL in [part["text"] for part in json.loads(answer)["reply"]]
     assert not OBEYED.search(answer)
+
+
+async def test_a_table_fits_into_the_terminal(stack: Stack) -> None:
+    """Elsewhere it is whole."""
+    key = (await stack.append("説明 of all that was said and done in the last days")).session
+    with Terminal.running(REMOTECLAW, "sessions", "list", env=stack.env(), columns=80) as terminal:
+        assert terminal.leave() == 0
+        head, row = terminal.shown().split("\n")
+    whole = run(stack, "sessions", "list").stdout
+
+    assert head.split()[-1] == "AGE"
+    assert row.startswith(f"{key.sid[:8]}  説明 of all")
+    assert "…  main" in row
+    assert whole.endswith(f"  {key}\n")
 
 
 async def job_called(stack: Stack, name: str) -> str:

@@ -150,6 +150,20 @@ async def test_commands_of_chats_are_answered_at_once(stack: Stack, has_gateway:
     assert "`/whoami`" in as_json["reply"][0]["text"]
 
 
+async def test_a_variable_that_the_gateway_does_not_have_is_said_to_have_no_effect(
+    stack: Stack,
+) -> None:
+    async with answering(stack):
+        idle = run(stack, "send", "hello", REMOTECLAW__AGENTS__MAIN__MODEL="opus")
+        same = run(stack, "send", "hello", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo")
+
+    assert "RemoteClaw's demo agent" in idle.stdout
+    assert idle.stderr.startswith(
+        "remoteclaw: REMOTECLAW__AGENTS__MAIN__MODEL has no effect here: what runs keeps"
+    )
+    assert same.stderr == ""
+
+
 async def test_two_slashes_send_a_command_to_the_agent(stack: Stack) -> None:
     assert run(stack, "send", "//status", "--wait", "0").returncode == 0
     (view,) = await stack.fleet.sessions.list(limit=2)

@@ -184,11 +184,11 @@ async def test_a_token_is_made_shown_once_used_and_revoked(stack: Stack) -> None
     assert token.split("_")[2] not in str(stored)
     async with opened(stack) as door:
         assert (await door.invoke(token, "sessions_list")).status == 200
-        assert run(stack, "token", "revoke", token_id).stdout == "It is revoked.\n"
+        assert run(stack, "token", "revoke", "ada's phone").stdout == "It is revoked.\n"
         assert (await door.invoke(token, "sessions_list")).status == 401
     again = run(stack, "token", "revoke", token_id)
     assert again.returncode == 1
-    assert f"'{token_id}' is no token's id" in again.stderr
+    assert f"'{token_id}' is no token: `remoteclaw token list`" in again.stderr
 
 
 async def test_a_token_that_is_over_is_listed_as_that(stack: Stack) -> None:

@@ -101,6 +101,36 @@ MUTANTS = (
         test="test_options_are_kept_and_a_second_up_is_the_chat_with_the_first",
     ),
     Mutant(
+        "a table of which --json knows nothing",
+        before="@json_option\ndef list_tokens",
+        after="def list_tokens",
+        test="test_every_command_that_prints_facts_has_json",
+    ),
+    Mutant(
+        "a fact with another name",
+        before='"given_up_ms": _given_up_ms(letter)',
+        after='"given_up": _given_up_ms(letter)',
+        test="test_json_has_the_names_that_programs_know",
+    ),
+    Mutant(
+        "a variable that is ignored without a word",
+        before="        _warn_of_variables(here)\n",
+        after="",
+        test="test_a_variable_that_the_gateway_does_not_have_is_said_to_have_no_effect",
+    ),
+    Mutant(
+        "a table that breaks at the terminal's edge",
+        before="        _narrow(widths, room, numbers)\n",
+        after="",
+        test="test_a_table_fits_into_the_terminal",
+    ),
+    Mutant(
+        "a job that is not known by its name",
+        before="if job in (each.id, each.name)",
+        after="if job == each.id",
+        test="test_a_job_is_shown_changed_paused_and_run_on_the_command_line",
+    ),
+    Mutant(
         "a repair that nobody is told of",
         before="if ready.repaired:",
         after="if False:",

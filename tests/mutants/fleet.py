@@ -166,4 +166,10 @@ MUTANTS = (
         after="if True:",
         test="test_its_address_is_known_all_the_time",
     ),
+    Mutant(
+        "a chosen model that no list shows",
+        before="return self.model or (agent.model if agent else None)",
+        after="return agent.model if agent else None",
+        test="test_a_session_has_the_model_that_was_chosen_for_it",
+    ),
 )

@@ -1,0 +1,128 @@
+"""`--json`: every command that prints facts has it, and the names in it stay."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from remoteclaw.cli import main
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.approvals import Approval
+from tests.support.cli import give_up, run
+from tests.support.stack import Stack
+
+USAGE = "turns inputTokens cacheReadTokens cacheWriteTokens outputTokens durationMs costUsd"
+SESSION = (
+    "id key agent model label title state waiting last_message_ms postponed_until_ms postponed"
+)
+JOB = (
+    "id name schedule message sessionKey enabled createdMs nextRunMs nextRun lastRunMs lastRun "
+    "lastStatus lastError lastDurationMs failures isRunning misfire alertAfter"
+)
+RUN = "jobId dueMs due status runId detail isManual durationMs"
+LETTER = "id session reference category detail attempts given_up_ms"
+
+#: What is typed before `--json`, and the names in what it prints, or in the first thing of a list.
+FACTS = {
+    "send hello": "reference status reply files error usage duplicate",
+    "status": "workers hints gateway has_sweeper busy_sessions sessions memory_problem "
+    "dead_letters",
+    "agents": "name version program steers reports_cost explains_denial resumes warning",
+    "doctor": "subject ok text",
+    "usage": f"agent {USAGE}",
+    "token list": "id name scope created_ms expires_ms is_expired",
+    "sessions list": f"{SESSION} usage",
+    "sessions show SID": f"{SESSION} started_by has_started worker host lane turn phase usage "
+    "conversations",
+    "sessions trace SID": "reference session status steps usage error",
+    "sessions queue SID": "mode debounce_ms cap drop own",
+    "sessions archive SID": "number ended_ms messages why",
+    "replies list": "account is_read replies bytes oldest_ms id session",
+    "deadletters list": LETTER,
+    "deadletters show LETTER": f"{LETTER} text files",
+    "cron list": JOB,
+    "cron show JOB": f"{JOB} runs",
+    "cron runs JOB": RUN,
+    "config approvals": "id session_key senders host patch asked_ms expires_ms",
+    "policy explain": "subject is_owner tools",
+}
+
+#: The commands without `--json`, by the reason.
+WITHOUT = {
+    "they run until they are ended": "up, chat, worker, gateway, sweep, dashboard, mcp",
+    "what they print is JSON, or made for programs": "sessions export, config schema, config get",
+    "they do something and print at most its name or one sentence": "stop, token create, "
+    "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
+    "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
+    "cron pause, cron resume, cron run, cron remove, config set, config unset, config approve, "
+    "config reject",
+    "its exit status is the answer": "config validate",
+}
+
+
+def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that does something, with its words."""
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+        else:
+            yield f"{path}{name}", command
+
+
+def test_every_command_that_prints_facts_has_json() -> None:
+    found = dict(commands(main))
+    has_json = {
+        words
+        for words, command in found.items()
+        if any("--json" in parameter.opts for parameter in command.params)
+    }
+    excused = {words for line in WITHOUT.values() for words in line.split(", ")}
+    listed = {words for words in found if any(f"{fact} ".startswith(f"{words} ") for fact in FACTS)}
+
+    assert found.keys() - has_json == excused
+    assert has_json == listed
+
+
+async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Path) -> None:
+    claude = directory / "claude"
+    claude.write_text("#!/bin/sh\necho 2.0.0\n")
+    claude.chmod(0o755)
+    sent = await stack.append("hello")
+    await give_up(stack, sent)
+    await stack.ask("hello")
+    await stack.fleet.tokens.create("grafana", "read", None)
+    (letter,) = await stack.fleet.dead_letters.list()
+    waits = Approval(
+        id="1",
+        host="here",
+        tool="gateway_config_patch",
+        patch={"queue": {"cap": 5}},
+        base="",
+        after="",
+        changed=["queue.cap"],
+        needs_restart=[],
+        session_key=str(sent.session),
+        senders=["alice"],
+        asked_ms=0,
+        expires_ms=10**14,
+    )
+    await stack.fleet.scripts.client.hset(keys.APPROVALS, "1", waits.encode())
+    sid = sent.session.sid
+    added = ("--name", "daily", "--message", "look", "--session", sid, "--every", "3600")
+    job = run(stack, "cron", "add", *added).stdout.strip()
+    run(stack, "cron", "run", job)
+    assert run(stack, "sessions", "reset", sid).returncode == 0
+    names = {"SID": sid, "LETTER": letter.id, "JOB": job}
+
+    for words, expected in FACTS.items():
+        typed = [names.get(word, word) for word in words.split()]
+        result = run(stack, *typed, "--json", PATH=f"{directory}:/usr/bin:/bin")
+        printed = json.loads(result.stdout)
+        assert known(printed) == expected.split(), (words, result.stderr)
+
+
+def known(printed: Any) -> list[str]:
+    """Return the names in an object, or in the first one of a list."""
+    return list(printed[0] if isinstance(printed, list) else printed)
