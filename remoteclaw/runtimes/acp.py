@@ -1,25 +1,38 @@
 """The Agent Client Protocol: any agent that speaks it, and the base of gemini and opencode."""
 
 import base64
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from remoteclaw.messages import Image
+from remoteclaw.errors import AgentUnavailable, ErrorCategory
+from remoteclaw.events import Intent
+from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch
-from remoteclaw.runtimes.acp_dialect import AcpDialect
-from remoteclaw.runtimes.acp_start import AcpStart
-from remoteclaw.runtimes.acp_turn import AcpTurn, deny
+from remoteclaw.runtimes.acp_turn import AcpTurn, LogNote, deny, failure
 from remoteclaw.runtimes.agent import CliProcess
-from remoteclaw.runtimes.base import BaseRuntime
+from remoteclaw.runtimes.base import BaseRuntime, server_environment
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
+from remoteclaw.runtimes.wire import mapping, mappings, text
 
 __all__ = ["AcpProcess", "AcpRuntime"]
 
+#: The version of the protocol.
+PROTOCOL = 1
+#: The error of an agent without a sign-in.
+AUTH_REQUIRED = -32000
+#: The updates with which an agent repeats a session that it loads.
+_REPLAYED = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
 
-class AcpRuntime(AcpDialect, BaseRuntime):
-    """Any agent that speaks ACP."""
+log = logging.getLogger(__name__)
 
+
+class AcpRuntime(BaseRuntime):
+    """Any agent that speaks ACP. Each default fits agents that nothing is known of."""
+
+    name = "acp"
     command: tuple[str, ...] = ()
     capabilities = Capabilities(
         steers=False,
@@ -28,6 +41,12 @@ class AcpRuntime(AcpDialect, BaseRuntime):
         forks=True,
         resumes="where it can",
     )
+    may_load = True
+    """Whether `session/load` does a conversation no harm."""
+    instructs_by_prompt = True
+    """Whether the system prompt goes with the first message, for want of a better way."""
+    log: tuple[re.Pattern[bytes], re.Pattern[bytes]] | None = None
+    """Patterns of the log in standard error, and of its lines for `read_log()`."""
 
     def launch(
         self, spec: AgentSpec, *, session_id: str | None, fork: bool, run_dir: Path
@@ -41,18 +60,45 @@ class AcpRuntime(AcpDialect, BaseRuntime):
         """Return the agent before its handshake."""
         return AcpProcess(pipes, self, spec)
 
+    def read_log(self, line: str) -> LogNote | None:
+        """Return what a line of its log says of a turn."""
+        return None
+
+    def tool_name(self, call: Mapping[str, Any]) -> str:
+        """Return the name of a tool that a `tool_call` is about, for people."""
+        return text(call.get("title")) or text(call.get("kind"))
+
+    def server_of(self, call: Mapping[str, Any], spec: AgentSpec) -> str | None:
+        """Return the configured MCP server that a tool is of, where that is certain."""
+        return None
+
+    def intent_of(self, call: Mapping[str, Any], before: Mapping[str, Any]) -> Intent | None:
+        """Return what a `toolCall` of a request is for, where that is certain.
+
+        `before` is what was said of the call until then.
+        """
+        return None
+
+    def server_name(self, name: str, spec: AgentSpec) -> str:
+        """Return what the agent calls an MCP server that is called `name` here."""
+        return name
+
 
 class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
     """One agent with one session, between and during turns."""
 
-    def __init__(self, pipes: AgentPipes, dialect: AcpDialect, spec: AgentSpec) -> None:
+    def __init__(self, pipes: AgentPipes, runtime: AcpRuntime, spec: AgentSpec) -> None:
         self._peer = RpcPeer(pipes)
         super().__init__(pipes, self._peer)
-        if dialect.log:
-            pipes.follow_log(*dialect.log)
-        self.name = dialect.name
-        self._dialect = dialect
+        if runtime.log:
+            pipes.follow_log(*runtime.log)
+        self.name = runtime.name
+        self._runtime = runtime
         self._spec = spec
+        self._can: Mapping[str, Any] = {}
+        """The agent's capabilities."""
+        self._was_replayed = False
+        """Whether the agent repeated earlier messages while it loaded the session."""
         self._session = ""
         self._cost = 0.0
         """The cost of the session so far, in US dollars."""
@@ -71,13 +117,109 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
     async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
     ) -> None:
-        """Begin a session, or go on with one or a copy of it."""
-        start = AcpStart(self._pipes, self._peer, self._dialect, spec)
-        begun = await start.begin(session_id, run_dir, fork=fork)
-        self._session, self._takes_images = begun.session, begun.takes_images
-        self._notice = begun.notice
-        if self._dialect.instructs_by_prompt:
+        """Begin a session, or go on with one or a copy of it; MCP servers connect meanwhile."""
+        params = {
+            "protocolVersion": PROTOCOL,
+            "clientCapabilities": {
+                "fs": {"readTextFile": False, "writeTextFile": False},
+                "terminal": False,
+            },
+            "clientInfo": {"name": "remoteclaw", "version": "1"},
+        }
+        about = await self._call("initialize", params)
+        self._can = mapping(about.get("agentCapabilities"))
+        self._takes_images = mapping(self._can.get("promptCapabilities")).get("image") is True
+        where = {"cwd": self._spec.workspace, "mcpServers": self._servers(run_dir)}
+        if not session_id:
+            begun = await self._call("session/new", where)
+        elif fork:
+            begun = await self._fork({**where, "sessionId": session_id})
+        else:
+            begun = await self._go_on({**where, "sessionId": session_id})
+        self._session = text(begun.get("sessionId")) if fork or not session_id else session_id
+        if spec.model:
+            self._notice = await self._choose_model(begun)
+        if self._runtime.instructs_by_prompt:
             self._instructions = spec.system_prompt
+
+    def _servers(self, run_dir: Path) -> list[dict[str, Any]]:
+        """Return the MCP servers as ACP wants them described."""
+        takes_http = mapping(self._can.get("mcpCapabilities")).get("http") is True
+        described = []
+        for name, server in self._spec.mcp_servers.items():
+            if server.url is None or takes_http:
+                known_as = self._runtime.server_name(name, self._spec)
+                described.append(_server(known_as, server, run_dir))
+            else:
+                hint = ', unless mcp_transport = "stdio"' if name == OWN_SERVER else ""
+                why = "%s takes no MCP server over HTTP: %s is left out%s"
+                log.warning(why, self.name, name, hint)
+        return described
+
+    async def _fork(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Begin with a copy of a session; return what the agent says of it."""
+        if "fork" not in mapping(self._can.get("sessionCapabilities")):
+            raise self._lost("can't begin with a copy of a session")
+        return await self._call("session/fork", params)
+
+    async def _go_on(self, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Go on with a session; return what the agent says of it."""
+        if "resume" in mapping(self._can.get("sessionCapabilities")):
+            return await self._call("session/resume", params)
+        if not (self._can.get("loadSession") and self._runtime.may_load):
+            raise self._lost("can't go on with a session of an earlier process")
+        loaded = await self._call("session/load", params)
+        if not self._was_replayed:  # some begin an empty session for an id they don't know
+            raise self._lost("told nothing of the session that it was to go on with")
+        return loaded
+
+    def _lost(self, why: str) -> AgentUnavailable:
+        why = f"{self.name} {why}"
+        return AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)
+
+    async def _choose_model(self, begun: Mapping[str, Any]) -> str:
+        """Ask for the model by its id, unless the session has it.
+
+        Some agents write down what they are asked for, for all sessions. Returns what the person
+        is to know of a model that can't be chosen.
+        """
+        model = self._spec.model or ""
+        current, option = _offered(begun)
+        if model == current:
+            return ""
+        method, choice = "session/set_model", {"modelId": model}
+        if option:
+            method, choice = "session/set_config_option", {"configId": option, "value": model}
+        answer = await self._request(method, {"sessionId": self._session, **choice})
+        if answer.error is None:
+            return ""
+        log.warning("the model %s could not be chosen: %s", model, failure(answer.error)[1])
+        return f"The model {model} can't be chosen; another one answers."
+
+    async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Send a request and return its result; raises `AgentUnavailable` for an error."""
+        answer = await self._request(method, params)
+        if answer.error is None:
+            return answer.result
+        category, detail = failure(answer.error)
+        if answer.error.code == AUTH_REQUIRED:
+            category = ErrorCategory.AUTH
+        elif method in ("session/load", "session/resume", "session/fork"):
+            category = ErrorCategory.SESSION_EXPIRED
+        why = f"{self.name} did not start: {detail}"
+        raise AgentUnavailable(why, category=category)
+
+    async def _request(self, method: str, params: Mapping[str, Any]) -> RpcMessage:
+        """Send a request and return its answer; what else is said is dropped."""
+        request = await self._peer.request(method, params)
+        while True:
+            message = await self._next_of_start()
+            if message.is_request:
+                await self._peer.refuse(message)
+            elif not message.method and message.id == request:
+                return message
+            update = mapping(message.params.get("update"))
+            self._was_replayed |= update.get("sessionUpdate") in _REPLAYED
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -122,7 +264,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         return AcpTurn(
             self._pipes,
             self._peer,
-            self._dialect,
+            self._runtime,
             self._spec,
             session=self._session,
             cost=self._cost,
@@ -141,3 +283,28 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             data = base64.b64encode(image.data).decode()
             parts.append({"type": "image", "mimeType": image.mime_type, "data": data})
         return parts
+
+
+def _offered(begun: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the session's model, and the setting that chooses one.
+
+    The protocol has two ways; the setting is empty where there is a method for that.
+    """
+    for option in mappings(begun.get("configOptions")):
+        if "model" in (option.get("category"), option.get("id")):
+            return text(option.get("currentValue")), text(option.get("id"))
+    return text(mapping(begun.get("models")).get("currentModelId")), ""
+
+
+def _server(name: str, server: McpServerConfig, run_dir: Path) -> dict[str, Any]:
+    """Return an MCP server as ACP wants it described."""
+    if server.url is not None:
+        headers = [{"name": key, "value": value} for key, value in server.headers.items()]
+        return {"type": "http", "name": name, "url": server.url, "headers": headers}
+    env = server_environment(server, run_dir)
+    return {
+        "name": name,
+        "command": server.command,
+        "args": list(server.args),
+        "env": [{"name": key, "value": value} for key, value in env.items()],
+    }

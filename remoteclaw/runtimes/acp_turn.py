@@ -1,8 +1,8 @@
 """A turn over ACP: the agent's messages and requests, translated."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from remoteclaw.errors import ErrorCategory, classify_error
 from remoteclaw.events import (
@@ -20,18 +20,36 @@ from remoteclaw.events import (
     ToolUseEvent,
 )
 from remoteclaw.protocols import LOG_LINE, AgentPipes, AgentSpec, Decision
-from remoteclaw.runtimes.acp_dialect import AcpDialect
 from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
 from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
-__all__ = ["AcpTurn", "deny", "failure"]
+if TYPE_CHECKING:
+    from remoteclaw.runtimes.acp import AcpRuntime
+
+__all__ = ["AcpTurn", "LogNote", "deny", "failure"]
 
 #: The answer to a request that gets no decision.
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
 #: The kind of option that carries out a decision: an agent's "always" may be for ever.
 _KINDS = {"allow": "allow_once", "deny": "reject_once"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogNote:
+    """A line of an agent's log about a turn."""
+
+    session: str | None = None
+    """The session that it is about, where it says so."""
+    begins: str = ""
+    """The id of a message that is begun."""
+    is_own: bool = False
+    """Whether that message is for the agent itself, such as a summary of the conversation."""
+    failure: ErrorEvent | None = None
+    """Why a request to the model failed, which the agent repeats."""
+    wait_s: float = 0.0
+    """The time until it does so, in seconds."""
 
 
 class AcpTurn(CliTurn[RpcMessage]):
@@ -41,7 +59,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         self,
         pipes: AgentPipes,
         peer: RpcPeer,
-        dialect: AcpDialect,
+        runtime: "AcpRuntime",
         spec: AgentSpec,
         *,
         session: str,
@@ -53,9 +71,9 @@ class AcpTurn(CliTurn[RpcMessage]):
         `said_before` is the message that an earlier turn ended with: more of it is not ours.
         """
         super().__init__(pipes, peer)
-        self.name = dialect.name
+        self.name = runtime.name
         self._peer = peer
-        self._dialect = dialect
+        self._runtime = runtime
         self._spec = spec
         self._session = session
         self._cost_before = self.cost = cost
@@ -129,7 +147,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         return self._update(mapping(message.params.get("update")))
 
     async def _take_log(self, line: str) -> list[AgentEvent]:
-        note = self._dialect.read_log(line)
+        note = self._runtime.read_log(line)
         if note is None or note.session not in (None, self._session):
             return []
         self._begun = note.begins or self._begun
@@ -148,8 +166,8 @@ class AcpTurn(CliTurn[RpcMessage]):
         before = dict(self._tools.get(text(call.get("toolCallId")), {}))
         known = self._know(call)
         tool = self._tool_of(message)
-        server = self._dialect.server_of(known, self._spec)
-        intent = self._dialect.intent_of(call, before)
+        server = self._runtime.server_of(known, self._spec)
+        intent = self._runtime.intent_of(call, before)
         return [
             *self._use(text(call.get("toolCallId"))),
             PermissionEvent(permission_id, tool, _input(known), server, intent),
@@ -157,7 +175,7 @@ class AcpTurn(CliTurn[RpcMessage]):
 
     def _tool_of(self, message: RpcMessage) -> str:
         call = mapping(message.params.get("toolCall"))
-        return self._dialect.tool_name(self._tools.get(text(call.get("toolCallId")), call))
+        return self._runtime.tool_name(self._tools.get(text(call.get("toolCallId")), call))
 
     def _take_answer(self, message: RpcMessage) -> list[AgentEvent]:
         if message.id not in self._prompts:
@@ -242,7 +260,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         self._used.add(call_id)
         self._saying = None  # what it says next is another paragraph
         known = self._tools[call_id]
-        return [ToolUseEvent(self._dialect.tool_name(known), call_id, _input(known))]
+        return [ToolUseEvent(self._runtime.tool_name(known), call_id, _input(known))]
 
     def _tool_update(self, update: dict[str, Any]) -> list[AgentEvent]:
         call_id = text(update.get("toolCallId"))

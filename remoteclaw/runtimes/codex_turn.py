@@ -26,7 +26,7 @@ from remoteclaw.runtimes.agent import CliTurn
 from remoteclaw.runtimes.codex_failure import failure_of
 from remoteclaw.runtimes.codex_items import TOOLS, output_of, plan_of, use_of
 from remoteclaw.runtimes.codex_looking import command_of, only_looks
-from remoteclaw.runtimes.jsonrpc import RpcError, RpcMessage, RpcPeer
+from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
 from remoteclaw.runtimes.wire import count, mapping, mappings, text
 
 __all__ = ["CodexTurn", "deny", "tokens_of"]
@@ -76,6 +76,8 @@ class CodexTurn(CliTurn[RpcMessage]):
         """The item whose text is being said."""
         self._steered: set[str] = set()
         """Messages that codex was given in mid-turn and has not taken up, by their keys."""
+        self._steers: dict[int | str | None, str] = {}
+        """The keys of messages that codex was asked to take up, by the id of the request."""
         self._called: dict[str, dict[str, Any]] = {}
         """Calls of servers' tools that codex may yet ask about, by the id of their item."""
         self._changes: dict[str, list[dict[str, Any]]] = {}
@@ -88,10 +90,9 @@ class CodexTurn(CliTurn[RpcMessage]):
         await self._started.wait()
         self._steered.add(key)
         params = {"threadId": self._thread, "expectedTurnId": self._turn, "input": parts}
-        try:
-            await self._peer.ask("turn/steer", {**params, "clientUserMessageId": key})
-        except (RpcError, ConnectionError):
-            self._steered.discard(key)  # it has ended: the message waits for the next turn
+        request = self._peer.reserve()
+        self._steers[request] = key
+        await self._peer.request("turn/steer", {**params, "clientUserMessageId": key}, request)
 
     async def interrupt(self) -> None:
         """Stop the turn, and the commands that it has started."""
@@ -156,6 +157,10 @@ class CodexTurn(CliTurn[RpcMessage]):
         return []
 
     def _take_answer(self, message: RpcMessage) -> list[AgentEvent]:
+        if key := self._steers.pop(message.id, None):
+            if message.error:  # the turn has ended: the message waits for the next one
+                self._steered.discard(key)
+            return []
         if message.id != self._request:
             return []
         if message.error:

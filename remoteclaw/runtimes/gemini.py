@@ -23,7 +23,7 @@ from remoteclaw.events import ErrorEvent, Intent
 from remoteclaw.messages import OWN_SERVER
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies
 from remoteclaw.runtimes.acp import AcpRuntime
-from remoteclaw.runtimes.acp_dialect import LogNote
+from remoteclaw.runtimes.acp_turn import LogNote
 from remoteclaw.runtimes.base import inherit
 from remoteclaw.runtimes.retry_time import retry_at_ms
 from remoteclaw.runtimes.wire import mapping, mappings, text

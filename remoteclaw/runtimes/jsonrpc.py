@@ -1,10 +1,5 @@
-"""JSON-RPC over a CLI's lines, both ways: codex's app-server and ACP speak it.
+"""JSON-RPC over a CLI's lines, both ways: codex's app-server and ACP speak it."""
 
-There is one reader at a time, a turn or a handshake. It passes on the answers to requests that
-were sent beside it (`RpcPeer.ask()`).
-"""
-
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -73,7 +68,6 @@ class RpcPeer:
         self._version = {"jsonrpc": version} if version else {}
         self.last_id = 0
         """The id of the last request."""
-        self._waiting: dict[int | str, asyncio.Future[RpcMessage]] = {}
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -111,42 +105,8 @@ class RpcPeer:
     async def read(self) -> RpcMessage | None:
         """Return the next message; None when the CLI has ended. Raises `UnreadableLine`."""
         line = await self._lines.read()
-        if line is None:
-            self._end()
-            return None
-        return self._message(line)
+        return None if line is None else RpcMessage.of(line)
 
     def take_unread(self) -> list[RpcMessage]:
         """Return the messages that have arrived, without waiting; damaged lines are left out."""
-        return [self._message(line) for line in self._lines.take_unread()]
-
-    def _message(self, line: dict[str, Any]) -> RpcMessage:
-        message = RpcMessage.of(line)
-        if not message.method and message.id is not None:
-            waiting = self._waiting.pop(message.id, None)
-            if waiting and not waiting.done():
-                waiting.set_result(message)
-        return message
-
-    async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Send a request and wait for its answer, which the running turn passes by.
-
-        Raises `RpcError`, and `ConnectionError` when the CLI has ended.
-        """
-        answer = asyncio.get_running_loop().create_future()
-        message_id = self.reserve()
-        self._waiting[message_id] = answer
-        try:
-            await self.request(method, params, message_id)
-            message: RpcMessage = await answer
-        finally:
-            self._waiting.pop(message_id, None)
-        if message.error:
-            raise message.error
-        return message.result
-
-    def _end(self) -> None:
-        for waiting in self._waiting.values():
-            if not waiting.done():
-                waiting.set_exception(ConnectionError("the agent has ended"))
-        self._waiting.clear()
+        return [RpcMessage.of(line) for line in self._lines.take_unread()]

@@ -15,7 +15,7 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_error
 from remoteclaw.events import ErrorEvent, Intent
 from remoteclaw.protocols import FILES, AgentSpec, Capabilities, Launch, Remedies, prompt_file
 from remoteclaw.runtimes.acp import AcpRuntime
-from remoteclaw.runtimes.acp_dialect import LogNote
+from remoteclaw.runtimes.acp_turn import LogNote
 from remoteclaw.runtimes.base import inherit
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
