@@ -167,10 +167,20 @@ def test_an_unknown_agent_names_those_there_are(home: Home) -> None:
         config.agent("c")
 
 
-def test_the_only_agent_is_the_default_one(home: Home) -> None:
-    home.config_file.write_text("[agents.helper]")
+@pytest.mark.parametrize(
+    ("agents", "default"),
+    [
+        ("[agents.helper]", "helper"),
+        ("[agents.b]\n[agents.a]", "b"),
+        ("[agents.a]\n[agents.main]", "main"),
+    ],
+)
+def test_main_is_the_default_agent_else_the_first_one(
+    home: Home, agents: str, default: str
+) -> None:
+    home.config_file.write_text(agents)
 
-    assert load_config(home.config_file, {}).agent(None)[0] == "helper"
+    assert load_config(home.config_file, {}).agent(None)[0] == default
 
 
 # -- the state directory --------------------------------------------------------------------------

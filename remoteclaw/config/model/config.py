@@ -93,13 +93,11 @@ class Config(Section):
         return self.sessions.reset_by_kind.get(kind, self.sessions.reset)
 
     def agent(self, name: str | None) -> tuple[str, AgentConfig]:
-        """Return an agent's name and configuration; `None` asks for the default one.
+        """Return an agent's name and configuration; `None` asks for main, else for the first one.
 
         Raises `ConfigError` for a name that isn't configured.
         """
-        wanted = name or ("main" if "main" in self.agents or len(self.agents) > 1 else None)
-        if wanted is None:
-            return next(iter(self.agents.items()))
+        wanted = name or ("main" if "main" in self.agents else next(iter(self.agents)))
         if wanted not in self.agents:
             raise ConfigError(
                 f"There is no agent {wanted!r}: the configuration has "
