@@ -157,17 +157,19 @@ class Inbound:
         *,
         call: str,
         copy_of: tuple[str, str] | None = None,
+        notes: str | None = None,
     ) -> str:
         """Have a session's conversation end, for an operator, before anything that comes later.
 
         All that it has accepted so far is stopped. Return the id of the entry whose outcome says
         when it is done: at once if the session is idle and a worker is there. With the same `call`
-        again, nothing more is done. The next conversation is a copy of `copy_of` (`Entry.copy_of`).
+        again, nothing more is done. The next conversation is a copy of `copy_of`, or begins with
+        `notes` (`Entry.copy_of`, `Entry.notes`).
         """
         message = session.message(
             id=f"reset-{call}", text=f"operator: {reason}", from_="operator", timestamp=now_ms()
         )
-        entry = encode_entry(message, "caller", "operator", copy_of=copy_of)
+        entry = encode_entry(message, "caller", "operator", copy_of=copy_of, notes=notes)
         accepted = await self._append(session, message, entry, "agents", "stop", None, is_new=True)
         return accepted.entry_id
 
@@ -203,6 +205,7 @@ def encode_entry(
     *,
     is_command: bool | None = None,
     copy_of: tuple[str, str] | None = None,
+    notes: str | None = None,
 ) -> bytes:
     """Return the JSON of a message on its session's stream.
 
@@ -225,6 +228,8 @@ def encode_entry(
         data["is_command"] = is_command
     if copy_of:
         data["copy_of"] = copy_of
+    if notes is not None:
+        data["notes"] = notes
     return orjson.dumps(data)
 
 
@@ -246,7 +251,7 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         provenance = Provenance.model_validate(told) if told is not None else None
         people = tuple(map(str, data.get("people", ())))
         is_command = cast(bool | None, data.get("is_command"))
-        copied = data.get("copy_of")
+        copied, notes = data.get("copy_of"), cast(str | None, data.get("notes"))
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it is damaged ({type(error).__name__})") from None
     stopped = int(flat.get(b"stopped", 0))
@@ -260,4 +265,5 @@ def decode_entry(entry_id: bytes, fields: list[bytes] | dict[bytes, bytes]) -> E
         people,
         is_command=is_command,
         copy_of=(str(copied[0]), str(copied[1])) if copied else None,
+        notes=notes,
     )

@@ -103,14 +103,15 @@ class Lease:
         keep: int,
         stops_tasks: bool = False,
         copy_of: tuple[str, str] | None = None,
+        notes: str | None = None,
     ) -> None:
         """End the conversation, once for each turn: the next conversation knows nothing of it.
 
         The conversation's record is archived for `keep_ms`, among the newest `keep`; `why` is for
         people. The caller discards the agent first. With `stops_tasks`, all tasks that the session
         has started are stopped. The next conversation is a copy of `copy_of`, if given: its
-        name in the session map, and the CLI's id. Don't call it if `state.reset_turn` is this turn:
-        an earlier attempt has done it.
+        name in the session map, and the CLI's id; or it begins with `notes`, a record. Don't call
+        it if `state.reset_turn` is this turn: an earlier attempt has done it.
         """
         name, copied = (copy_of[0], f"{FORK_OF}{copy_of[1]}") if copy_of else (None, None)
         now = await self.run_fenced(
@@ -133,6 +134,7 @@ class Lease:
                 "copy_name": name,
                 "copy_of": copied,
                 "map_ms": SESSION_MAP_MS,
+                "notes": notes if keep_ms else None,
             },
         )
         self.session_map.clear()

@@ -77,6 +77,9 @@ class Entry:
     copy_of: tuple[str, str] | None = None
     """Of an operator's end of a conversation: of which one the next is a copy, as the session map's
     name for it and the CLI's id."""
+    notes: str | None = None
+    """Of such an end: the record that the next conversation begins with, of one that no CLI can
+    copy."""
     unreadable: str = ""
     """Of a damaged entry: why it can't be read. Its message only says where to answer it."""
 

@@ -71,7 +71,7 @@ class Demo:
             return
         self.heard = []
         try:
-            self.look_at_files(prompt)
+            self.look_at_header(prompt)
             self.answer(self.remember(prompt).strip())
             self.mention()
         except Interrupted:
@@ -81,13 +81,15 @@ class Demo:
         else:
             say(type="done")
 
-    def look_at_files(self, prompt):
-        """Say what came with the message; the line before it tells."""
+    def look_at_header(self, prompt):
+        """Say what came with the message, and note what was said before; its first line tells."""
         header = prompt.partition("\n")[0]
         try:
             about = json.loads(header.removeprefix("[remoteclaw ").removesuffix("]"))
         except ValueError:
             return
+        before = about.get("conversation_before", [])
+        self.said += [note["said"] for note in before if "said" in note]
         for message in about.get("messages", [about]):
             for file in message.get("attachments", []):
                 if "path" in file:

@@ -1,9 +1,16 @@
-"""Past conversations of a workspace, as claude and codex keep them."""
+"""Past conversations of a workspace, as CLIs keep them.
 
+gemini can't copy one (`gemini.py`): what was said in it is read from its file, as notes.
+"""
+
+import contextlib
+import functools
+import hashlib
 import heapq
 import itertools
 import os
 import re
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,19 +18,35 @@ from typing import Any
 
 import orjson
 
+from remoteclaw.clock import now_ms
 from remoteclaw.runtimes.wire import mapping, mappings, text
 
-__all__ = ["PastConversation", "past_conversations"]
+__all__ = ["MOST_NOTES", "PastConversation", "past_conversations", "title_of"]
 
 #: How many are looked at, newest first: codex has those of all workspaces in one place.
 MOST_FILES = 300
 #: How much of a conversation is read for its title, in bytes and lines.
 MOST_BYTES, MOST_LINES = 256_000, 60
+#: How much is read of one that is gone on with from notes, and how much of its end is kept, in
+#: bytes. An agent is told less than that.
+MOST_READ, MOST_NOTES = 50_000_000, 100_000
 #: How long a title is, in characters.
 LONGEST_TITLE = 70
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: RemoteClaw's own line before a message.
-_HEADER = re.compile(r"\[remoteclaw \{.*\}\]\n+")
+_HEADER = re.compile(r"^\[remoteclaw \{.*\}\]\n+", re.MULTILINE)
+
+#: opencode's conversations of a directory, each with the first texts of its messages by the user.
+_OPENCODE = """
+    SELECT id, time_updated, (
+        SELECT json_group_array(said) FROM (
+            SELECT json_extract(part.data, '$.text') AS said
+            FROM message JOIN part ON part.message_id = message.id
+            WHERE message.session_id = session.id AND json_extract(message.data, '$.role') = 'user'
+            ORDER BY message.time_created, part.id LIMIT 5))
+    FROM session WHERE directory = ? AND parent_id IS NULL AND time_archived IS NULL
+    ORDER BY time_updated DESC LIMIT ?
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +59,8 @@ class PastConversation:
     """The beginning of what was said first; empty if that isn't found."""
     at: float
     """When it was changed last, in seconds since 1970."""
+    notes: Callable[[], str] | None = None
+    """Returns what was said in it, as a record (`session.record`), where no CLI can copy it."""
 
 
 def past_conversations(
@@ -60,14 +85,13 @@ def _claude(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[Past
         # The directory's name is the same for workspaces that differ in signs alone.
         cwd = next((text(line["cwd"]) for line in lines if "cwd" in line), workspace)
         if _ID.fullmatch(file.stem) and cwd == workspace:
-            yield PastConversation(file.stem, _title(map(_said_to_claude, lines)), at)
+            yield PastConversation(file.stem, title_of(map(_said_to_claude, lines)), at)
 
 
 def _said_to_claude(line: dict[str, Any]) -> str:
     if line.get("type") != "user" or line.get("isMeta") or line.get("isSidechain"):
         return ""
-    content = mapping(line.get("message")).get("content")
-    return content if isinstance(content, str) else _first_text(content)
+    return _first_text(mapping(line.get("message")).get("content"))
 
 
 def _codex(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
@@ -77,7 +101,7 @@ def _codex(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastC
         about = mapping(first.get("payload"))
         id_ = text(about.get("id"))
         if _ID.fullmatch(id_) and os.path.realpath(text(about.get("cwd"))) == workspace:
-            yield PastConversation(id_, _title(map(_said_to_codex, lines)), at)
+            yield PastConversation(id_, title_of(map(_said_to_codex, lines)), at)
 
 
 def _said_to_codex(line: dict[str, Any]) -> str:
@@ -86,9 +110,66 @@ def _said_to_codex(line: dict[str, Any]) -> str:
     return _first_text(said.get("content")) if is_said else ""
 
 
+def _opencode(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
+    data = Path(env.get("XDG_DATA_HOME") or home / ".local/share") / "opencode"
+    file = data / (env.get("OPENCODE_DB") or "opencode.db")
+    try:
+        opened = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True, timeout=1.0)
+        with contextlib.closing(opened) as database:
+            found = database.execute(_OPENCODE, (workspace, MOST_FILES)).fetchall()
+    except sqlite3.Error:  # there is none, or it is another version's
+        return
+    for id_, at_ms, said in found:
+        yield PastConversation(id_, title_of(map(text, orjson.loads(said))), at_ms / 1000)
+
+
+def _gemini(home: Path, workspace: str, env: Mapping[str, str]) -> Iterator[PastConversation]:
+    root = Path(env.get("GEMINI_CLI_HOME") or home) / ".gemini"
+    project = hashlib.sha256(workspace.encode()).hexdigest()
+    for file, at in _newest((root / "tmp").glob("*/chats/session-*.jsonl")):
+        first, *lines = _lines(file) or [{}]
+        id_ = text(first.get("sessionId"))
+        if _ID.fullmatch(id_) and first.get("projectHash") == project:
+            asked = (each for each in _gemini_messages(lines) if each.get("type") == "user")
+            if title := title_of(_first_text(each.get("content")) for each in asked):
+                yield PastConversation(id_, title, at, functools.partial(_noted, file))
+
+
+def _gemini_messages(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    for line in lines:
+        if "messages" in (changed := mapping(line.get("$set"))):
+            messages = mappings(changed["messages"])
+        else:
+            messages.append(line)
+    return messages
+
+
+def _noted(file: Path) -> str:
+    """Return the record of what was said in a conversation of gemini's, as said now."""
+    notes, left, at = [], MOST_NOTES, now_ms()
+    lines = _lines(file, most_bytes=MOST_READ, most_lines=None)
+    for message in reversed(_gemini_messages(lines)):
+        said = _without_header(_first_text(message.get("content"))).strip()
+        match message.get("type"):
+            case "user" if said and not said.startswith("<"):
+                note = {"at": at, "role": "user", "from": "user", "text": said}
+            case "gemini" if said:
+                note = {"at": at, "role": "agent", "text": said}
+            case _:
+                continue
+        notes.append(orjson.dumps(note).decode())
+        left -= len(notes[-1])
+        if left < 0:
+            break
+    return "".join(f"{note}\n" for note in reversed(notes))
+
+
 _READERS: Mapping[str, Callable[[Path, str, Mapping[str, str]], Iterator[PastConversation]]] = {
     "claude": _claude,
     "codex": _codex,
+    "gemini": _gemini,
+    "opencode": _opencode,
 }
 
 
@@ -103,12 +184,14 @@ def _newest(files: Iterable[Path]) -> list[tuple[Path, float]]:
     return heapq.nlargest(MOST_FILES, known, key=lambda each: each[1])
 
 
-def _lines(file: Path) -> list[dict[str, Any]]:
+def _lines(
+    file: Path, *, most_bytes: int = MOST_BYTES, most_lines: int | None = MOST_LINES
+) -> list[dict[str, Any]]:
     """Return the first lines of a file that are JSON objects."""
     found = []
     try:
         with file.open("rb") as stream:
-            for raw in itertools.islice(stream.read(MOST_BYTES).splitlines(), MOST_LINES):
+            for raw in itertools.islice(stream.read(most_bytes).splitlines(), most_lines):
                 try:
                     line = orjson.loads(raw)
                 except orjson.JSONDecodeError:
@@ -120,13 +203,21 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 
 
 def _first_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
     return next((text(part.get("text")) for part in mappings(content) if part.get("text")), "")
 
 
-def _title(said: Iterable[str]) -> str:
+def _without_header(said: str) -> str:
+    """Return a message as the person wrote it, without what RemoteClaw put before it."""
+    header = _HEADER.search(said)
+    return said[header.end() :] if header else said
+
+
+def title_of(said: Iterable[str]) -> str:
     """Return the beginning of the first words of a person's, on one line."""
     for words in said:
-        line = " ".join(_HEADER.sub("", words, count=1).split())
+        line = " ".join(_without_header(words).split())
         if line and not line.startswith(("<", "# AGENTS.md")):  # what a CLI says by itself
             return line[: LONGEST_TITLE - 1] + "…" if len(line) > LONGEST_TITLE else line
     return ""

@@ -53,12 +53,11 @@ class Resets:
         has_past = why and (self._lease.has_conversation or await self._lease.recorded())
         return why if has_past else None
 
-    async def end_conversation(
-        self, turn: str, why: str, *, copy_of: tuple[str, str] | None
-    ) -> None:
+    async def end_conversation(self, turn: str, why: str, first: Entry) -> None:
         """Have the turn begin a new conversation, or a copy of one, once in all its attempts.
 
-        What it has set going is stopped if the end was requested, and goes on if it comes by age.
+        Its `first` entry says of which. What it has set going is stopped if the end was requested,
+        and goes on if it comes by age.
         """
         if self._lease.state.reset_turn == turn:
             return  # what there is by now is of the new conversation
@@ -70,7 +69,8 @@ class Resets:
             keep_ms=self._keep_ms,
             keep=self._keep,
             stops_tasks=why not in BY_AGE,
-            copy_of=copy_of,
+            copy_of=first.copy_of,
+            notes=first.notes,
         )
 
     def in_new_conversation(self, entries: Sequence[Entry]) -> tuple[Entry, ...]:

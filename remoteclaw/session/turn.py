@@ -174,7 +174,7 @@ class TurnRunner:
         batch, entries = attempt.batch, attempt.turn.entries
         was_asked = attempt.turn.was_interrupted
         if why := await self._resets.why(batch.turn, entries, was_asked=was_asked):
-            await self._resets.end_conversation(batch.turn, why, copy_of=entries[0].copy_of)
+            await self._resets.end_conversation(batch.turn, why, entries[0])
             if why in BY_AGE and not batch.is_resumed:
                 await attempt.reply.say(RESET)
         shown = self._resets.in_new_conversation(entries)

@@ -114,3 +114,21 @@ def test_a_copy_of_an_earlier_conversation_is_gone_on_with(home: Home, claude: A
         screen.type("/resume\r")
         shown = screen.see("2. SAY:")
         assert "1. SAY:pear" in shown or "2. SAY:pear" in shown  # it is an earlier one, too
+
+
+def test_an_earlier_conversation_of_ours_is_gone_on_with(home: Home) -> None:
+    """Where the CLI lists none: from RemoteClaw's own record."""
+    with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
+        screen.see("›")
+        screen.type("/resume\r")
+        screen.see("This session has no earlier conversation.")
+        screen.type("my colour is green\r")
+        screen.see("message 1 of our conversation")
+        screen.type("/new\r")
+        screen.see("A new conversation.")
+        screen.type("/resume\r")
+        screen.see("1. my colour is green, ")
+        screen.type("/resume 1\r")
+        screen.see_words("goes on from notes of my colour is green")
+        screen.type("memory\r")
+        screen.see("• my colour is green")

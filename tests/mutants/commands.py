@@ -45,4 +45,10 @@ MUTANTS = (
         after="3",
         test="test_a_fence_in_a_file_does_not_end_the_block",
     ),
+    Mutant(
+        "an earlier conversation that is chosen and not told",
+        before="notes=notes,",
+        after="",
+        test="test_an_earlier_conversation_of_ours_is_gone_on_with",
+    ),
 )

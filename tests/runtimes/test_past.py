@@ -1,15 +1,19 @@
 """Past conversations that CLIs keep of a workspace."""
 
+import hashlib
 import json
 import os
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from remoteclaw.runtimes.past import past_conversations
+from remoteclaw.session.record import digest
 
+HEADER = '[remoteclaw {"from":{"id":"ada"}}]\n\n'
 IDS = [f"{number:08d}-0000-0000-0000-000000000000" for number in range(9)]
 
 
@@ -34,8 +38,7 @@ def titles(
 def test_claude_s_newest_come_first_with_what_was_said_first(directory: Path) -> None:
     work = directory / "my work"
     place = directory / ".claude/projects" / re.sub("[^A-Za-z0-9]", "-", str(work))
-    header = '[remoteclaw {"from":{"id":"ada"}}]\n\n'
-    written(place / f"{IDS[1]}.jsonl", {"type": "x"}, to_claude(f"{header}one\ntwo", work), at=1)
+    written(place / f"{IDS[1]}.jsonl", {"type": "x"}, to_claude(f"{HEADER}one\ntwo", work), at=1)
     skipped = to_claude("not a person's", work, isMeta=True)
     added = to_claude("<command-name>/x</command-name>", work)
     written(place / f"{IDS[2]}.jsonl", skipped, added, to_claude("y" * 99, work), at=2)
@@ -67,7 +70,68 @@ def test_codex_s_are_those_of_the_workspace(directory: Path) -> None:
     assert titles("codex", directory, directory) == [(IDS[3], "three"), (IDS[1], "one")]
 
 
-@pytest.mark.parametrize(("runtime", "found"), [("claude", []), ("codex", []), ("gemini", None)])
+def test_opencode_s_are_read_from_its_database(directory: Path) -> None:
+    file = directory / ".local/share/opencode/opencode.db"
+    file.parent.mkdir(parents=True)
+    with sqlite3.connect(file) as database:
+        database.execute(
+            "CREATE TABLE session (id, directory, parent_id, time_archived, time_updated)"
+        )
+        database.execute("CREATE TABLE message (id, session_id, time_created, data)")
+        database.execute("CREATE TABLE part (id, message_id, data)")
+        sessions = [
+            ("ses_1", str(directory), None, None, 1000),
+            ("ses_2", str(directory / "elsewhere"), None, None, 2000),
+            ("ses_3", str(directory), None, None, 3000),
+            ("ses_4", str(directory), "ses_3", None, 4000),
+            ("ses_5", str(directory), None, 5000, 5000),
+        ]
+        database.executemany("INSERT INTO session VALUES (?, ?, ?, ?, ?)", sessions)
+        for session, *_ in sessions:
+            for role, said in (("assistant", "not a person's"), ("user", f"about {session}")):
+                names = (f"{session}-{role}", session, 1, json.dumps({"role": role}))
+                database.execute("INSERT INTO message VALUES (?, ?, ?, ?)", names)
+                part = (names[0], names[0], json.dumps({"type": "text", "text": said}))
+                database.execute("INSERT INTO part VALUES (?, ?, ?)", part)
+    database.close()
+
+    found = [("ses_3", "about ses_3"), ("ses_1", "about ses_1")]
+    assert titles("opencode", directory, directory) == found
+    file.write_bytes(b"another version's")
+    assert titles("opencode", directory, directory) == []
+
+
+def test_gemini_s_are_told_in_notes(directory: Path) -> None:
+    def session(number: int, workspace: Path, said: str) -> None:
+        project = hashlib.sha256(str(workspace).encode()).hexdigest()
+        written(
+            directory / f".gemini/tmp/work/chats/session-2026-11-0{number}T10-00-{number}.jsonl",
+            {"sessionId": IDS[number], "projectHash": project},
+            {"id": "0", "type": "user", "content": [{"text": "<session_context>"}]},
+            {"id": "1", "type": "user", "content": [{"text": f"Be nice.\n\n{HEADER}{said}"}]},
+            {"$set": {"lastUpdated": "…"}},
+            {"id": "2", "type": "gemini", "content": "", "toolCalls": []},
+            {"id": "3", "type": "gemini", "content": f"{said}!"},
+            at=number,
+        )
+
+    session(1, directory, "one")
+    session(2, directory / "elsewhere", "two")
+
+    assert titles("gemini", directory, directory) == [(IDS[1], "one")]
+    found = past_conversations("gemini", str(directory), {"HOME": str(directory)}, most=9)
+    assert found is not None
+    assert found[0].notes is not None
+    record = found[0].notes()
+    notes = [json.loads(line) for line in record.splitlines()]
+    assert [(note["role"], note["text"]) for note in notes] == [("user", "one"), ("agent", "one!")]
+    assert len(digest(record.encode())) == 2
+
+
+@pytest.mark.parametrize(
+    ("runtime", "found"),
+    [("claude", []), ("codex", []), ("gemini", []), ("opencode", []), ("acp", None)],
+)
 def test_nothing_known_is_nothing_found(
     directory: Path, runtime: str, found: list[tuple[str, str]] | None
 ) -> None:

@@ -3,7 +3,7 @@
 -- uses: sessions
 -- keys: state, session_map, record, archive
 -- args: epoch, turn, reason, keep_ms, most, sid, stops_tasks, outcomes, outcome_ms, done_channel,
---   copy_name?, copy_of?, map_ms
+--   copy_name?, copy_of?, map_ms, notes?
 -- → when it ended ms
 local fence = fenced(keys.state, args.epoch)
 if fence then return fence end
@@ -46,6 +46,7 @@ if args.copy_name then
   redis.call('HSET', keys.session_map, args.copy_name, args.copy_of)
   redis.call('PEXPIRE', keys.session_map, args.map_ms)
 end
+if args.notes then redis.call('SET', keys.record, args.notes, 'PX', args.keep_ms) end
 -- An agent that is parked somewhere remembers a turn that this session doesn't, so it is never asked.
 redis.call('HDEL', keys.state, 'has_remembered', 'agent_process', 'finished_turn', 'grant')
 redis.call('HSET', keys.state, 'reset_turn', args.turn, 'reset_reason', args.reason, 'last_heard_ms', now)

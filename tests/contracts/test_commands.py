@@ -1,0 +1,124 @@
+"""The commands of a chat, with each of the real agent CLIs behind them."""
+
+import itertools
+import os
+import subprocess
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.runtimes import CLIS
+from remoteclaw.runtimes.past import past_conversations
+from tests.conftest import required
+from tests.support.agents import AgentCli, ModelServerProcess
+from tests.support.doors import RpcClient, opened, own_token
+from tests.support.stack import Stack, said
+from tests.support.waiting import HANG_S
+
+
+@dataclass
+class Chat:
+    """A chat with an agent, in a workspace of its own."""
+
+    stack: Stack
+    client: RpcClient
+    cli: AgentCli
+    workspace: Path
+    session: str
+    sid: str
+    _ids: Any = field(default_factory=itertools.count)
+
+    async def send(self, text: str) -> dict[str, Any]:
+        """Send a message; return what the gateway says of it."""
+        params = {"sessionKey": self.session, "message": text, "messageId": f"m{next(self._ids)}"}
+        sent: dict[str, Any] = await self.client.call("chat.send", params)
+        return sent
+
+    async def say(self, text: str) -> str:
+        """Send a message; return what is shown for it: at once, or at the end of its turn."""
+        sent = await self.send(text)
+        return await self.outcome(sent) if sent["entry"] else str(sent["answer"])
+
+    async def outcome(self, sent: dict[str, Any]) -> str:
+        """Return the reply to a message."""
+        outcome = await self.stack.fleet.outcomes.wait(self.sid, sent["entry"], timeout_s=HANG_S)
+        assert outcome is not None, self.stack.worker_logs()
+        return said(outcome)
+
+    def asked(self, text: str) -> str:
+        """Return the model's last request in which a text is, as it came."""
+        return [body for body in self.cli.model.bodies().splitlines() if text in body][-1]
+
+    def run_by_hand(self, text: str) -> None:
+        """Ask the CLI in the workspace, as a person would without RemoteClaw."""
+        flags, stdin = {
+            "claude": (["-p", text], ""),
+            "codex": (["exec", "--skip-git-repo-check", "-m", "scripted", text], ""),
+            "gemini": (["-m", "gemini-2.5-flash", "-p", text], ""),
+            "opencode": (["run"], text),
+        }[self.cli.name]
+        own = {"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"}
+        env = {name: os.environ[name] for name in ("HOME", "PATH")} | own | self.cli.env
+        if self.cli.name == "gemini":  # which does not ask how to sign in where nobody can answer
+            settings = Path(os.environ["HOME"], ".gemini", "settings.json")
+            settings.parent.mkdir()
+            settings.write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
+        argv = [*self.cli.command, *flags]
+        subprocess.run(
+            argv, cwd=self.workspace, env=env, input=stdin, text=True, check=True, timeout=HANG_S
+        )
+
+
+@pytest.fixture(params=CLIS)
+async def chat(
+    request: pytest.FixtureRequest, stack: Stack, directory: Path, model_server: ModelServerProcess
+) -> AsyncIterator[Chat]:
+    """A chat with each of the CLIs in turn."""
+    cli = required(request.param, model_server)
+    workspace = directory / "work"
+    workspace.mkdir()
+    stack.configure(cli.config(workspace=str(workspace), permissions="auto"))
+    await stack.start_worker()
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        told = await client.call("chat.open")
+        yield Chat(stack, client, cli, workspace, told["sessionKey"], told["sid"])
+
+
+async def test_a_conversation_of_the_clis_own_is_gone_on_with(chat: Chat) -> None:
+    """One that a person had in the CLI's own terminal; it stays as it is."""
+    chat.run_by_hand("my colour is green SAY:noted")
+    env = {**os.environ, **chat.cli.env}
+
+    def listed() -> Any:
+        return past_conversations(chat.cli.name, str(chat.workspace), env, most=9)
+
+    (before,) = listed()
+    shown = await chat.say("/resume")
+    assert shown.startswith("1. `my colour is green SAY:noted`, ")
+    assert "Your next message goes on" in await chat.say("/resume 1")
+    assert (await chat.say("SAY:gone-on")).endswith("gone-on")
+
+    assert "my colour is green" in chat.asked("SAY:gone-on")
+    (again,) = (each for each in listed() if each.id == before.id)
+    assert (again.title, again.at) == (before.title, before.at)
+
+
+async def test_an_earlier_conversation_of_ours_is_gone_on_with(chat: Chat) -> None:
+    assert await chat.say("SAY:apple") == "apple"
+    assert (
+        await chat.say("/resume") == f"{chat.cli.name} has no other conversation of this workspace."
+    )
+    assert await chat.say("/new SAY:pear") == "pear"
+    shown = await chat.say("/resume")
+    assert shown.startswith("1. `SAY:apple`, ")
+    assert "2." not in shown
+    assert await chat.say("/resume 2") == "Choose a number from 1 to 1: /resume lists them."
+    await chat.say("/resume 1")
+    assert (await chat.say("SAY:plum")).endswith("plum")
+
+    asked = chat.asked("SAY:plum")
+    assert "SAY:apple" in asked
+    assert "SAY:pear" not in asked
