@@ -116,6 +116,10 @@ class TelegramBot:
         """Whether somebody waits for updates."""
         return bool(self._do("state")["is_polled"])
 
+    def held(self) -> int:
+        """Return how many calls are held by a fault, before or behind what they do."""
+        return int(self._do("state")["held"])
+
     def _do(self, verb: str, **asked: Any) -> Any:
         return _ask(f"{self.api_url}/test/{verb}", {"token": self.token, **asked})
 

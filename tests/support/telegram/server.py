@@ -63,6 +63,16 @@ class Fault:
     description: str = "Internal Server Error"
     retry_after: int = 1
     released: asyncio.Event = field(default_factory=asyncio.Event)
+    holds: int = 0
+    """How many calls wait for the test."""
+
+    async def hold(self) -> None:
+        """Wait until the test lets go on."""
+        self.holds += 1
+        try:
+            await self.released.wait()
+        finally:
+            self.holds -= 1
 
 
 class Bot:
@@ -310,8 +320,12 @@ class TelegramServer:
 
     async def test_state(self, bot: Bot) -> dict[str, Any]:
         """Return what was asked of the API, what waits for the bot, and its commands."""
+        held = sum(fault.holds for fault in bot.faults)
         names = {"calls", "updates", "commands"}
-        return {name: getattr(bot, name) for name in names} | {"is_polled": bot.poll is not None}
+        return {name: getattr(bot, name) for name in names} | {
+            "is_polled": bot.poll is not None,
+            "held": held,
+        }
 
 
 def _plain(value: Any) -> Any:
@@ -348,7 +362,7 @@ async def _before(fault: Fault, request: web.Request) -> web.Response | None:
     """Do what goes wrong before a call is done."""
     match fault.kind:
         case "held":  # nothing happens before the test says so
-            await fault.released.wait()
+            await fault.hold()
         case "busy":
             words = f"Too Many Requests: retry after {fault.retry_after}"
             return _refused(Refusal(429, words, retry_after=fault.retry_after))
@@ -366,7 +380,7 @@ async def _behind(fault: Fault, request: web.Request) -> None:
     """Do what goes wrong after a call is done."""
     match fault.kind:
         case "mute":  # no answer before the test says so
-            await fault.released.wait()
+            await fault.hold()
         case "lost":
             _cut(request)
 

@@ -1,0 +1,486 @@
+"""The adapter of a bot: the Bot API by python-telegram-bot's `Bot`, and nothing else of it.
+
+What the Bot API answers, and what that means:
+
+| answer | is raised as |
+|---|---|
+| 400, 403, 413 | `PlatformRefused`, in a person's words where there are some |
+| 401; 404 of `getMe` | `AccountRefused`: the token |
+| 409 | `AccountRefused`: a webhook is set, or another program polls |
+| 429 | `PlatformBusy` for as long as it says |
+| 5xx but 504; no connection | `PlatformAway` |
+| 504; no answer | `PlatformUnknown`; a poll is simply `PlatformAway` |
+| 400 with a chat's new id | nothing: the call is repeated there |
+"""
+
+import asyncio
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+from telegram import Bot, InputFile
+from telegram.error import (
+    BadRequest,
+    ChatMigrated,
+    Conflict,
+    EndPointNotFound,
+    Forbidden,
+    InvalidToken,
+    NetworkError,
+    RetryAfter,
+    TelegramError,
+)
+from telegram.request import HTTPXRequest
+from telegram.warnings import PTBUserWarning
+
+from remoteclaw.channels.telegram.settings import TelegramAccount
+from remoteclaw.channels.telegram.updates import WANTED, album_of, incoming
+from remoteclaw.channels.telegram.writer import MOST_UNITS, Entity, Text, write
+from remoteclaw.errors import (
+    AccountRefused,
+    PlatformAway,
+    PlatformBusy,
+    PlatformRefused,
+    PlatformUnknown,
+    RemoteClawError,
+    Unsupported,
+)
+from remoteclaw.messages import Attachment
+from remoteclaw.protocols import (
+    Batch,
+    Identity,
+    IncomingFile,
+    Live,
+    Operation,
+    Part,
+    Place,
+    Reply,
+    Sent,
+)
+
+__all__ = ["TelegramAdapter"]
+
+#: How long one poll waits for messages, in seconds, and how long for the rest of an album.
+POLL_S, ALBUM_S = 25, 0.5
+#: How long an answer, and a file on its way, may take, in seconds.
+ANSWER_S, FILE_S = 20.0, 120.0
+#: The largest picture that is shown as one, in bytes, and the types that are.
+PHOTO_BYTES = 10_000_000
+PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
+#: What Telegram calls a command, and how many its menu has.
+MOST_COMMANDS = 100
+
+AGAIN = "(perhaps a second time)"
+
+_Params = dict[str, Any]
+
+#: The effects by their names; Telegram has only these for bots.
+_EFFECTS = {
+    "fire": "5104841245755180586",
+    "thumbs_up": "5107584321108051014",
+    "thumbs_down": "5104858069142078462",
+    "heart": "5159385139981059251",
+    "confetti": "5046509860389126442",
+    "poop": "5046589136895476101",
+}
+_SAME = {"🔥": "fire", "👍": "thumbs_up", "👎": "thumbs_down", "❤": "heart", "🎉": "confetti"}
+
+#: What Telegram's words mean for a person, by a part of them.
+_MEANINGS = {
+    "blocked by the user": "The person has blocked the bot in Telegram.",
+    "user is deactivated": "The person's Telegram account is deleted.",
+    "can't initiate conversation": "The person has to write to the bot first.",
+    "bot was kicked": "The bot was removed from that group: add it there again.",
+    "bot is not a member": "The bot is no member of that group: add it there.",
+    "chat not found": "Telegram knows no such chat, or nobody has written to the bot there.",
+    "message thread not found": "That topic of the chat is gone.",
+    "message to": "There is no such message in that chat.",
+    "topic_closed": "That topic of the chat is closed.",
+    "reaction_invalid": "Telegram has no such reaction: it takes single emoji such as 👍 ❤ 🔥 👀.",
+    "not enough rights": "The bot lacks the right: make it an administrator of that chat.",
+    "have no rights": "The bot lacks the right: make it an administrator of that chat.",
+    "can't be deleted": "Telegram lets bots delete only what is younger than 48 hours.",
+    "file is too big": "The file is larger than the 20 MB that Telegram gives to bots.",
+    "request entity too large": "The file is larger than the 50 MB that Telegram takes from bots.",
+}
+#: What it says of a message that is gone, of a picture that is none, and of what only adorns one.
+_GONE = ("message to edit not found", "can't be edited", "message_id_invalid")
+_DELETED = ("message to delete not found", "message_id_invalid")
+_PICTURE = ("image_process_failed", "photo_", "file is too big")
+_SPARE = {
+    "entities": ("can't parse entit", "entity begin", "entity_", "entities_"),
+    "message_effect_id": ("effect",),
+}
+
+
+class Refused(PlatformRefused):
+    """Raised for a refusal of the Bot API."""
+
+    def __init__(self, words: str) -> None:
+        said = words.lower()
+        meaning = next((text for part, text in _MEANINGS.items() if part in said), "")
+        super().__init__(meaning or f"Telegram refused it: {words[:200]}.")
+        self._said = said
+
+    def is_one_of(self, parts: Sequence[str]) -> bool:
+        """Whether Telegram's words have one of these parts."""
+        return any(part in self._said for part in parts)
+
+
+class TelegramAdapter:
+    """One bot, both sides."""
+
+    has_keys = False
+
+    def __init__(self, settings: TelegramAccount) -> None:
+        # The token is in each address, which these log.
+        for name in ("httpx", "httpcore", "telegram"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        # It advises against raw calls, and against what its own exceptions do.
+        warnings.filterwarnings("ignore", category=PTBUserWarning)
+        self._url = settings.api_url
+        self._token = settings.read_token()
+        self._calls = HTTPXRequest(
+            connection_pool_size=32,
+            read_timeout=ANSWER_S,
+            write_timeout=ANSWER_S,
+            connect_timeout=10,
+            pool_timeout=ANSWER_S,
+            media_write_timeout=FILE_S,
+        )
+        self._polls = HTTPXRequest(connection_pool_size=1, connect_timeout=10)
+        self._bot = Bot(
+            self._token,
+            base_url=f"{self._url}/bot",
+            base_file_url=f"{self._url}/file/bot",
+            request=self._calls,
+            get_updates_request=self._polls,
+        )
+        self._me: Mapping[str, Any] = {}
+        self._moved: dict[str, str] = {}
+
+    # The incoming side.
+
+    async def connect(self) -> Identity:
+        """Check the token, and that messages come by polls."""
+        self._me = await self._ask("getMe")
+        name = f"@{self._me['username']}"
+        hook = await self._ask("getWebhookInfo")
+        if hook.get("url"):
+            raise AccountRefused(
+                f"A webhook is set for {name}, so its messages go elsewhere: stop the program that "
+                "has set it and call the Bot API's deleteWebhook, or make a bot of its own for "
+                "RemoteClaw."
+            )
+        return Identity(id=str(self._me["id"]), name=name)
+
+    async def poll(self, position: str | None) -> Batch:
+        """Wait for updates; the position is the next one's id.
+
+        With it, all before are acknowledged. The parts of an album come one by one: the poll is
+        repeated from the same position until there are no more.
+        """
+        offset = int(position) if position else None
+        updates = await self._updates(offset, POLL_S)
+        count = 0
+        while count < len(updates) and album_of(updates[-1]) is not None:
+            count = len(updates)
+            await asyncio.sleep(ALBUM_S)
+            updates = await self._updates(offset, 0)
+        last = max((update["update_id"] + 1 for update in updates), default=offset or 0)
+        return Batch(position=str(last), incoming=tuple(incoming(updates, me=self._me)))
+
+    async def _updates(self, offset: int | None, wait_s: int) -> list[_Params]:
+        try:
+            updates: list[_Params] = await self._ask(
+                "getUpdates",
+                offset=offset,
+                timeout=wait_s,
+                allowed_updates=list(WANTED),
+                answer_s=wait_s + ANSWER_S,
+            )
+        except PlatformUnknown as unknown:  # as good as none: it is asked again
+            raise PlatformAway(str(unknown)) from None
+        return updates
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the content of a file that a person has sent."""
+        about = await self._ask("getFile", file_id=file.id)
+        address = f"{self._url}/file/bot{self._token}/{quote(about['file_path'])}"
+        try:
+            return await self._calls.retrieve(address, read_timeout=FILE_S)
+        except TelegramError as error:
+            raise _failure("a file", error) from None
+
+    async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        """Show commands in the menu."""
+        menu = [{"command": name, "description": about[:256]} for name, about in commands]
+        await self._ask("setMyCommands", commands=menu[:MOST_COMMANDS])
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._calls.shutdown()
+        await self._polls.shutdown()
+
+    # The outgoing side.
+
+    def parts(self, reply: Reply) -> Sequence[Part]:
+        """Return the messages of a reply: its text, then its files."""
+        texts = list(write(reply.text))
+        if texts and reply.is_error:
+            texts = _headed(texts, "⚠️ ", is_line=False)
+        if texts and reply.origin and reply.index == 0:
+            texts = _headed(texts, f"({reply.origin})")
+        contents: list[_Params] = [{"content": text} for text in texts]
+        contents += [{"attachment": file} for file in reply.attachments]
+        return [Part(index, **content) for index, content in enumerate(contents)]
+
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        """Send one message, in a topic, as an answer, and with an effect where it is to have one.
+
+        Only the first part of what ends a turn, or was sent by a tool, makes a sound.
+        """
+        is_first = part.index == 0
+        is_loud = is_first and bool(reply.is_final or reply.call or reply.is_error)
+        params = _of(Place(reply.channel_id, reply.thread_id))
+        params["disable_notification"] = not is_loud
+        if is_first and (answered := reply.reply_to_id) and answered.isdecimal():
+            # What is deleted meanwhile must not cost the answer.
+            params["reply_parameters"] = {
+                "message_id": int(answered),
+                "allow_sending_without_reply": True,
+            }
+        params["message_effect_id"] = _effect(reply) if is_first else None
+        if part.attachment is not None:
+            params["caption"] = AGAIN if is_again else None
+            message = await self._send_file(part.attachment, content or b"", params)
+        else:
+            for text in _headed([part.content], AGAIN) if is_again else [part.content]:
+                message = await self._show("sendMessage", **_of_text(text), **params)
+        return Sent(str(message["message_id"]), has_effect="effect_id" in message)
+
+    async def _send_file(self, about: Attachment, content: bytes, params: _Params) -> _Params:
+        """Send a picture as one if Telegram shows it, and else as a file."""
+        file = InputFile(content, filename=about.name)
+        if about.mime_type in PHOTOS and len(content) <= PHOTO_BYTES:
+            try:
+                return await self._show("sendPhoto", photo=file, **params)
+            except Refused as refusal:
+                if not refusal.is_one_of(_PICTURE):
+                    raise
+        return await self._show("sendDocument", document=file, **params)
+
+    async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
+        """Show how far a turn has come; a preview that is gone is sent again."""
+        text = _preview(words)
+        if message_id is not None:
+            try:
+                await self._edit(place, text, message_id)
+            except Refused as refusal:
+                if not refusal.is_one_of(_GONE):
+                    raise
+            else:
+                return message_id
+        message = await self._show(
+            "sendMessage", **_of_text(text), **_of(place), disable_notification=True
+        )
+        return str(message["message_id"])
+
+    async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
+        """Make a preview a part of the reply; if it is gone, that is sent."""
+        try:
+            await self._edit(Place(reply.channel_id, reply.thread_id), part.content, message_id)
+        except Refused as refusal:
+            if not refusal.is_one_of(_GONE):
+                raise
+            return await self.send(reply, part)
+        return Sent(message_id)
+
+    async def _edit(self, place: Place, text: Text, message_id: str) -> None:
+        try:
+            where = {"chat_id": place.chat, "message_id": _number(message_id)}
+            await self._show("editMessageText", **_of_text(text), **where)
+        except Refused as refusal:
+            if not refusal.is_one_of(("message is not modified",)):
+                raise
+
+    async def remove(self, place: Place, message_id: str) -> None:
+        """Delete a preview."""
+        try:
+            await self._ask("deleteMessage", chat_id=place.chat, message_id=_number(message_id))
+        except Refused as refusal:
+            if not refusal.is_one_of(_DELETED):
+                raise
+
+    async def typing(self, place: Place) -> None:
+        """Show that an answer is being written; Telegram shows it for five seconds."""
+        await self._ask("sendChatAction", **_of(place), action="typing")
+
+    async def operate(self, operation: Operation) -> Mapping[str, Any]:
+        """React, delete or pin; Telegram gives bots nothing to read."""
+        if operation.name == "read":
+            raise Unsupported("Telegram gives bots no history: only what is written to them.")
+        where: _Params = {
+            "chat_id": operation.channel_id,
+            "message_id": _number(operation.args["messageId"]),
+        }
+        match operation.name:
+            case "react":
+                emoji = operation.args["emoji"].replace("\N{VARIATION SELECTOR-16}", "")
+                reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
+                await self._ask("setMessageReaction", **where, reaction=reaction)
+            case "delete":
+                await self._ask("deleteMessage", **where)
+            case "pin":
+                await self._ask("pinChatMessage", **where, disable_notification=True)
+        return {}
+
+    # The Bot API.
+
+    async def _show(self, method: str, **params: Any) -> _Params:
+        """Send or edit a message, without what only adorns it where Telegram refuses that."""
+        try:
+            message: _Params = await self._ask(method, **params)
+        except Refused as refusal:
+            spare = [
+                name
+                for name, words in _SPARE.items()
+                if params.get(name) and refusal.is_one_of(words)
+            ]
+            if not spare:
+                raise
+            message = await self._show(method, **params | dict.fromkeys(spare))
+        return message
+
+    async def _ask(self, method: str, *, answer_s: float = ANSWER_S, **params: Any) -> Any:
+        """Call a method of the Bot API; raises as the table above says."""
+        for _ in range(2):
+            if (chat := params.get("chat_id")) is not None:
+                params["chat_id"] = self._moved.get(chat, chat)
+            try:
+                return await self._bot.do_api_request(method, params, read_timeout=answer_s)
+            except ChatMigrated as moved:
+                self._moved[str(chat)] = str(moved.new_chat_id)
+            except TelegramError as error:
+                raise _failure(method, error) from None
+        raise Refused("the chat has another id")
+
+
+def _failure(method: str, error: TelegramError) -> RemoteClawError:
+    """Return what an error of the library means."""
+    # An answer that is no JSON, as of a gateway in front, has an error of the library as its cause.
+    cause = None if isinstance(error.__cause__, TelegramError) else error.__cause__
+    kind = type(cause).__name__ if cause else error.message.partition(". ")[0].rstrip(".")
+    match error:
+        case RetryAfter():
+            after = error.retry_after
+            after_s = after.total_seconds() if isinstance(after, timedelta) else float(after)
+            return PlatformBusy("Telegram is asked too often.", after_s=after_s)
+        case EndPointNotFound():
+            return Refused(f"it has no {method}")
+        case InvalidToken() if error.message == "Not Found" and method != "getMe":
+            return Refused(f"it has no {method}")
+        case InvalidToken():
+            return AccountRefused(
+                "Telegram doesn't know the bot's token: copy it again from @BotFather (/mybots, "
+                "API Token); if it was revoked there, take the new one."
+            )
+        case Conflict() if "webhook" in error.message.lower():
+            return AccountRefused(
+                "A webhook is set for the bot, so its messages go elsewhere: stop the program that "
+                "has set it and call the Bot API's deleteWebhook."
+            )
+        case Conflict():
+            return AccountRefused(
+                "Another program reads the bot's messages with the same token: stop it, or make a "
+                "bot of its own for RemoteClaw at @BotFather (/newbot)."
+            )
+        case BadRequest() | Forbidden():
+            return Refused(error.message)
+        case NetworkError() if isinstance(cause, _NOT_SENT):
+            return PlatformAway(f"Telegram can't be reached ({kind}).")
+        case NetworkError() if cause is not None or "gateway time" in kind.lower():
+            return PlatformUnknown(f"Telegram did not answer ({kind}): it may have been done.")
+        case NetworkError() if "entity too large" in kind.lower():
+            return Refused(kind)
+    return PlatformAway(f"Telegram is out of order ({kind[:100]}).")
+
+
+#: What happens before a request has left.
+_NOT_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
+
+
+def _of(place: Place) -> _Params:
+    """Return the parameters that name a chat and its topic."""
+    where: _Params = {"chat_id": place.chat}
+    if place.thread is not None:
+        where["message_thread_id"] = _number(place.thread, "topic")
+    return where
+
+
+def _of_text(text: Text) -> _Params:
+    """Return the parameters that are a text and its look.
+
+    What an agent was talked into writing into an address would reach that server by a preview.
+    """
+    return {
+        "text": text.text,
+        "entities": [entity.plain() for entity in text.entities] or None,
+        "link_preview_options": {"is_disabled": True},
+    }
+
+
+def _number(name: str, what: str = "message") -> int:
+    if not name.isdecimal():
+        raise PlatformRefused(f"There is no {what} {name[:40]!r}: Telegram's are numbers.")
+    return int(name)
+
+
+def _effect(reply: Reply) -> str | None:
+    """Return Telegram's id of an effect; groups have none."""
+    name = (reply.effect or "").lower().replace("\N{VARIATION SELECTOR-16}", "")
+    name = _SAME.get(name, name.replace(" ", "_").replace("-", "_"))
+    return None if reply.channel_id.startswith(("-", "@")) else _EFFECTS.get(name)
+
+
+def _units(text: str) -> int:
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _headed(texts: Sequence[Text], head: str, *, is_line: bool = True) -> list[Text]:
+    """Return texts behind some words of ours, in a message of their own if there is no room."""
+    first, *others = texts
+    looks = (Entity("italic", 0, _units(head)),) if is_line else ()
+    if is_line and _units(head) + 1 + _units(first.text) > MOST_UNITS:
+        return [Text(head, looks), *texts]
+    start = f"{head}\n" if is_line else head
+    by = _units(start)
+    moved = (
+        Entity(one.type, one.offset + by, one.length, one.url, one.language)
+        for one in first.entities
+    )
+    return [Text(start + first.text, (*looks, *moved)), *others]
+
+
+def _preview(words: Live) -> Text:
+    """Return what a preview shows: the end of the text, and in a line below what is being done."""
+    texts = write(words.text)
+    body = texts[-1] if texts else Text("")
+    doing = " · ".join(filter(None, (words.activity, words.plan))) or ("" if texts else "…")
+    gap = "\n\n" if texts and doing else ""
+    if not doing or _units(body.text + gap + doing) > MOST_UNITS:
+        return body
+    below = Entity("italic", _units(body.text + gap), _units(doing))
+    return Text(f"{body.text}{gap}{doing}", (*body.entities, below))

@@ -1,0 +1,34 @@
+"""The section `[channels.telegram]`."""
+
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from remoteclaw.config.model import ChannelConfig, TokenConfig
+from remoteclaw.config.rights import BY_PEOPLE
+
+__all__ = ["API_URL", "TelegramAccount", "TelegramConfig"]
+
+#: Telegram's own server of the Bot API.
+API_URL = "https://api.telegram.org"
+
+
+class TelegramAccount(TokenConfig):
+    """A bot."""
+
+    api_url: Annotated[str, BY_PEOPLE] = API_URL
+    """The address of the Bot API: Telegram's, or that of a server of your own."""
+
+    @field_validator("api_url")
+    @classmethod
+    def _check_url(cls, value: str) -> str:
+        if not value.startswith(("https://", "http://")) or value.split("//")[1] in ("", "/"):
+            raise ValueError("is no address of a server: write it as https://api.telegram.org")
+        return value.rstrip("/")
+
+
+class TelegramConfig(TelegramAccount, ChannelConfig):
+    """Telegram: the bot of the table itself, and more in `accounts`."""
+
+    accounts: Annotated[dict[str, TelegramAccount], BY_PEOPLE] = Field(default_factory=dict)
+    """More bots, by names of your own."""

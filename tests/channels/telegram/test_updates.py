@@ -1,0 +1,202 @@
+"""What people write in Telegram, as messages: by polls of the adapter, as the process gets them."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.channels.telegram.adapter import TelegramAdapter
+from remoteclaw.channels.telegram.settings import TelegramAccount
+from remoteclaw.protocols import Incoming
+from tests.support.telegram import TelegramBot, file
+
+CHAT, GROUP = 7, -100_500
+
+
+@pytest.fixture
+async def adapter(bot: TelegramBot) -> AsyncIterator[TelegramAdapter]:
+    settings = {"token": bot.token, "api_url": bot.api_url}
+    adapter = TelegramAdapter(TelegramAccount.model_validate(settings))
+    await adapter.connect()
+    yield adapter
+    await adapter.aclose()
+
+
+async def said(
+    bot: TelegramBot, adapter: TelegramAdapter, text: str = "", **message: Any
+) -> Incoming:
+    """Return the last message, once a person has written it."""
+    bot.say(text, **{"chat": CHAT, **message})
+    return (await adapter.poll(None)).incoming[-1]
+
+
+async def test_a_message_says_who_wrote_what_and_where(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    found = await said(bot, adapter, " Hello 😀 ", name="Ann")
+
+    assert (found.id, found.chat, found.sender, found.sender_name) == ("1", "7", "7", "Ann")
+    assert (found.text, found.is_group, found.is_for_us, found.thread) == (
+        "Hello 😀",
+        False,
+        True,
+        None,
+    )
+    assert found.at_ms == bot.chat(CHAT)[0]["date"] * 1000
+
+
+async def test_an_edit_is_a_message_that_says_which_it_replaces(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    first = await said(bot, adapter, "helo")
+    edit = await said(bot, adapter, "hello", edits=int(first.id))
+    other = await said(bot, adapter, "hello!", edits=int(first.id))
+
+    assert (edit.replaces, edit.text) == (first.id, "hello")
+    assert len({first.id, edit.id, other.id}) == 3
+    again = (await adapter.poll(None)).incoming
+    assert [one.id for one in again] == [first.id, edit.id, other.id]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_for_us", "seen"),
+    [
+        ("just talking", False, "just talking"),
+        ("@{me} what is up", True, "what is up"),
+        ("ask @{ME} about it", True, "ask @{ME} about it"),
+        ("ask @somebody about it", False, "ask @somebody about it"),
+        ("/status", True, "/status"),
+        ("/status@{me} now", True, "/status now"),
+        ("/status@other_bot", False, "/status@other_bot"),
+        ("write to x@{me}", False, "write to x@{me}"),
+    ],
+)
+async def test_in_a_group_what_names_the_bot_is_for_it(
+    bot: TelegramBot, adapter: TelegramAdapter, text: str, is_for_us: bool, seen: str
+) -> None:
+    names = {"me": bot.username, "ME": bot.username.upper()}
+    found = await said(bot, adapter, text.format(**names), chat=GROUP, by=8)
+
+    assert (found.is_group, found.sender, found.is_for_us) == (True, "8", is_for_us)
+    assert found.text == seen.format(**names)
+
+
+async def test_in_a_group_an_answer_to_the_bot_is_for_it(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    others = await said(bot, adapter, "hm", chat=GROUP, by=8)
+    name = str((await adapter._ask("sendMessage", chat_id=str(GROUP), text="**I**"))["message_id"])
+    to_other = await said(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(others.id))
+    to_bot = await said(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(name))
+
+    assert (to_other.is_for_us, to_other.reply_to, to_other.quoted) == (False, others.id, "hm")
+    assert (to_bot.is_for_us, to_bot.reply_to, to_bot.quoted) == (True, name, "**I**")
+
+
+async def test_what_a_person_quotes_is_what_is_quoted(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    long = await said(bot, adapter, "one two " * 1000)
+    whole = await said(bot, adapter, "what?", reply_to=int(long.id))
+    part = await said(
+        bot, adapter, "what?", reply_to=int(long.id), quote={"text": "two", "position": 4}
+    )
+
+    assert len(whole.quoted) == 1000
+    assert part.quoted == "two"
+
+
+async def test_a_topic_is_a_thread_and_an_answer_is_none(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    bot.chat(GROUP, topics=[5])
+    in_topic = await said(bot, adapter, "hi", chat=GROUP, by=8, thread=5)
+    answer = await said(bot, adapter, "hi", chat=GROUP, by=8, thread=4)
+
+    assert (in_topic.thread, answer.thread) == ("5", None)
+
+
+async def test_the_head_of_a_topic_is_no_quotation(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    topic = {"name": "Plans", "icon_color": 1}
+    bot.chat(GROUP, topics=[1])
+    assert bot.say(chat=GROUP, forum_topic_created=topic) == 1
+    found = await said(bot, adapter, "hi", chat=GROUP, by=8, thread=1, reply_to=1)
+
+    assert (found.text, found.reply_to, found.quoted) == ("hi", None, "")
+    assert len((await adapter.poll(None)).incoming) == 1
+
+
+async def test_code_and_links_are_markdown_again(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    found = await said(
+        bot,
+        adapter,
+        "😀 run make in x\nprint(1)\nsee docs and https://a.org",
+        entities=[
+            {"type": "bold", "offset": 0, "length": 2},
+            {"type": "code", "offset": 7, "length": 4},
+            {"type": "pre", "offset": 17, "length": 8, "language": "python"},
+            {"type": "text_link", "offset": 30, "length": 4, "url": "https://b.org/"},
+            {"type": "url", "offset": 39, "length": 13},
+        ],
+    )
+
+    assert found.text == (
+        "😀 run `make` in x\n```python\nprint(1)\n```\nsee [docs](https://b.org/) and https://a.org"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"location": {"latitude": 1.5, "longitude": 2.5}}, "(a place: 1.5, 2.5)"),
+        ({"contact": {"phone_number": "+1", "first_name": "Bo"}}, "(a contact: Bo, +1)"),
+        ({"dice": {"emoji": "🎲", "value": 3}}, "(🎲 3)"),
+    ],
+)
+async def test_what_is_neither_text_nor_file_is_said_in_words(
+    bot: TelegramBot, adapter: TelegramAdapter, content: dict[str, Any], text: str
+) -> None:
+    assert (await said(bot, adapter, **content)).text == text
+
+
+async def test_what_was_forwarded_says_from_whom(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    origin = {"type": "hidden_user", "date": 1, "sender_user_name": "Bo"}
+    found = await said(bot, adapter, "look", forward_origin=origin)
+
+    assert found.text == "(Forwarded from Bo:)\nlook"
+
+
+async def test_files_come_with_their_names_and_types(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    document = await said(
+        bot, adapter, "a plan", files=[file("a.pdf", b"%PDF", mime_type="application/pdf")]
+    )
+    photo = await said(bot, adapter, files=[file("x", b"large picture", kind="photo")])
+    voice = await said(bot, adapter, files=[file("x", b"sound", kind="voice")])
+
+    def about(found: Incoming) -> tuple[Any, ...]:
+        (one,) = found.files
+        return one.name, one.mime_type, one.size, one.is_voice
+
+    assert document.text == "a plan"
+    assert about(document) == ("a.pdf", "application/pdf", 4, False)
+    assert about(photo) == ("photo-2.jpg", "image/jpeg", 13, False)
+    assert about(voice) == ("voice-3.ogg", "audio/ogg", 5, True)
+
+
+async def test_what_no_person_says_is_left_out(bot: TelegramBot, adapter: TelegramAdapter) -> None:
+    bot.say(chat=GROUP, by=8, new_chat_title="Other")
+    bot.chat(-100_900, type="channel")
+    bot.say("news", chat=-100_900, by=8)
+    bot.say("copied", chat=GROUP, by=8, is_automatic_forward=True)
+    bot.say("by a bot", chat=GROUP, by=9, is_bot=True)
+
+    (found,) = (await adapter.poll(None)).incoming
+    assert found.is_bot
