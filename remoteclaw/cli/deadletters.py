@@ -18,7 +18,7 @@ __all__ = ["deadletters"]
 
 @click.group()
 def deadletters() -> None:
-    """List, retry and drop messages that were given up.
+    """List, retry and drop messages and replies that were given up.
 
     A LETTER is named by its id, as `deadletters list` shows it.
     """
@@ -27,7 +27,7 @@ def deadletters() -> None:
 @deadletters.command("list")
 @json_option
 def list_letters(as_json: bool) -> None:
-    """List the messages that were given up, oldest first."""
+    """List the messages and replies that were given up, oldest first."""
 
     async def run(fleet: "Fleet") -> None:
         listing(
@@ -45,7 +45,8 @@ def list_letters(as_json: bool) -> None:
 def _plain(letter: "DeadLetter") -> dict[str, Any]:
     return {
         "id": letter.id,
-        "session": str(letter.session),
+        "session": str(letter.session) if letter.session else None,
+        "account": letter.account or None,
         "reference": _reference(letter),
         "category": letter.category,
         "detail": letter.detail,
@@ -56,7 +57,7 @@ def _plain(letter: "DeadLetter") -> dict[str, Any]:
 
 def _row(letter: "DeadLetter") -> tuple[object, ...]:
     given_up = clock(_given_up_ms(letter))
-    return letter.id, given_up, letter.attempts, letter.category, letter.session
+    return letter.id, given_up, letter.attempts, letter.category, letter.session or letter.account
 
 
 def _given_up_ms(letter: "DeadLetter") -> int:
@@ -64,14 +65,17 @@ def _given_up_ms(letter: "DeadLetter") -> int:
 
 
 def _reference(letter: "DeadLetter") -> str:
-    return f"{letter.session.sid[:8]}-{letter.entry_id}"
+    """Return the message that it is, or that it answers."""
+    if letter.reply:
+        return f"{letter.reply.sid[:8]}-{letter.reply.turn}"
+    return f"{letter.session.sid[:8]}-{letter.entry_id}" if letter.session else ""
 
 
 @deadletters.command("show")
 @click.argument("letter")
 @json_option
 def show_letter(letter: str, as_json: bool) -> None:
-    """Show a message that was given up, with what the person wrote."""
+    """Show one that was given up, with its words."""
 
     async def run(fleet: "Fleet") -> None:
         found = await fleet.dead_letters.read(letter)
@@ -79,7 +83,7 @@ def show_letter(letter: str, as_json: bool) -> None:
             names = ("name", "mime_type", "size")
             told = {
                 **_plain(found),
-                "text": found.entry.message.text if found.entry else None,
+                "text": found.text,
                 "files": [
                     {name: getattr(file, name) for name in names} for file in found.attachments
                 ],
@@ -89,15 +93,16 @@ def show_letter(letter: str, as_json: bool) -> None:
         files = (f"{file.name} ({file.mime_type}, {file.size} bytes)" for file in found.attachments)
         facts(
             {
-                "session": found.session,
+                "session": found.session or "",
                 "message": _reference(found),
+                "for": found.account,
                 "why": f"{found.category} {found.detail}",
                 "tried": f"{found.attempts} times",
                 "files": ", ".join(files),
             }
         )
         echo("")
-        echo_text(found.entry.message.text if found.entry else "(It can't be read.)")
+        echo_text("(It can't be read.)" if found.text is None else found.text)
 
     on_fleet(run)
 
@@ -106,14 +111,18 @@ def show_letter(letter: str, as_json: bool) -> None:
 @click.argument("letter")
 @wait_option
 def retry_letter(letter: str, wait_s: float) -> None:
-    """Retry a message in its session, behind those that wait there.
+    """Retry a message in its session, or a reply in its chat.
 
-    The reply goes to its chat. The reply to a `send`, which no longer waits for it, is printed
-    here, with the same exit status.
+    The reply to a message goes to its chat. The reply to a `send`, which no longer waits for it,
+    is printed here, with the same exit status.
     """
 
     async def run(fleet: "Fleet") -> int:
         found = await fleet.dead_letters.read(letter)
+        if found.stream:
+            await fleet.dead_letters.send_again(found)
+            echo(f"It is sent again by {found.account}.")
+            return 0
         accepted = await fleet.dead_letters.retry(letter)
         is_ours = found.entry is not None and found.entry.deliver == "caller" and wait_s > 0
         echo(f"It is tried again as {reference_of(accepted)}.", err=is_ours)

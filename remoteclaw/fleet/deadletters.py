@@ -1,4 +1,4 @@
-"""Dead letters: messages that were given up, kept until an operator retries or drops them."""
+"""Dead letters: messages and replies that were given up, kept until an operator decides."""
 
 import re
 from dataclasses import dataclass
@@ -17,32 +17,53 @@ from remoteclaw.fleet.inbound import (
     entry_keys,
 )
 from remoteclaw.fleet.outcomes import OUTCOME_MS
+from remoteclaw.fleet.reply import NewerReply, decode_reply
 from remoteclaw.fleet.wake import Waker
 from remoteclaw.messages import Attachment, Entry, SessionKey
+from remoteclaw.protocols import Reply
 
 __all__ = ["DeadLetter", "DeadLetters"]
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was given up."""
+    """A message, or a reply, that was given up."""
 
     id: str
     """Its own id, "milliseconds-sequence": when it was given up, on Redis' clock."""
-    session: SessionKey
+    session: SessionKey | None
+    """None for a reply of no session, or of one that is forgotten."""
     entry_id: str
-    """Its id on the session's stream, and of its outcome."""
+    """Its id on the session's stream, and of its outcome; of a reply, that on the reply stream."""
     attempts: int
     """How often it was tried."""
     category: str
     detail: str
     entry: Entry | None
     """The message; None if it can't be read."""
+    stream: str = ""
+    """Of a reply: the reply stream that it was on."""
+    reply: Reply | None = None
+    """The reply; None if it can't be read."""
 
     @property
     def attachments(self) -> tuple[Attachment, ...]:
-        """The files that came with it; they are kept as long as it is."""
+        """The files that came with it; those of a message are kept as long as it is."""
+        if self.reply:
+            return self.reply.attachments
         return self.entry.message.attachments if self.entry else ()
+
+    @property
+    def text(self) -> str | None:
+        """What a person has written, or would have read; None if it can't be read."""
+        if self.reply:
+            return self.reply.text
+        return self.entry.message.text if self.entry else None
+
+    @property
+    def account(self) -> str:
+        """Of a reply: the account that it was for, such as `telegram/default`."""
+        return self.stream.removeprefix("rc:out:").replace(":", "/", 1)
 
 
 class DeadLetters:
@@ -76,6 +97,7 @@ class DeadLetters:
         no room for messages.
         """
         letter = await self.read(letter_id)
+        assert letter.session, "it is a message"
         sid = letter.session.sid
         is_said = letter.entry is None or letter.entry.origin == "chat"
         reply = await self._scripts.run(
@@ -103,6 +125,25 @@ class DeadLetters:
         await self._waker.try_hint(letter.session, queue)
         return Accepted(letter.session, entry_id, is_duplicate=False)
 
+    async def send_again(self, letter: DeadLetter) -> None:
+        """Put a reply back on its reply stream, at the end.
+
+        Raises `NotFound` if it is not there any more.
+        """
+        entries = letter.reply.entries or [letter.reply.turn] if letter.reply else []
+        sid = letter.reply.sid if letter.reply else ""
+        put = await self._scripts.run(
+            "resend",
+            keys={
+                "dead_letters": keys.DEAD_LETTERS,
+                "replies": letter.stream,
+                "outcomes": [keys.outcome_prefix(sid) + entry for entry in entries],
+            },
+            args={"letter": letter.id},
+        )
+        if not put:
+            raise NotFound(_unknown(letter.id))
+
     async def count(self) -> int:
         """Return how many there are."""
         client = self._scripts.client
@@ -111,7 +152,8 @@ class DeadLetters:
     async def drop(self, letter_id: str) -> None:
         """Throw a dead letter away; raises `NotFound` if it is not there."""
         letter = await self.read(letter_id)
-        blobs = [keys.blob(letter.session.sid, file.blob) for file in letter.attachments]
+        sid = letter.reply.sid if letter.reply else letter.session.sid if letter.session else ""
+        blobs = [keys.blob(sid, file.blob) for file in letter.attachments]
         dropped = await self._scripts.run(
             "drop",
             keys={"dead_letters": keys.DEAD_LETTERS, "blobs": blobs},
@@ -128,6 +170,8 @@ def _unknown(letter_id: str, became: bytes | None = None) -> str:
 
 
 def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
+    if b"reply" in fields:
+        return _reply_letter(letter_id, fields)
     error = orjson.loads(fields[b"error"] or b"{}")
     try:
         entry = decode_entry(fields[b"id"], fields)
@@ -141,4 +185,23 @@ def _letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
         category=str(error.get("category", "")),
         detail=str(error.get("detail", "")),
         entry=entry,
+    )
+
+
+def _reply_letter(letter_id: str, fields: dict[bytes, bytes]) -> DeadLetter:
+    key, reply_id = fields[b"key"].decode(), fields[b"id"].decode()
+    try:
+        reply = decode_reply(reply_id, fields)
+    except (KeyError, TypeError, ValueError, NewerReply):
+        reply = None
+    return DeadLetter(
+        id=letter_id,
+        session=SessionKey.parse(key) if key else None,
+        entry_id=reply_id,
+        attempts=1,
+        category=fields[b"category"].decode(),
+        detail=fields[b"why"].decode(),
+        entry=None,
+        stream=fields[b"stream"].decode(),
+        reply=reply,
     )

@@ -256,6 +256,18 @@ def reader(provider: str, account: str) -> str:
     return f"rc:reader:{provider}:{account}"
 
 
+def sending(provider: str, account: str) -> str:
+    """Hash: how far the replies are sent that are being sent, by their ids on the stream; until the
+    receipt."""
+    return f"rc:sending:{provider}:{account}"
+
+
+def said(provider: str, account: str, chat: str, message_id: str) -> str:
+    """String: what a message that the platform has been sent belongs to, as JSON: session, turn and
+    entries; 7 days."""
+    return f"rc:said:{provider}:{account}:{chat}:{message_id}"
+
+
 def dedupe(session: SessionKey, message_id: str) -> str:
     """String: the entry that a platform's message became, so that it is accepted once; 7 days."""
     digest = hashlib.sha256(f"{session}\0{message_id}".encode()).hexdigest()[:32]

@@ -607,8 +607,9 @@ async def test_files_that_a_platform_did_not_take_are_kept(sender: Stack) -> Non
 
     await chat.deliver_all()
 
-    (reply,) = chat.delivered
+    reply, notice = chat.delivered
     assert reply.text == "", "files alone are an answer"
+    assert notice.text == "(The file bad.txt could not be sent: Not this file.)"
     (key,) = await blobs(sender)
     (kept,) = [file for file in reply.attachments if file.name == "bad.txt"]
     assert key.decode() == keys.blob(ALICE.sid, kept.blob)

@@ -72,7 +72,7 @@ async def test_a_file_that_somebody_sent_to_the_agent(
         await turn.call("message_send_attachment", target="a", file=str(run_dir / "mcp.json"))
 
     assert list(served.chat("chat-2")[0].files) == ["1-photo.png"]
-    assert len(served.events) == 1
+    assert len(served.delivered) == 1
 
 
 async def test_the_files_of_a_directory_that_is_no_agent_s(

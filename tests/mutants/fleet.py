@@ -34,11 +34,22 @@ MUTANTS = (
         test="test_an_operator_s_words_are_no_command_of_a_chat",
     ),
     Mutant(
-        "a claim that a slow platform loses",
-        before="await self.claim()",
+        "a call that begins late in a claim",
+        before="GUARD * self._claim_ms / 1000",
+        after="self._claim_ms / 1000",
+        test="test_no_call_begins_late_in_a_claim",
+    ),
+    Mutant(
+        "a frozen claim that is believed",
+        before="while not self.is_mine:",
+        after="while False:",
+        test="test_a_copy_that_was_frozen_sends_nothing",
+    ),
+    Mutant(
+        "a refusal before a turn's last message that nobody reads",
+        before="entries = [reply.turn]",
         after="pass",
-        test="test_a_slow_delivery_keeps_its_stream",
-        within="keep",
+        test="test_a_refused_message_before_the_last_one_is_told_with_its_turn",
     ),
     Mutant(
         "finish split in two",

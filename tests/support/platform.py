@@ -15,7 +15,7 @@ All that happens there is in a directory, so that a test sees the same from each
 Its account is `test/default` unless a test says otherwise. Messages are called m1, m4, …: each
 event has a number.
 
-    python -m tests.support.platform URL DIRECTORY PROVIDER ACCOUNT
+    python -m tests.support.platform URL DIRECTORY PROVIDER ACCOUNT TOKEN CLAIM_MS
 """
 
 import asyncio
@@ -31,8 +31,16 @@ from typing import Any
 import orjson
 
 from remoteclaw.channels.relay import relay
-from remoteclaw.errors import PlatformRefused, Unsupported
+from remoteclaw.errors import (
+    AccountRefused,
+    PlatformAway,
+    PlatformBusy,
+    PlatformRefused,
+    PlatformUnknown,
+    Unsupported,
+)
 from remoteclaw.fleet import Fleet
+from remoteclaw.fleet.reader import CLAIM_MS
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Operation, Part, Reply, Sent
 from tests.support.command import Process, start_program
@@ -55,6 +63,18 @@ class Behaviour:
     """Fails as a platform does that is away."""
     is_held: bool = False
     """Does nothing before it is told otherwise; what it was asked is among the events."""
+    holds: str = ""
+    """The one chat where it does nothing before it is told otherwise."""
+    busy_s: dict[str, float] = field(default_factory=dict)
+    """By chat, when it may be asked again: it is asked too often there."""
+    answers: bool = True
+    """Whether it says what it has done; else it does it, and the connection is lost."""
+    holds_answers: bool = False
+    """Says so only once it is told otherwise."""
+    holds_files: bool = False
+    """Does nothing with files before it is told otherwise."""
+    revoked: str = ""
+    """Refuses the account, in these words."""
     lacks: tuple[str, ...] = ()
     """The operations that it doesn't have."""
     effects: tuple[str, ...] = ()
@@ -102,7 +122,7 @@ class Platform:
 
     @contextlib.asynccontextmanager
     async def served(
-        self, fleet: Fleet, *, only_sends: bool = False
+        self, fleet: Fleet, *, only_sends: bool = False, claim_ms: int = CLAIM_MS
     ) -> AsyncIterator["asyncio.Task[None]"]:
         """Have an adapter at work, with operations or, if it `only_sends`, without.
 
@@ -110,7 +130,9 @@ class Platform:
         it was cut off, but not for the next one here.
         """
         adapter = PlatformAdapter(self._directory)
-        reader = fleet.replies.reader(self._provider, self._account, token="the platform's")
+        reader = fleet.replies.reader(
+            self._provider, self._account, token="the platform's", claim_ms=claim_ms
+        )
         assert await reader.claim()
         task = asyncio.create_task(relay(reader, _Sender(adapter) if only_sends else adapter))
         try:
@@ -119,12 +141,22 @@ class Platform:
             task.cancel()
             await asyncio.wait((task,))
 
-    def start_process(self, redis_url: str) -> Process:
-        """Start an adapter in a process of its own; `is_read()` says when it is at work."""
-        argv = [__name__, redis_url, str(self._directory), self._provider, self._account]
+    def start_process(
+        self, redis_url: str, *, token: str = "the platform's", claim_ms: int = CLAIM_MS
+    ) -> Process:
+        """Start an adapter in a process of its own; `is_read()` says when it is at work.
+
+        Those of one `token` don't wait for each other's claims to end.
+        """
+        whose = [str(self._directory), self._provider, self._account, token, str(claim_ms)]
+        argv = [__name__, redis_url, *whose]
         process = start_program(argv, env=os.environ, log=self._directory / "log")
         self._processes.append(process)
         return process
+
+    def log(self) -> str:
+        """Return what the processes have logged."""
+        return (self._directory / "log").read_text()
 
     def end(self) -> None:
         """End the processes that were started."""
@@ -200,15 +232,18 @@ class PlatformAdapter(Recipient):
         """Take one part; its files belong to the message of its text."""
         if reply.channel_id == "nowhere":
             raise PlatformRefused("There is no such chat.")
-        behaviour = await self._behaviour("send", part.content)
+        behaviour = await self._behaviour("send", part.content, reply.channel_id)
         file = part.attachment
+        if file and behaviour.holds_files:
+            self._journal.add("held", what="file", about=file.name)
+            await eventually(lambda: not self._told().holds_files)
         if file and not behaviour.keeps_files:
             raise PlatformRefused("Files can't be sent here.")
         files = {file.name: (content or b"").decode("latin-1")} if file else {}
-        if part.index:
-            return Sent(
-                self._journal.add("file", chat=reply.channel_id, files=files, key=reply.key)
-            )
+        if part.attachment and part.index:
+            about = {"files": files, "key": reply.key, "is_again": is_again}
+            name = self._journal.add("file", chat=reply.channel_id, **about)
+            return await self._answer(Sent(name))
         has_effect = reply.effect in behaviour.effects
         again = "(perhaps a second time)\n" if is_again else ""
         message_id = self._journal.add(
@@ -223,21 +258,36 @@ class PlatformAdapter(Recipient):
             key=reply.key,
             is_called=reply.call is not None,
         )
-        return Sent(message_id, has_effect)
+        return await self._answer(Sent(message_id, has_effect))
 
-    async def _behaviour(self, what: str, about: str) -> Behaviour:
+    async def _answer(self, sent: Sent) -> Sent:
+        """Say what was done, if that is to be said."""
+        if self._told().holds_answers:
+            self._journal.add("held", what="answer", about=sent.message_id)
+            await eventually(lambda: not self._told().holds_answers)
+        if not self._told().answers:
+            raise PlatformUnknown("The connection was lost.")
+        return sent
+
+    async def _behaviour(self, what: str, about: str, chat: str = "") -> Behaviour:
         """Return how to behave, once it may be done; raises what it was told to."""
         behaviour = self._told()
-        if behaviour.is_held:
+        if behaviour.is_held or (chat and behaviour.holds == chat):
             self._journal.add("held", what=what, about=about)
-            await eventually(lambda: not self._told().is_held)
+            await eventually(lambda: not (self._told().is_held or self._told().holds))
             behaviour = self._told()
+        if behaviour.revoked:
+            self._journal.add("refused", what=what, about=about)
+            raise AccountRefused(behaviour.revoked)
+        if chat in behaviour.busy_s:
+            self._journal.add("busy", what=what, about=about)
+            raise PlatformBusy("Too many messages.", after_s=behaviour.busy_s[chat])
         if behaviour.refuses:
             self._journal.add("refused", what=what, about=about)
             raise PlatformRefused(behaviour.refuses)
         if behaviour.breaks:
             self._journal.add("broke", what=what, about=about)
-            raise ConnectionError("the platform is away")
+            raise PlatformAway("The platform is away.")
         return behaviour
 
     def _told(self) -> Behaviour:
@@ -319,11 +369,12 @@ def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
     return list(posts.values())
 
 
-async def main(url: str, directory: str, provider: str, account: str) -> None:
+async def main(
+    url: str, directory: str, provider: str, account: str, token: str, claim_ms: str
+) -> None:
     """Deliver until killed."""
     fleet = Fleet.open(url, lease_s=30)
-    # With a token of its own, so that the next process needn't wait for this one's claim to end.
-    reader = fleet.replies.reader(provider, account, token="the platform's")
+    reader = fleet.replies.reader(provider, account, token=token, claim_ms=int(claim_ms))
     await relay(reader, PlatformAdapter(Path(directory)))
 
 

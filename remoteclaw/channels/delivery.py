@@ -1,0 +1,214 @@
+"""The delivery of one reply, part by part.
+
+The platform gets each part once, as far as that can be known. Where it drops repetitions by itself,
+a part is simply sent again. Elsewhere a mark in Redis says before each part what is about to be
+sent: a part that was begun and may have arrived is sent again once, as "(perhaps a second time)".
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import orjson
+
+from remoteclaw.channels.budget import Budget
+from remoteclaw.errors import (
+    AccountRefused,
+    PlatformAway,
+    PlatformBusy,
+    PlatformRefused,
+    PlatformUnknown,
+)
+from remoteclaw.fleet.reader import GivenUp, Mark, ReplyReader
+from remoteclaw.host.logs import frames_of
+from remoteclaw.messages import Attachment
+from remoteclaw.protocols import ChannelAdapter, Part, Reply, Sent
+
+__all__ = ["Delivery", "Done", "failure"]
+
+NO_EFFECT = "It was sent without the effect: this channel has none of that name."
+GONE = "it is not kept any more"
+PERHAPS = "It was perhaps sent: twice, nobody can tell whether the platform has taken it."
+
+#: How often a part is begun whose outcome is not known.
+MOST_DOUBTS = 2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The outcome of one entry of the reply stream."""
+
+    ids: tuple[str, ...] = ()
+    """The platform's ids of what was sent."""
+    kept: Collection[Attachment] = ()
+    """The files that could not be delivered, and are not thrown away."""
+    given_up: GivenUp | None = None
+    answer: bytes = b""
+    """The answer for the caller."""
+
+
+class _Gone(Exception):
+    """Raised for a reply that was dropped, or that another adapter has delivered."""
+
+
+class Delivery:
+    """One reply on its way."""
+
+    def __init__(
+        self, reader: ReplyReader, adapter: ChannelAdapter, budget: Budget, reply: Reply
+    ) -> None:
+        self._reader = reader
+        self._adapter = adapter
+        self._budget = budget
+        self._reply = reply
+        self._mark = Mark()
+        """How far it is."""
+        self._stored = b""
+        """The mark of another adapter that has begun before."""
+        self._kept: list[Attachment] = []
+        self._has_effect = False
+
+    async def run(self) -> Done | None:
+        """Send what is not sent yet; None if it is not on the stream any more."""
+        reply = self._reply
+        try:
+            await self._send_all()
+        except _Gone:
+            return None
+        except PlatformRefused as refusal:
+            return self._given_up("refused", str(refusal))
+        except PlatformUnknown:
+            return self._given_up("unknown", PERHAPS)
+        ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
+        answer = _told(reply, ids, self._kept, has_effect=self._has_effect)
+        return Done(ids, () if reply.call else self._kept, answer=answer)
+
+    def _given_up(self, category: str, why: str) -> Done:
+        # Repeated, it would hold up all that waits behind it.
+        log.warning("reply %s is given up: %s", self._reply.id, why)
+        ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
+        # A dead letter keeps its files; who called is told.
+        kept = () if self._reply.call else self._reply.attachments
+        return Done(ids, kept, GivenUp(category, why), failure(why))
+
+    async def _send_all(self) -> None:
+        parts = self._adapter.parts(self._reply)
+        for part in parts:
+            await self._send(self._reply, part)
+        if self._mark.kept and not self._reply.call:
+            names = {str(part.index): part.attachment.name for part in parts if part.attachment}
+            lines = [
+                f"(The file {names[i]} could not be sent: {w})" for i, w in self._mark.kept.items()
+            ]
+            notice = replace(self._reply, text="\n".join(lines), attachments=(), effect=None)
+            for part in self._adapter.parts(notice):
+                await self._send(notice, replace(part, index=len(parts) + part.index))
+
+    async def _send(self, reply: Reply, part: Part) -> None:
+        """Send one part that may have been sent; a file that can't be is kept."""
+        file, content = part.attachment, None
+        try:
+            if file and part.index >= len(self._mark.ids):
+                content = await self._reader.content(reply, file)
+                if content is None:
+                    raise PlatformRefused(GONE)
+            sent = await self._attempts(reply, part, content)
+        except PlatformRefused as refusal:
+            if file is None:
+                raise
+            log.warning("a file of reply %s is kept: %s", reply.id, refusal)
+            sent, kept = Sent(), {**self._mark.kept, str(part.index): str(refusal)}
+            self._mark = replace(self._mark, kept=kept)
+        if str(part.index) in self._mark.kept and file:
+            self._kept.append(file)
+        if sent is None:  # an adapter before this one has sent it
+            return
+        self._kept += sent.kept
+        self._has_effect = self._has_effect or sent.has_effect
+        ids = (*self._mark.ids, sent.message_id)
+        self._mark = replace(self._mark, ids=ids, is_begun=False, doubts=0)
+
+    async def _attempts(self, reply: Reply, part: Part, content: bytes | None) -> Sent | None:
+        """Try until the platform has one part; None if it has it already."""
+        chat = reply.channel_id
+        while True:
+            async with self._budget.attempt(chat):
+                if not await self._begin(part):
+                    return None
+                is_again = self._mark.doubts > 0
+                try:
+                    sent = await self._adapter.send(reply, part, content, is_again=is_again)
+                except (PlatformAway, PlatformBusy, AccountRefused) as problem:
+                    self._budget.failed(chat, problem)
+                    await self._withdraw()
+                except PlatformRefused:
+                    self._budget.worked(chat)
+                    raise
+                except Exception as error:  # noqa: BLE001 - one message must not end the relay
+                    if not isinstance(error, PlatformUnknown):
+                        log.error("the adapter failed: %s", frames_of(error))
+                    self._budget.failed(chat, error)
+                    self._doubt()
+                else:
+                    self._budget.worked(chat)
+                    return sent
+
+    async def _begin(self, part: Part) -> bool:
+        """Mark that a part is about to be sent; whether it is still to be."""
+        if self._adapter.has_keys:
+            await self._reader.check()
+            return True
+        while True:
+            if part.index < len(self._mark.ids):
+                return False
+            self._mark = replace(self._mark, is_begun=True)
+            told = await self._reader.mark(self._reply, self._mark, instead_of=self._stored)
+            if told is None:
+                raise _Gone
+            if told is True:
+                # Redis may have been silent, or this process frozen, since it has agreed.
+                await self._reader.check()
+                return True
+            self._stored, self._mark = told, Mark.decode(told)
+            if self._mark.is_begun:
+                self._doubt()
+
+    def _doubt(self) -> None:
+        """Take it that a part may have been sent; raises `PlatformUnknown` the second time."""
+        if self._adapter.has_keys:
+            return
+        self._mark = replace(self._mark, doubts=self._mark.doubts + 1)
+        if self._mark.doubts >= MOST_DOUBTS:
+            raise PlatformUnknown(PERHAPS)
+
+    async def _withdraw(self) -> None:
+        """Mark that what was begun was certainly not done."""
+        if self._adapter.has_keys:
+            return
+        self._mark = replace(self._mark, is_begun=False)
+        is_untouched = self._mark == Mark()
+        await self._reader.mark(self._reply, None if is_untouched else self._mark)
+
+
+def _told(
+    reply: Reply, ids: Sequence[str], kept: Collection[Attachment], *, has_effect: bool
+) -> bytes:
+    """Return what the caller is told of a message that was delivered."""
+    problems = [NO_EFFECT] if reply.effect and not has_effect else []
+    problems += [f"The file {file.name} could not be sent." for file in kept]
+    is_sent = bool(reply.text or len(kept) < len(reply.attachments))
+    message_id = _plain(ids[0]) if ids else None
+    told = {"delivered": is_sent, "messageId": message_id, "error": " ".join(problems)}
+    return orjson.dumps(told)
+
+
+def failure(why: str) -> bytes:
+    """Return what the caller is told of what was not done."""
+    return orjson.dumps({"delivered": False, "messageId": None, "error": _plain(why)})
+
+
+def _plain(text: str) -> str:
+    """Return a platform's words without lone surrogates, which JSON can't hold."""
+    return text.encode(errors="replace").decode()

@@ -1,0 +1,22 @@
+-- Note how far a reply has been sent, or that nothing of it was begun: unless another adapter has noted
+-- something else since. A note begins with the name of the adapter that has made it.
+-- keys: reader, replies, marks
+-- args: token, claim_ms, reply, by, instead_of?, mark?
+-- → 1 if it is noted; 0 if the reply is gone; else the other adapter's note
+local token = redis.call('GET', keys.reader)
+if token and token ~= args.token then
+  return redis.error_reply('FENCED another adapter reads this stream')
+end
+redis.call('SET', keys.reader, args.token, 'PX', args.claim_ms)
+if #redis.call('XRANGE', keys.replies, args.reply, args.reply) == 0 then
+  redis.call('HDEL', keys.marks, args.reply)
+  return 0
+end
+local noted = redis.call('HGET', keys.marks, args.reply)
+if noted and noted ~= args.instead_of and string.sub(noted, 1, #args.by) ~= args.by then return noted end
+if args.mark then
+  redis.call('HSET', keys.marks, args.reply, args.mark)
+else
+  redis.call('HDEL', keys.marks, args.reply)
+end
+return 1

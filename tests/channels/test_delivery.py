@@ -1,0 +1,587 @@
+"""Replies while platforms, adapters and Redis fail: nothing lost, nothing said twice unsaid."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from remoteclaw.channels import budget
+from remoteclaw.channels.relay import relay
+from remoteclaw.errors import LeaseLost, PlatformAway, PlatformUnknown
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.reader import Mark
+from remoteclaw.fleet.reply import reply_payload
+from remoteclaw.messages import SessionKey
+from remoteclaw.protocols import Part, Reply, Sent
+from tests.support.cli import run
+from tests.support.leases import answered
+from tests.support.platform import Platform, Recipient
+from tests.support.stack import REPLIES, SID, Stack, kill, message
+from tests.support.waiting import eventually
+
+AGAIN = "(perhaps a second time)\n"
+
+
+@pytest.fixture
+def platform(directory: Path) -> Iterator[Platform]:
+    made = Platform(directory / "platform")
+    yield made
+    made.end()
+
+
+async def say(stack: Stack, text: str, *, chat: str = "chat-1", **more: Any) -> None:
+    await stack.put_reply("test", "default", text, chat=chat, **more)
+
+
+async def empty(stack: Stack) -> None:
+    """Wait until every reply has its receipt."""
+    client: Any = stack.fleet.scripts.client
+
+    async def is_empty() -> bool:
+        return not await client.xlen(REPLIES)
+
+    await eventually(is_empty)
+    assert not await client.exists(keys.sending("test", "default"))
+
+
+# -- lanes ----------------------------------------------------------------------------------------
+
+
+async def test_a_chat_that_hangs_holds_up_itself_alone(stack: Stack, platform: Platform) -> None:
+    platform.tell(holds="slow")
+    for index in range(3):
+        await say(stack, f"slow {index}", chat="slow", index=index)
+        await say(stack, f"quick {index}", chat="quick", index=index)
+    async with platform.served(stack.fleet):
+        await eventually(lambda: platform.texts == ["quick 0", "quick 1", "quick 2"])
+        platform.tell()
+        await empty(stack)
+
+    assert platform.texts[3:] == ["slow 0", "slow 1", "slow 2"]
+
+
+async def test_a_chat_that_is_asked_too_often_waits_as_long_as_it_is_told(
+    stack: Stack, platform: Platform
+) -> None:
+    platform.tell(busy_s={"slow": 0.3})
+    await say(stack, "slow", chat="slow")
+    async with platform.served(stack.fleet):
+        await eventually(lambda: platform.did("busy"))
+        await say(stack, "quick", chat="quick")
+        await eventually(lambda: platform.texts == ["quick"])
+        platform.tell()
+        await empty(stack)
+
+    assert platform.texts == ["quick", "slow"], "it certainly wasn't done: it is no second time"
+
+
+async def test_topics_of_a_chat_are_served_beside_each_other(
+    stack: Stack, platform: Platform
+) -> None:
+    stuck = asyncio.Event()
+
+    class Topics(Recipient):
+        async def take(self, reply: Reply, *_: object) -> None:
+            if reply.thread_id == "a":
+                await stuck.wait()
+            said.append(reply.text)
+
+    said: list[str] = []
+    client: Any = stack.fleet.scripts.client
+    for index, (thread, text) in enumerate((("a", "a 0"), ("b", "b 0"), ("a", "a 1"))):
+        payload = reply_payload(
+            sid=SID,
+            turn="1-0",
+            attempt=1,
+            index=index,
+            channel_id="chat-1",
+            thread_id=thread,
+            text=text,
+        )
+        await client.xadd(REPLIES, {"reply": orjson.dumps(payload)})
+    async with relayed(stack, Topics()):
+        await eventually(lambda: said == ["b 0"])
+        stuck.set()
+        await empty(stack)
+
+    assert said == ["b 0", "a 0", "a 1"]
+
+
+async def test_what_is_dropped_while_it_waits_is_not_sent(stack: Stack, platform: Platform) -> None:
+    platform.tell(busy_s={"chat-1": 0.1})
+    async with platform.served(stack.fleet):
+        await say(stack, "one")
+        await eventually(lambda: platform.did("busy"))
+        found = [reply async for reply in stack.fleet.replies.undelivered()]
+        assert await stack.fleet.replies.drop(found) == 1
+        platform.tell()
+        await say(stack, "two", index=1)
+        await empty(stack)
+
+    assert platform.texts == ["two"]
+
+
+@contextlib.asynccontextmanager
+async def relayed(stack: Stack, adapter: Recipient) -> AsyncIterator["asyncio.Task[None]"]:
+    task = asyncio.create_task(relay(stack.fleet.replies.reader("test", "default"), adapter))
+    yield task
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_a_busy_chat_is_not_asked_before_its_time(stack: Stack, platform: Platform) -> None:
+    platform.tell(busy_s={"slow": 3600})
+    await say(stack, "slow", chat="slow")
+    async with platform.served(stack.fleet):
+        await eventually(lambda: platform.did("busy"))
+        for index in range(50):
+            await say(stack, f"{index}", chat="quick", index=index)
+        await eventually(lambda: len(platform.delivered) == 50)
+
+    assert len(platform.did("busy")) == 1
+
+
+# -- outages --------------------------------------------------------------------------------------
+
+
+async def test_an_outage_gives_nothing_up_and_is_told_once(
+    stack: Stack,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    monkeypatch.setattr(budget, "MOST_S", 0.05)
+    platform.tell(breaks=True)
+    for number in range(20):
+        await say(stack, f"to {number}", chat=f"chat-{number % 5}", index=number)
+    async with platform.served(stack.fleet) as relaying:
+        await eventually(lambda: len(platform.did("broke")) > 20)
+        assert not relaying.done()
+        platform.tell()
+        await empty(stack)
+
+    assert sorted(platform.texts) == sorted(f"to {number}" for number in range(20))
+    assert caplog.text.count("The platform is away.") == 1
+
+
+async def test_one_attempt_at_a_time_looks_whether_a_platform_is_back(
+    stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    monkeypatch.setattr(budget, "MOST_S", 0.1)
+    running = most = 0
+    is_away = True
+    tried = list[str]()
+
+    class Away(Recipient):
+        async def take(self, reply: Reply, *_: object) -> None:
+            nonlocal running, most
+            if not is_away:
+                return
+            running += 1
+            tried.append(reply.channel_id)
+            if len(tried) > 40:
+                most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            raise PlatformAway("The platform is away.")
+
+    for number in range(20):
+        await say(stack, "x", chat=f"chat-{number}")
+    async with relayed(stack, Away()):
+        await eventually(lambda: len(tried) > 60)
+        is_away = False
+        await empty(stack)
+
+    assert most == 1
+
+
+async def test_a_refused_account_keeps_everything_until_it_is_let_in_again(
+    stack: Stack,
+    platform: Platform,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(budget, "MOST_S", 0.05)
+    platform.tell(revoked="The token was revoked: make a new one.")
+    await say(stack, "one", chat="a")
+    await say(stack, "two", chat="b")
+    async with platform.served(stack.fleet):
+        await eventually(lambda: len(platform.did("refused")) > 3)
+        platform.tell()
+        await empty(stack)
+
+    assert sorted(platform.texts) == ["one", "two"]
+    assert caplog.text.count("The token was revoked: make a new one.") == 1
+
+
+async def test_what_certainly_was_not_done_leaves_no_mark(stack: Stack, platform: Platform) -> None:
+    """So an adapter that is ended in an outage says nothing of a second time."""
+    client: Any = stack.fleet.scripts.client
+    platform.tell(breaks=True)
+    process = platform.start_process(stack.redis.url)
+    await say(stack, "one")
+    await eventually(lambda: platform.did("broke"))
+
+    async def is_unmarked() -> bool:
+        return not await client.exists(keys.sending("test", "default"))
+
+    await eventually(is_unmarked)
+    process.kill()
+    process.wait()
+    platform.tell()
+    platform.start_process(stack.redis.url)
+    await empty(stack)
+
+    assert platform.texts == ["one"]
+
+
+# -- what is not known ----------------------------------------------------------------------------
+
+
+async def test_a_lost_answer_is_said_again_once_and_says_so(
+    stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "FIRST_S", 0.05)
+    platform.tell(answers=False)
+    await say(stack, "one")
+    async with platform.served(stack.fleet):
+        await eventually(lambda: platform.delivered)
+        platform.tell()
+        await empty(stack)
+
+    assert [event["text"] for event in platform.delivered] == ["one", f"{AGAIN}one"]
+
+
+async def test_what_is_lost_twice_is_a_dead_letter(
+    stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    platform.tell(answers=False)
+    async with platform.served(stack.fleet):
+        accepted = await answered(stack.fleet, "one")
+        await empty(stack)
+        platform.tell()
+        await answered(stack.fleet, "two")
+        await empty(stack)
+
+    assert [event["text"] for event in platform.delivered] == ["one", f"{AGAIN}one", "two"]
+    (letter,) = await stack.fleet.dead_letters.list()
+    assert (letter.category, letter.session, letter.text) == ("unknown", accepted.session, "one")
+    assert "perhaps sent" in letter.detail
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("step", ["sending", "receipt"])
+async def test_an_adapter_that_is_killed_says_nothing_twice_unsaid(
+    stack: Stack, platform: Platform, step: str, side: Any
+) -> None:
+    proxy = await stack.proxied()
+    failpoint = proxy.arm(step, side)
+    process = platform.start_process(proxy.url)
+    await say(stack, "one")
+    await say(stack, "two", index=1)
+    await failpoint.wait()
+    process.kill()
+    process.wait()
+    failpoint.cut()
+    platform.start_process(stack.redis.url)
+    await empty(stack)
+
+    texts = [event["text"] for event in platform.delivered]
+    match step, side:
+        case "sending", "before":
+            assert texts == ["one", "two"]
+        case "sending", "after":  # whether it was sent, nobody knows
+            assert texts == [f"{AGAIN}one", "two"]
+        case "receipt", "before":
+            assert texts == ["one", f"{AGAIN}one", "two"]
+        case _:
+            assert texts == ["one", "two"]
+
+
+@pytest.mark.parametrize("held", ["is_held", "holds_answers"])
+async def test_an_adapter_that_is_killed_in_a_call_leaves_it_to_the_next_one(
+    stack: Stack, platform: Platform, held: str
+) -> None:
+    platform.tell(**{held: True})
+    process = platform.start_process(stack.redis.url)
+    await say(stack, "one")
+    await eventually(lambda: platform.did("held"))
+    process.kill()
+    process.wait()
+    platform.tell()
+    platform.start_process(stack.redis.url)
+    await empty(stack)
+
+    again = [f"{AGAIN}one"]
+    assert [e["text"] for e in platform.delivered] == (
+        again if held == "is_held" else ["one", *again]
+    )
+
+
+async def test_parts_that_the_platform_has_are_not_sent_again(
+    stack: Stack, platform: Platform
+) -> None:
+    """Killed while its second part is being sent: the first one is there, the third one is not."""
+    files = [await stack.fleet.blobs.put(SID, f"{n}.txt", b"%d" % n) for n in range(2)]
+    platform.tell(holds_files=True)
+    process = platform.start_process(stack.redis.url)
+    await say(stack, "Here.", attachments=tuple(files))
+    await eventually(lambda: platform.did("held"))
+    process.kill()
+    process.wait()
+    platform.tell()
+    platform.start_process(stack.redis.url)
+    await empty(stack)
+
+    (post,) = platform.chat("chat-1")
+    assert (post.text, post.files) == ("Here.", {"0.txt": "0", "1.txt": "1"})
+    assert [event["is_again"] for event in platform.did("file")] == [True, False]
+
+
+async def test_a_copy_that_was_frozen_sends_nothing(stack: Stack, platform: Platform) -> None:
+    """It had leave to send when it froze; by the time that it wakes, another copy has sent."""
+    claim_ms = 1000
+    proxy = await stack.proxied()
+    failpoint = proxy.arm("sending", "after")
+    frozen = platform.start_process(proxy.url, token="frozen", claim_ms=claim_ms)
+    await eventually(lambda: platform.is_read(stack.fleet))
+    await say(stack, "one")
+    await failpoint.wait()
+    kill(frozen.pid, signal.SIGSTOP)
+    platform.start_process(stack.redis.url, token="next", claim_ms=claim_ms)
+    await empty(stack)
+    failpoint.release()
+    kill(frozen.pid, signal.SIGCONT)
+    log = platform.log
+    await eventually(lambda: "nothing more is sent here" in log())
+
+    assert [event["text"] for event in platform.delivered] == [f"{AGAIN}one"]
+
+
+async def test_no_call_begins_late_in_a_claim(stack: Stack) -> None:
+    reader = stack.fleet.replies.reader("test", "default", claim_ms=500)
+    assert await reader.claim()
+    assert reader.is_mine
+
+    await asyncio.sleep(0.4)  # 0.8 of it
+
+    assert not reader.is_mine
+    assert await stack.fleet.scripts.client.exists(keys.reader("test", "default"))
+    await reader.check()
+    assert reader.is_mine
+
+
+async def test_a_standby_takes_over_where_the_other_one_was(
+    stack: Stack, platform: Platform
+) -> None:
+    """Killed while many wait: each is there once, in order, but for the one that was begun."""
+    platform.tell(holds="chat-0")
+    first = platform.start_process(stack.redis.url, token="first", claim_ms=1000)
+    await eventually(lambda: platform.is_read(stack.fleet))
+    platform.start_process(stack.redis.url, token="second", claim_ms=1000)
+    for number in range(30):
+        await say(stack, f"{number}", chat=f"chat-{number % 3}", index=number)
+    await eventually(lambda: len(platform.delivered) == 20)
+    first.kill()
+    first.wait()
+    platform.tell()
+    await empty(stack)
+
+    assert [post.text for post in platform.chat("chat-0")] == [
+        f"{AGAIN}0",
+        *(f"{number}" for number in range(3, 30, 3)),
+    ]
+    for chat in (1, 2):
+        assert [post.text for post in platform.chat(f"chat-{chat}")] == [
+            f"{number}" for number in range(chat, 30, 3)
+        ]
+
+
+async def test_redis_that_is_killed_while_a_platform_answers_doubles_nothing(
+    stack: Stack, platform: Platform
+) -> None:
+    platform.tell(holds_answers=True)
+    async with platform.served(stack.fleet):
+        await say(stack, "one")
+        await eventually(lambda: platform.did("held"))
+        stack.redis.kill()
+        platform.tell()
+        await asyncio.to_thread(stack.redis.start)
+        await say(stack, "two", index=1)
+        await empty(stack)
+
+    assert [event["text"] for event in platform.delivered] == ["one", "two"]
+
+
+class Keyed(Recipient):
+    """A platform that drops repetitions by itself, and loses the first answer."""
+
+    has_keys = True
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int, bool]] = []
+
+    async def send(
+        self, reply: Reply, part: Part, content: bytes | None = None, *, is_again: bool = False
+    ) -> Sent:
+        del content
+        self.sent.append((reply.key, part.index, is_again))
+        if len(self.sent) == 1:
+            raise PlatformUnknown("The connection was lost.")
+        return Sent("m1")
+
+
+async def test_a_platform_with_keys_needs_no_mark(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    proxy = await stack.proxied()
+    proxy.arm("sending", "before")  # would hold it for ever
+    keyed = Keyed()
+    fleet = stack.open_at(proxy.url)
+    await say(stack, "one")
+    task = asyncio.create_task(relay(fleet.replies.reader("test", "default"), keyed))
+    await empty(stack)
+    task.cancel()
+
+    assert keyed.sent == [(f"{SID}:1-0:1:0", 0, False)] * 2
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+async def test_a_refused_answer_is_a_dead_letter_with_its_reason(
+    stack: Stack, platform: Platform
+) -> None:
+    platform.tell(refuses="You were blocked.")
+    async with platform.served(stack.fleet):
+        accepted = await answered(stack.fleet, "one")
+        await empty(stack)
+        outcome = await stack.outcome_so_far(accepted)
+        assert [s.detail for s in outcome.steps if s.name == "undelivered"] == ["You were blocked."]
+        (letter,) = await stack.fleet.dead_letters.list()
+        listed = run(stack, "deadletters", "list").stdout
+        assert "refused" in listed
+        assert str(accepted.session) in listed
+        shown = run(stack, "deadletters", "show", letter.id).stdout
+        assert "You were blocked." in shown
+        assert "one" in shown
+
+        platform.tell()
+        assert "sent again by test/default" in run(stack, "deadletters", "retry", letter.id).stdout
+        await empty(stack)
+
+    assert platform.texts == ["one"]
+    assert not await stack.fleet.dead_letters.count()
+    names = [step.name for step in (await stack.outcome_so_far(accepted)).steps]
+    assert "delivered" in names
+    assert "undelivered" not in names
+
+
+async def test_a_refused_message_before_the_last_one_is_told_with_its_turn(
+    stack: Stack, platform: Platform
+) -> None:
+    accepted = await answered(stack.fleet, "one")
+    sid = accepted.session.sid
+    client: Any = stack.fleet.scripts.client
+    ((_, fields),) = await client.xrange(REPLIES)
+    payload = {**orjson.loads(fields[b"reply"]), "entries": [], "channel_id": "nowhere"}
+    await client.delete(REPLIES)
+    await client.xadd(REPLIES, {"reply": orjson.dumps(payload)})
+    async with platform.served(stack.fleet):
+        await empty(stack)
+
+    outcome = keys.outcome_prefix(sid) + accepted.entry_id
+    assert (await client.hget(outcome, "undelivered")).endswith(b"There is no such chat.")
+
+
+async def test_a_dead_reply_can_be_dropped_with_its_files(stack: Stack, platform: Platform) -> None:
+    sid = SessionKey.of(message("one"), agent="main").sid
+    file = await stack.fleet.blobs.put(sid, "plan.txt", b"x")
+    platform.tell(refuses="You were blocked.")
+    async with platform.served(stack.fleet):
+        await answered(stack.fleet, "one", file)
+        await empty(stack)
+    (letter,) = await stack.fleet.dead_letters.list()
+    assert await stack.fleet.blobs.get(sid, file) == b"x"
+
+    await stack.fleet.dead_letters.drop(letter.id)
+
+    assert await stack.fleet.blobs.get(sid, file) is None
+    assert not await stack.fleet.dead_letters.count()
+
+
+async def test_a_refused_file_is_told_and_kept_and_the_text_goes_on(
+    stack: Stack, platform: Platform
+) -> None:
+    file = await stack.fleet.blobs.put(SID, "plan.txt", b"x")
+    platform.tell(keeps_files=False)
+    await say(stack, "Here.", attachments=(file,))
+    async with platform.served(stack.fleet):
+        await empty(stack)
+
+    assert platform.texts == [
+        "Here.",
+        "(The file plan.txt could not be sent: Files can't be sent here.)",
+    ]
+    assert await stack.fleet.blobs.get(SID, file) == b"x"
+
+
+async def test_a_mark_is_obeyed_from_the_reader_alone(stack: Stack) -> None:
+    late, next_ = (stack.fleet.replies.reader("test", "default") for _ in range(2))
+    assert await late.claim()
+    await say(stack, "one")
+    replies = late.replies()
+    reply = await anext(replies)
+    await replies.aclose()
+    await stack.fleet.scripts.client.delete(keys.reader("test", "default"))  # its time is over
+    assert await next_.claim()
+
+    with pytest.raises(LeaseLost):
+        await late.mark(reply, Mark(is_begun=True))
+    assert await next_.mark(reply, Mark(is_begun=True)) is True
+
+
+# -- what was sent --------------------------------------------------------------------------------
+
+
+async def test_what_the_platform_has_leads_back_to_its_turn(
+    stack: Stack, platform: Platform
+) -> None:
+    file = await stack.fleet.blobs.put(SID, "plan.txt", b"x")
+    await say(stack, "Here.", attachments=(file,), entries=["1-0", "2-0"])
+    async with platform.served(stack.fleet):
+        await empty(stack)
+
+    ids = [event["id"] for event in platform.events if event["event"] in ("delivered", "file")]
+    assert len(ids) == 2
+    for message_id in ids:
+        said = await stack.fleet.replies.said("test", "default", "chat-1", message_id)
+        assert said is not None
+        assert (said.sid, said.turn, said.entries) == (SID, "1-0", ("1-0", "2-0"))
+    assert await stack.fleet.replies.said("test", "default", "chat-2", ids[0]) is None
+
+
+async def test_what_waits_in_a_lane_is_read_when_it_is_its_turn(
+    stack: Stack, platform: Platform
+) -> None:
+    """An operator may have dropped it meanwhile."""
+    platform.tell(is_held=True)
+    async with platform.served(stack.fleet):
+        for index, text in enumerate(("one", "two", "three")):
+            await say(stack, text, index=index)
+        await eventually(lambda: platform.did("held"))
+        found = [reply async for reply in stack.fleet.replies.undelivered()]
+        assert await stack.fleet.replies.drop(found[1:2]) == 1
+        platform.tell()
+        await empty(stack)
+
+    assert platform.texts == ["one", "three"]
