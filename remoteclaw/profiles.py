@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 
 from remoteclaw.channels.console.profile import PROFILE as CONSOLE
+from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
 from remoteclaw.errors import ConfigError
 from remoteclaw.protocols import ChannelProfile
 
@@ -38,6 +39,12 @@ class Channel:
 CHANNELS: dict[str, Channel] = {
     "console": Channel(profile=CONSOLE),
     "cli": Channel(profile=ChannelProfile(is_local=True)),  # on which `remoteclaw send` writes
+    "telegram": Channel(
+        profile=TELEGRAM,
+        settings="remoteclaw.channels.telegram.settings:TelegramConfig",
+        adapter="remoteclaw.channels.telegram.adapter:TelegramAdapter",
+        extra="telegram",
+    ),
 }
 
 _UNKNOWN = ChannelProfile()

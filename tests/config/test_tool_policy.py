@@ -19,7 +19,7 @@ from remoteclaw.config.tool_lists import check_tools
 from remoteclaw.config.tool_policy import Subject, allowed, is_owner, listed, rule
 from remoteclaw.errors import ConfigError
 from remoteclaw.messages import SessionKey
-from remoteclaw.profiles import CHANNELS, Channel
+from remoteclaw.profiles import CHANNELS, Channel, profile_of
 from remoteclaw.protocols import ChannelProfile
 from remoteclaw.tools import catalog
 from tests.support.agents import ROOT
@@ -617,7 +617,10 @@ def test_an_explanation_for_programs(home: Home) -> None:
     ("arguments", "problem"),
     [
         (["--agent", "x"], "There is no agent 'x': the configuration has 'main'."),
-        (["--channel", "x"], "There is no channel 'x': there are 'console', 'cli', 'slack'."),
+        (
+            ["--channel", "x"],
+            "There is no channel 'x': there are 'console', 'cli', 'telegram', 'slack'.",
+        ),
     ],
 )
 def test_what_is_not_there_is_one_clear_line(
@@ -640,6 +643,8 @@ def test_a_group_needs_its_id(home: Home) -> None:
 
 # -- what is offered ------------------------------------------------------------------------------
 
+#: What Telegram can do at all.
+THERE = ALL - profile_of("telegram").lacks
 #: A stranger's session in a group chat, and in a chat of their own.
 IN_GROUP = SessionKey("main", "telegram", "default", "-100", "666")
 DIRECT = SessionKey("main", "telegram", "default", "666", "666")
@@ -653,17 +658,17 @@ def test_what_is_offered_in_a_group_is_what_anybody_may_use_there() -> None:
         "channels.telegram.groups.'-100'.senders.'*'.tools.profile = 'minimal'"
     )
 
-    assert listed(config, IN_GROUP, TOOLS) == ALL - {"message_pin"}
-    assert listed(config, replace(IN_GROUP, user="4711"), TOOLS) == ALL - {"message_pin"}
-    assert listed(config, replace(IN_GROUP, channel_id="-200"), TOOLS) == ALL - {"message_pin"}
+    assert listed(config, IN_GROUP, TOOLS) == THERE - {"message_pin"}
+    assert listed(config, replace(IN_GROUP, user="4711"), TOOLS) == THERE - {"message_pin"}
+    assert listed(config, replace(IN_GROUP, channel_id="-200"), TOOLS) == THERE - {"message_pin"}
 
 
 def test_what_is_offered_in_a_direct_chat_is_what_its_person_may_use() -> None:
     config = configured("channels.telegram.senders.'666'.tools.deny = ['message_send']")
     owners = replace(DIRECT, channel_id="4711", user="4711")
 
-    assert listed(config, DIRECT, TOOLS) == ALL - CRON - GATEWAY - {"message_send"}
-    assert listed(config, owners, TOOLS) == ALL
+    assert listed(config, DIRECT, TOOLS) == THERE - CRON - GATEWAY - {"message_send"}
+    assert listed(config, owners, TOOLS) == THERE
     assert not listed(config, DIRECT, TOOLS, depth=1) & {"sessions_send", "session_status"}
 
 
