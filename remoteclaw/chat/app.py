@@ -17,32 +17,18 @@ from typing import Any
 from prompt_toolkit.application import create_app_session
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from remoteclaw.chat.conversation import Conversation
 from remoteclaw.chat.editor import LEAVING, ChatCompleter, Editor, Interrupts
-from remoteclaw.chat.ending import ending
-from remoteclaw.chat.files import Files
-from remoteclaw.chat.link import Address, GatewayRefused, Link
+from remoteclaw.chat.indicator import SPIN_S
+from remoteclaw.chat.link import Address
 from remoteclaw.chat.paint import Look, Painter
-from remoteclaw.chat.screen import SPIN_S, Screen
+from remoteclaw.chat.screen import Screen
 from remoteclaw.errors import RemoteClawError
-from remoteclaw.host.terminal import one_line
 
 __all__ = ["Chat"]
 
-#: How long a gateway may take until it answers, at the start, in seconds.
-PATIENCE_S = 5.0
-#: How long a lost connection is not mentioned, in seconds: a gateway starts again in less.
-UNMENTIONED_S = 2.0
-#: How many items of the conversation before are asked for, to find the last exchange in.
-MOST_EARLIER = 40
-#: How often it is asked what came of a message, of which no outcome was told, in seconds.
-ASK_S = 100.0
-#: What is said of a message that got no answer of its own, by the status of its outcome, and how
-#: much of the message is repeated there, in characters.
-NOTES = {
-    "steered": "Added to the turn that ran",
-    "dropped": "Too many messages waited: the agent was only told the beginning of",
-}
-MOST_REPEATED = 50
+#: How long leaving waits for what is not sent yet without a word, in seconds.
+UNSAID_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,39 +65,21 @@ class Chat:
         self._environ = environ
         self._lines: list[str] = []
         self._screen = Screen(Painter(look), self._lines.append, size=_size)
-        self._link = Link(
+        self._conversation = Conversation(
             address,
             token,
-            opening=("chat.open", target.params),
-            opened=self._opened,
-            event=self._on_event,
-            problem=self._on_problem,
+            target=target.params,
+            screen=self._screen,
+            draw=self._draw,
+            downloads=downloads,
         )
-        self._files = Files(address, token, downloads)
         self._history = history
         self._has_colours = look.has_colours
-        self._here: dict[str, Any] = {}
-        """What the gateway says of the chat."""
-        self._pending: dict[str, str] = {}
-        """Messages without an outcome: the entry of each, by the name that the chat gives it."""
-        self._words: dict[str, str] = {}
-        """How those messages begin, by their entries."""
-        self._asked_for: set[str] = set()
-        """Those of them whose outcome is asked for, because the connection was lost meanwhile."""
-        self._outcomes: set[str] = set()
-        """Entries whose outcome is known."""
-        self._shown: set[str] = set()
-        """What was shown: messages by their keys, and of answers their turns and entries."""
         self._interrupts = Interrupts()
         self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
         """What the person wants done, in their order; None when they leave."""
-        self._arrived: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue()
-        """Events, in their order."""
-        self._is_open = asyncio.Event()
         self._is_moving = asyncio.Event()
-        self._mentioning: asyncio.TimerHandle | None = None
         self._drawing = asyncio.Lock()
-        self._tasks: asyncio.TaskGroup
         self._editor: Editor
 
     async def run(self) -> None:
@@ -143,19 +111,11 @@ class Chat:
                 self._print()
 
     async def _chat(self) -> None:
-        async with asyncio.TaskGroup() as self._tasks:
-            linking = self._tasks.create_task(self._link.run(patience_s=PATIENCE_S))
-            opening = self._tasks.create_task(self._is_open.wait())
-            await asyncio.wait((linking, opening), return_when=asyncio.FIRST_COMPLETED)
-            if linking.done():
-                opening.cancel()
-                return
-            duties = [
-                linking,
-                self._tasks.create_task(self._show_events()),
-                self._tasks.create_task(self._move()),
-            ]
-            doing = self._tasks.create_task(self._do())
+        async with asyncio.TaskGroup() as tasks:
+            talking = tasks.create_task(self._conversation.run())
+            await self._conversation.opened()
+            moving = tasks.create_task(self._move())
+            doing = tasks.create_task(self._do())
             try:
                 await self._read()
             finally:
@@ -163,13 +123,13 @@ class Chat:
                 asyncio.get_running_loop().add_signal_handler(signal.SIGINT, doing.cancel)
                 self._deeds.put_nowait(None)
                 with contextlib.suppress(asyncio.CancelledError):
-                    _, undone = await asyncio.wait((doing,), timeout=UNMENTIONED_S)
+                    _, undone = await asyncio.wait((doing,), timeout=UNSAID_S)
                     if undone:
                         self._screen.say("(Waiting until it is sent. Ctrl-C leaves without that.)")
                         self._print()
                         await asyncio.wait((doing,))
-                for duty in duties:
-                    duty.cancel()
+                talking.cancel()
+                moving.cancel()
 
     # -- what the person does ------------------------------------------------------------------
 
@@ -189,53 +149,14 @@ class Chat:
             if text.strip():
                 name = uuid.uuid4().hex
                 self._screen.typed(text)
-                self._screen.waits(name)
+                self._screen.indicator.waits(name)
                 await self._draw()
-                self._deeds.put_nowait(functools.partial(self._send, text, name))
+                self._deeds.put_nowait(functools.partial(self._conversation.send, text, name))
 
     async def _do(self) -> None:
         """Do what the person wants, one thing after another, while they type on."""
         while (deed := await self._deeds.get()) is not None:
             await deed()
-
-    async def _send(self, text: str, name: str) -> None:
-        try:
-            text, attachments = await self._files.in_message(text, self._here)
-            sent = await self._link.ask(
-                "chat.send",
-                {
-                    "sessionKey": self._here["sessionKey"],
-                    "message": text,
-                    "messageId": name,
-                    "attachments": attachments,
-                },
-                persists=True,
-            )
-        except RemoteClawError as error:
-            self._screen.answered([name])
-            self._screen.say(f"Not sent: {error}")
-        else:
-            if sent["answer"]:
-                self._screen.answer(sent["answer"])
-            if sent["entry"] is None:
-                self._screen.answered([name])
-            else:
-                self._pending[name] = sent["entry"]
-                self._words[sent["entry"]] = one_line(text, most=MOST_REPEATED)
-                self._screen.accepted(name, sent["entry"], sent["ahead"])
-                if sent["entry"] in self._shown:
-                    self._over([sent["entry"]])
-                elif sent["isDuplicate"]:  # it was accepted on a connection that was lost then
-                    self._look_for(sent["entry"])
-            if sent["sessionKey"]:
-                await self._move_to(sent["sessionKey"])
-        await self._draw()
-
-    async def _move_to(self, session: str) -> None:
-        """Have the chat be about another session from now on."""
-        self._over([*self._pending.values()])
-        await self._link.reopen({"sessionKey": session})
-        await self._show_earlier()
 
     def _interrupt(self) -> None:
         """Take a Ctrl-C: it stops the answer, and a second one leaves."""
@@ -245,164 +166,18 @@ class Chat:
             self._deeds.put_nowait(self._stop)
 
     async def _stop(self) -> None:
-        if not self._screen.is_busy:
-            self._screen.say("Press Ctrl-C again to leave.")
+        if self._screen.indicator.is_busy:
+            await self._conversation.stop()
         else:
-            try:
-                await self._link.ask("sessions.stop", {"sessionKey": self._here["sessionKey"]})
-            except GatewayRefused as error:
-                self._screen.say(f"Not stopped: {error}")
+            self._screen.say("Press Ctrl-C again to leave.")
         await self._draw()
 
     def _commands(self) -> list[tuple[str, str]]:
-        return [(f"/{name}", meaning) for name, meaning in self._here.get("commands", ())]
-
-    # -- the gateway ---------------------------------------------------------------------------
-
-    def _opened(self, here: dict[str, Any]) -> None:
-        """Take what the gateway says of the chat, on each new connection."""
-        self._here = here
-        self._screen.agent = here["agent"]
-        for entry in self._pending.values():
-            self._look_for(entry)
-        self._is_open.set()
-        self._arrived.put_nowait(("chat.opened", here))
-
-    def _on_event(self, event: str, payload: dict[str, Any]) -> None:
-        self._arrived.put_nowait((event, payload))
-
-    def _on_problem(self, what: str) -> None:
-        """Show what keeps the chat from working, unless it is over in a moment."""
-        if not what:
-            if self._mentioning:
-                self._mentioning.cancel()
-            self._mentioning = None
-            self._mention("")
-        elif self._mentioning is None and self._is_open.is_set():
-            loop = asyncio.get_running_loop()
-            words = f"({what[0].upper()}{what[1:].rstrip('.')}. Trying again.)"
-            self._mentioning = loop.call_later(UNMENTIONED_S, self._mention, words)
-
-    def _mention(self, words: str) -> None:
-        self._screen.problem = words
-        self._arrived.put_nowait(("", {}))
-
-    async def _show_events(self) -> None:
-        await self._show_earlier()
-        while True:
-            event, payload = await self._arrived.get()
-            match event:
-                case "chat.opened":
-                    self._screen.opened(is_running=payload["state"] == "running")
-                case "session.live":
-                    self._screen.live(payload)
-                case "session.outcome":
-                    self._take_outcome(payload)
-                case "chat.problem":
-                    self._on_problem(payload["text"])
-                case "chat.message" if payload["role"] == "user":
-                    self._screen.typed(payload["text"])
-                case "chat.message":
-                    await self._show_message(payload)
-            self._is_moving.set()
-            if self._arrived.empty():
-                await self._draw()
-
-    async def _show_message(self, told: dict[str, Any]) -> None:
-        """Show a message of the chat, save its files, and say that this was done."""
-        unsaved = []
-        # First, so that the indicator goes with the answer's last line and not a moment later.
-        self._shown.update(told["entries"])
-        self._over(told["entries"])
-        if told["key"] not in self._shown:
-            self._screen.message(told)
-            for file in told["attachments"]:
-                saved = await self._files.save(told["sid"], file)
-                self._screen.say(saved.note)
-                unsaved += [] if saved.is_saved else [file["blob"]]
-            self._shown.add(told["key"])
-        await self._draw()
-        params = {"key": told["key"], "unsaved": unsaved}
-        self._tasks.create_task(self._tell_shown(params))
-
-    async def _tell_shown(self, params: Mapping[str, Any]) -> None:
-        with contextlib.suppress(GatewayRefused):
-            await self._link.ask("chat.shown", params)
-
-    def _take_outcome(self, told: Mapping[str, Any]) -> None:
-        """Take that an entry has its outcome; the reply of another channel's session is shown."""
-        entry = str(told["runId"]).partition("-")[2]
-        if entry in self._outcomes:  # it was asked for, and told as well
-            return
-        self._outcomes.add(entry)
-        if not self._here["isConsole"]:
-            self._show_outcome(told)
-        if (note := NOTES.get(str(told.get("status")))) and (words := self._words.get(entry)):
-            self._screen.say(f"({note}: {words})")
-        self._words.pop(entry, None)
-        self._shown.add(entry)
-        self._over([entry])
-
-    def _show_outcome(self, told: Mapping[str, Any]) -> None:
-        """Show the answer to a session of another channel, of whose messages nothing else comes."""
-        turn = told.get("turn")
-        if turn in self._shown:
-            return
-        if told.get("reply"):
-            self._screen.reply(turn, str(told["reply"]))
-        self._screen.ended(turn, note=ending(told))
-        self._shown.update([turn] if turn else [])
-
-    def _over(self, entries: list[str]) -> None:
-        """Take that messages are answered, under the name that each has here."""
-        names = [name for name, entry in self._pending.items() if entry in entries]
-        for name in names:
-            del self._pending[name]
-        self._screen.answered([*names, *entries])
-
-    def _look_for(self, entry: str) -> None:
-        """Have it asked for a message's outcome, which may have come while nobody heard it."""
-        if entry not in self._asked_for:
-            self._asked_for.add(entry)
-            self._tasks.create_task(self._ask_for(entry))
-
-    async def _ask_for(self, entry: str) -> None:
-        """Ask what became of a message until it is known, or told otherwise."""
-        session, told = self._here, {}
-        params = {
-            "sessionKey": session["sessionKey"],
-            "entry": entry,
-            "timeout": ASK_S,
-            "knowsPause": True,
-        }
-        while entry in self._pending.values():
-            try:
-                found = await self._link.ask("chat.outcome", params, persists=True)
-            except GatewayRefused:
-                break
-            if found["status"] not in ("accepted", "running"):
-                texts = [part["text"] for part in found["reply"] if part["text"]]
-                told = {**found, "reply": "\n\n".join(texts)}
-                break
-        self._asked_for.discard(entry)
-        run = f"{session['sid']}-{entry}"
-        self._arrived.put_nowait(("session.outcome", {**told, "runId": run}))
+        return [
+            (f"/{name}", meaning) for name, meaning in self._conversation.here.get("commands", ())
+        ]
 
     # -- the screen ----------------------------------------------------------------------------
-
-    async def _show_earlier(self) -> None:
-        """Show the last exchange of the conversation, if there was one."""
-        params = {"sessionKey": self._here["sessionKey"], "limit": MOST_EARLIER}
-        try:
-            items = (await self._link.ask("chat.history", params))["items"]
-        except GatewayRefused:
-            return  # nothing was said yet
-        asked = [number for number, item in enumerate(items) if item["role"] == "user"]
-        if asked:
-            self._screen.earlier(items[asked[-1] :])
-        if self._here["waiting"]:
-            self._screen.say("(Going on with what was not finished. Ctrl-C stops it.)")
-        await self._draw()
 
     async def _move(self) -> None:
         """Draw the indicator while something goes on."""
@@ -410,7 +185,7 @@ class Chat:
             await self._is_moving.wait()
             await asyncio.sleep(SPIN_S)
             self._editor.redraw()
-            if not self._screen.is_busy:
+            if not self._screen.indicator.is_busy:
                 self._is_moving.clear()
 
     async def _draw(self) -> None:

@@ -45,6 +45,8 @@ CODE = Style(color="cyan")
 LINK = Style(color="blue", underline=True)
 HEADING = Style(bold=True, color="magenta")
 
+#: The styles of words of our own.
+_CODES = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
 #: Variables of terminals that make a link of a text that has an address (OSC 8).
 _LINKING = (
     *("VTE_VERSION", "KITTY_WINDOW_ID", "WEZTERM_PANE", "ALACRITTY_WINDOW_ID", "WT_SESSION"),
@@ -93,6 +95,10 @@ class Painter:
         line = Text(words)
         line.truncate(max(width, 1), overflow="ellipsis")
         return line.plain
+
+    def styled(self, words: str, style: str) -> str:
+        """Return words of our own in a style: bold, dim, red, green or yellow."""
+        return f"\x1b[{_CODES[style]}m{words}\x1b[0m" if self.look.has_colours else words
 
     def blocks(self, blocks: Sequence[Block], width: int) -> str:
         """Return blocks as lines, with an empty one between two blocks and none at the end."""

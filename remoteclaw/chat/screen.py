@@ -6,22 +6,19 @@ open one is painted again with each change. Live text and the final text are one
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from remoteclaw.chat.ending import duration, ending
+from remoteclaw.chat.indicator import Indicator
 from remoteclaw.chat.paint import Painter
 from remoteclaw.host.terminal import one_line, printable
 from remoteclaw.markdown import MarkdownStream
 from remoteclaw.messages import stream_order
 
-__all__ = ["SPIN_S", "Screen"]
+__all__ = ["Screen"]
 
-#: The pictures of the indicator, one after another.
-SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-#: How long each of them stands, in seconds.
-SPIN_S = 0.12
 #: How many rows are left to the input line, the indicator and what stands above both.
 ROWS_BELOW = 8
 #: How many times as long as painting a block takes, it is not painted again: a long table takes 10
@@ -31,26 +28,8 @@ PAINTING = 10
 MOST_HEAD = 500
 #: The line below it.
 _TABLE_RULE = re.compile(r"[\s|:-]*-[\s|:-]*")
-#: How many lines of a plan are shown.
-MOST_PLAN = 8
-
 #: A message's place: its turn's stream id, the attempt, and its number in the turn.
 _Position = tuple[tuple[int, ...], int, int]
-
-
-@dataclass(slots=True)
-class _Work:
-    """What the session does at the moment."""
-
-    since: float
-    """When it began, on the screen's clock."""
-    tools: Sequence[Mapping[str, Any]] = ()
-    plan: Sequence[Mapping[str, Any]] = ()
-    tokens: int = 0
-    messages: int = 1
-    """How many messages it answers."""
-    is_live: bool = False
-    """Whether a turn is known to run, and not only waited for."""
 
 
 @dataclass(slots=True)
@@ -94,19 +73,14 @@ class Screen:
         self._size = size
         self._clock = clock
         self._wall = wall
+        self.indicator = Indicator(painter, clock=clock, wall=wall)
         self._answer: _Answer | None = None
         self._done: _Position | None = None
         self._ended: tuple[int, ...] = ()
         """The last turn that is over: what comes late of it is not shown."""
         self._parts: list[str] = []
         """The live texts of the turn's messages before the one that is being written."""
-        self._work: _Work | None = None
-        self._unanswered: set[str] = set()
-        """What was sent and has no outcome yet, by the names that the chat gives it."""
         self._open = _Painted(("", 0, 0), (), 0.0)
-        self._ahead = 0
-        self._lag = 0.0
-        """How many seconds this machine's clock is ahead of the gateway's."""
         self.problem = ""
         """What keeps the chat from working at the moment."""
         self.agent = "agent"
@@ -121,39 +95,10 @@ class Screen:
         marks = ("› ", *["  "] * (len(lines) - 1))
         self._up(
             "\n".join(
-                self._styled(mark + line, "bold") for mark, line in zip(marks, lines, strict=True)
+                self._painter.styled(mark + line, "bold")
+                for mark, line in zip(marks, lines, strict=True)
             )
         )
-
-    def waits(self, name: str) -> None:
-        """Show, from now on, that an answer is waited for."""
-        self._unanswered.add(name)
-        if self._work is None:
-            self._work = _Work(self._clock())
-
-    def accepted(self, name: str, entry: str, ahead: int) -> None:
-        """Take that a message is stored under an entry, with others before it."""
-        if name in self._unanswered:
-            self._unanswered.discard(name)
-            self._unanswered.add(entry)
-        self._ahead = ahead
-
-    def answered(self, names: Iterable[str]) -> None:
-        """Take that these messages have their outcome."""
-        self._unanswered.difference_update(names)
-        self._ahead = min(self._ahead, max(len(self._unanswered) - 1, 0))
-        if not self._unanswered and self._work and not self._work.is_live:
-            self._work = None
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether something is going on, so that the indicator moves."""
-        return bool(self._unanswered) or self._work is not None
-
-    def opened(self, *, is_running: bool) -> None:
-        """Take whether the session works, after a time in which nothing was heard of it."""
-        if not is_running and self._work and self._work.is_live:
-            self._work = _Work(self._clock()) if self._unanswered else None
 
     # -- what the agent does -------------------------------------------------------------------
 
@@ -162,16 +107,7 @@ class Screen:
         turn = stream_order(told["turn"])
         if turn <= self._ended:
             return
-        # The clock of this machine may be another one than the agent's.
-        self._lag = self._wall() - told.get("at", self._wall() * 1000) / 1000
-        begun = self._clock() - max(0.0, self._ago(told.get("since_ms")))
-        self._work = self._work or _Work(begun)
-        self._work.since = min(self._work.since, begun)
-        self._work.is_live = True
-        self._work.tools = told.get("activity") or ()
-        self._work.plan = told.get("plan") or ()
-        self._work.tokens = int(told.get("tokens") or 0)
-        self._work.messages = int(told.get("messages") or 1)
+        self.indicator.live(told)
         position = turn, int(told["attempt"]), int(told["index"])
         if told.get("text") and (self._done is None or position > self._done):
             self._show(position, str(told["text"]), origin=str(told.get("origin") or ""))
@@ -211,9 +147,9 @@ class Screen:
         if turn is not None:
             self._ended = max(self._ended, stream_order(turn))
         self._flush()
-        self._work = _Work(self._clock()) if self._unanswered else None
+        self.indicator.ended()
         if note:
-            self._up(self._styled(note, "dim"))
+            self._up(self._painter.styled(note, "dim"))
 
     def earlier(self, items: Sequence[Mapping[str, Any]]) -> None:
         """Show an exchange from before this chat was opened: what was asked, and the answer."""
@@ -221,7 +157,7 @@ class Screen:
         if not said:
             return
         ago = self._wall() - said[0]["at"] / 1000
-        self._up(self._styled(f"(earlier: {duration(max(ago, 0.0))} ago)", "dim"))
+        self._up(self._painter.styled(f"(earlier: {duration(max(ago, 0.0))} ago)", "dim"))
         for item in said:
             if item["role"] == "user":
                 self.typed(str(item.get("text") or ""))
@@ -233,7 +169,7 @@ class Screen:
         """Show a sentence of the chat's own."""
         self._interject()
         lines = self._painter.words(printable(words), self._size()[0])
-        self._up("\n".join(self._styled(line, "dim") for line in lines))
+        self._up("\n".join(self._painter.styled(line, "dim") for line in lines))
 
     def answer(self, markdown: str) -> None:
         """Show the answer to a command."""
@@ -251,9 +187,9 @@ class Screen:
                 lines.append(self._name(self._answer.origin))
             lines += self._open_lines(self._answer, columns, rows)
         if self.problem:
-            lines.append(self._styled(printable(self.problem), "yellow"))
-        elif self.is_busy:
-            lines += self._indicator(columns)
+            lines.append(self._painter.styled(printable(self.problem), "yellow"))
+        elif self.indicator.is_busy:
+            lines += self.indicator.lines(columns)
         return "\n".join(lines)
 
     def _open_lines(self, answer: _Answer, columns: int, rows: int) -> Sequence[str]:
@@ -273,34 +209,6 @@ class Screen:
         until = now + (self._clock() - now) * PAINTING
         self._open = _Painted(shown, lines, until)
         return lines
-
-    def _indicator(self, columns: int) -> list[str]:
-        work = self._work or _Work(self._clock())
-        elapsed = self._clock() - work.since
-        lines = []
-        for step in work.plan[:MOST_PLAN]:
-            mark = {"completed": "☑", "in_progress": "▸"}.get(str(step.get("state")), "☐")
-            lines.append(self._fit(f"  {mark} {step.get('text', '')}", columns))
-        running = [tool for tool in work.tools if tool.get("seconds") is None]
-        for tool in running or work.tools[-1:]:
-            took = tool.get("seconds")
-            seconds = self._ago(tool["since_ms"]) if took is None else took
-            what = f"  ⎿ {tool['tool']} {tool['argument']}".rstrip()
-            lines.append(self._fit(f"{what} ({duration(max(seconds, 0.0))})", columns))
-        spinner = SPINNER[int(elapsed / SPIN_S) % len(SPINNER)]
-        words = [f"{spinner} {duration(elapsed)}"]
-        if work.messages > 1:
-            words.append(f"answers {work.messages} messages")
-        if work.tokens:
-            words.append(f"{work.tokens:,} tokens")
-        if self._ahead:
-            words.append(f"{self._ahead} before it" if self._ahead > 1 else "one before it")
-        words.append("Ctrl-C stops")
-        return [*lines, self._fit(" · ".join(words), columns)]
-
-    def _ago(self, at_ms: float | None) -> float:
-        """Return how many seconds ago something was, which the gateway tells."""
-        return 0.0 if at_ms is None else self._wall() - self._lag - at_ms / 1000
 
     # -- helpers -------------------------------------------------------------------------------
 
@@ -327,10 +235,10 @@ class Screen:
         self._write(self._name(origin, is_error=is_error))
 
     def _name(self, origin: str, *, is_error: bool = False) -> str:
-        head = self._styled(printable(self.agent), "red" if is_error else "green")
+        head = self._painter.styled(printable(self.agent), "red" if is_error else "green")
         room = self._size()[0] - len(self.agent) - 4
         about = one_line(origin, most=max(room, 10))
-        return head + self._styled(f" · {about}", "dim") if about else head
+        return head + self._painter.styled(f" · {about}", "dim") if about else head
 
     def _interject(self) -> None:
         """Make room for something else, above the block that is open."""
@@ -349,17 +257,6 @@ class Screen:
 
     def _painted(self, markdown: str) -> str:
         return self._painter.text(markdown, self._size()[0])
-
-    def _fit(self, words: str, columns: int) -> str:
-        lead = len(words) - len(words.lstrip())
-        words = self._painter.cut(" " * lead + one_line(words), columns - 1)
-        return self._styled(words, "dim")
-
-    def _styled(self, words: str, style: str) -> str:
-        codes = {"bold": 1, "dim": 2, "red": 31, "green": 32, "yellow": 33}
-        if not self._painter.look.has_colours:
-            return words
-        return f"\x1b[{codes[style]}m{words}\x1b[0m"
 
 
 def _tail(text: str, rows: int, columns: int) -> str:

@@ -247,34 +247,34 @@ def test_a_message_has_a_sign_from_the_moment_it_is_sent_until_it_is_answered(
     terminal: Terminal,
 ) -> None:
     assert terminal.above == []
-    terminal.screen.waits("a")
+    terminal.screen.indicator.waits("a")
     assert terminal.above == [" 0 s · Ctrl-C stops"]
-    terminal.screen.accepted("a", "1-0", 0)
+    terminal.screen.indicator.accepted("a", "1-0", 0)
     terminal.now += 75
     assert terminal.above == [" 1 min 15 s · Ctrl-C stops"]
     terminal.complete("answer", isFinal=True)
-    terminal.screen.answered(["1-0"])
+    terminal.screen.indicator.answered(["1-0"])
 
     assert terminal.above == []
-    assert not terminal.screen.is_busy
+    assert not terminal.screen.indicator.is_busy
 
 
 def test_an_outcome_before_the_message_is_known_to_be_accepted(terminal: Terminal) -> None:
-    terminal.screen.waits("a")
+    terminal.screen.indicator.waits("a")
     terminal.complete("answer", isFinal=True)
-    assert terminal.screen.is_busy
-    terminal.screen.accepted("a", "1-0", 0)
-    terminal.screen.answered(["1-0"])
+    assert terminal.screen.indicator.is_busy
+    terminal.screen.indicator.accepted("a", "1-0", 0)
+    terminal.screen.indicator.answered(["1-0"])
 
-    assert not terminal.screen.is_busy
+    assert not terminal.screen.indicator.is_busy
 
 
 def test_a_message_that_waits_says_how_many_are_before_it(terminal: Terminal) -> None:
-    terminal.screen.waits("a")
-    terminal.screen.accepted("a", "2-0", 1)
+    terminal.screen.indicator.waits("a")
+    terminal.screen.indicator.accepted("a", "2-0", 1)
     assert terminal.above == [" 0 s · one before it · Ctrl-C stops"]
 
-    terminal.screen.accepted("a", "2-0", 3)
+    terminal.screen.indicator.accepted("a", "2-0", 3)
     assert terminal.above == [" 0 s · 3 before it · Ctrl-C stops"]
 
 
@@ -311,7 +311,7 @@ def test_a_turn_that_began_elsewhere_counts_from_its_start(terminal: Terminal) -
 
 
 def test_a_message_counts_from_enter_and_not_from_when_a_worker_took_it(terminal: Terminal) -> None:
-    terminal.screen.waits("a")
+    terminal.screen.indicator.waits("a")
     terminal.now += 7
     terminal.live("", since_ms=terminal.now * 1000 - 2000)
 
@@ -320,10 +320,10 @@ def test_a_message_counts_from_enter_and_not_from_when_a_worker_took_it(terminal
 
 def test_a_turn_that_ended_while_nothing_was_heard_has_no_sign(terminal: Terminal) -> None:
     terminal.live("one\n\ntwo")
-    terminal.screen.opened(is_running=True)
-    assert terminal.screen.is_busy
-    terminal.screen.opened(is_running=False)
-    assert not terminal.screen.is_busy
+    terminal.screen.indicator.opened(is_running=True)
+    assert terminal.screen.indicator.is_busy
+    terminal.screen.indicator.opened(is_running=False)
+    assert not terminal.screen.indicator.is_busy
 
     terminal.complete("one\n\ntwo and three", isFinal=True)
 
@@ -399,7 +399,7 @@ def test_a_usage_is_said_in_words(usage: Usage, words: str) -> None:
 
 
 def test_a_problem_stands_in_place_of_the_sign(terminal: Terminal) -> None:
-    terminal.screen.waits("a")
+    terminal.screen.indicator.waits("a")
     terminal.screen.problem = "(The gateway is away.)"
 
     assert terminal.above == ["(The gateway is away.)"]

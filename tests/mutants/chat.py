@@ -17,7 +17,7 @@ MUTANTS = (
     ),
     Mutant(
         "a message without a sign that it is waited for",
-        before="self._screen.waits(name)",
+        before="self._screen.indicator.waits(name)",
         after="pass",
         test="test_each_message_has_a_sign_until_it_is_answered",
     ),
