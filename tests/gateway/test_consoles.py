@@ -92,6 +92,25 @@ async def test_what_was_shown_is_receipted_though_its_client_leaves_at_once(stac
         await eventually(lambda: _is_empty(stack))
 
 
+async def test_what_was_shown_is_not_told_again_to_a_client_that_comes_at_once(
+    stack: Stack,
+) -> None:
+    await say(stack, "one")
+    async with opened(stack) as door, door.connected(own_token(stack)) as ada:
+        session = SessionKey.parse((await ada.call("chat.open"))["sessionKey"])
+        told = await ada.event("chat.message")
+        assert door.gateway is not None
+        consoles, (first,) = door.gateway.consoles, door.gateway.clients
+        async with door.connected(own_token(stack)) as bob:
+            (second,) = door.gateway.clients - {first}
+            consoles.shown(first, told["key"], frozenset())
+            consoles.leave(first)
+            consoles.open(second, session)
+            await say(stack, "two", index=1)
+
+            assert await seen(bob) == "two"
+
+
 async def test_without_a_client_messages_wait(stack: Stack) -> None:
     async with opened(stack):
         await say(stack, "one")

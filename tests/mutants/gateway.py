@@ -265,6 +265,12 @@ MUTANTS = (
         test="test_a_message_that_no_client_has_shown_comes_again",
     ),
     Mutant(
+        "a message that is shown again to who opens the chat at once",
+        before="await asyncio.wait((closing,))",
+        after="pass",
+        test="test_what_was_shown_is_not_told_again_to_a_client_that_comes_at_once",
+    ),
+    Mutant(
         "a console for any token",
         before="session = await _session(call, params)\ncheck_sender(call, session)",
         after="session = await _session(call, params)",
