@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.output import echo
+from remoteclaw.cli.output import echo, echo_words
 
 if TYPE_CHECKING:
     from remoteclaw.chat.app import Chat, Target
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["chat", "chat_here", "until_told"]
 
-HINT = "Type a message; /help shows the commands. Ctrl-C stops the answer, twice leaves."
+HINT = "Type a message; /help shows the commands. Esc stops the answer, Ctrl-D leaves."
 
 
 @click.command()
@@ -55,7 +55,7 @@ def chat(session: str | None, agent: str | None, url: str | None) -> None:
     home = Home.default()
     target = Target(agent=agent, session=session)
     talk = _far(home, url, target) if url else chat_here(home, target)
-    echo(HINT)
+    echo_words(HINT)
     echo("")
     asyncio.run(until_told(talk))
 

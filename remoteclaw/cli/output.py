@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -21,6 +22,7 @@ __all__ = [
     "echo",
     "echo_json",
     "echo_text",
+    "echo_words",
     "facts",
     "json_option",
     "listing",
@@ -45,6 +47,16 @@ def complain(text: str) -> None:
 def echo(line: str, *, err: bool = False) -> None:
     """Print one line, with an escape for all that a terminal obeys or doesn't show."""
     click.echo(in_a_line(line), err=err)
+
+
+def echo_words(words: str, *, lead: str = "") -> None:
+    """Print one line behind a lead; on a terminal, in lines that are broken between words."""
+    lines = [in_a_line(words)]
+    if sys.stdout.isatty():
+        room = max(shutil.get_terminal_size().columns - len(lead), 1)
+        lines = textwrap.wrap(lines[0], room, break_long_words=False, break_on_hyphens=False)
+    for number, line in enumerate(lines):
+        click.echo(f"{' ' * len(lead) if number else lead}{line}".rstrip())
 
 
 def echo_text(text: str) -> None:

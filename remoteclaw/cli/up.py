@@ -15,7 +15,7 @@ from remoteclaw.cli.access import load
 from remoteclaw.cli.chat import HINT, chat_here, until_told
 from remoteclaw.cli.config import change_file
 from remoteclaw.cli.edge import leave_event
-from remoteclaw.cli.output import echo
+from remoteclaw.cli.output import echo, echo_words
 from remoteclaw.errors import ConfigError
 from remoteclaw.host.terminal import one_line
 
@@ -71,7 +71,9 @@ def up(
         config = _remembered(name, workspace, runtime)
     configure_logging(home.logs / "up.log" if with_console else None)
     if with_console and (pid := running_pid(home)) is not None:
-        echo(f"RemoteClaw already runs in {home.path} (process {pid}): this is the chat with it.")
+        echo_words(
+            f"RemoteClaw already runs in {home.path} (process {pid}): this is the chat with it."
+        )
         asyncio.run(_join(home, name))
     else:
         asyncio.run(_up(home, config, name, project=found, with_console=with_console))
@@ -94,7 +96,7 @@ def _project(home: "Home") -> Path | None:
 
 
 def _asked(agent: str, found: Path) -> bool:
-    echo(f"{agent} has no directory to work in yet.")
+    echo_words(f"{agent} has no directory to work in yet.")
     return click.confirm(f"Does it work here, in {one_line(str(found))}?", default=True)
 
 
@@ -106,14 +108,14 @@ def _remembered(agent: str, workspace: Path | None, runtime: str | None) -> "Con
     home, config = load()
     if plan.paths:
         kept = ", ".join(f"agents.{agent}.{name}" for name in settings)
-        echo(f"Kept in {home.config_file}: {kept}.")
+        echo_words(f"Kept in {home.config_file}: {kept}.")
     return config
 
 
 async def _join(home: "Home", agent: str) -> None:
     from remoteclaw.chat.app import Target
 
-    echo(HINT)
+    echo_words(HINT)
     echo("")
     await until_told(chat_here(home, Target(agent=agent)))
 
@@ -129,7 +131,7 @@ async def _up(
         raise ConfigError(problem)
     supervisor = Supervisor(home, config)
     leave = leave_event()
-    echo(f"RemoteClaw {__version__}, state in {home.path}")
+    echo_words(f"RemoteClaw {__version__}, state in {home.path}")
     for what, words in introduction(home, agent, config.agents[agent]):
         _row(what, words)
     if project:
@@ -159,17 +161,17 @@ async def _up(
             echo("There is no chat here: `remoteclaw chat` opens one in a terminal.")
             await leave.wait()
         with contextlib.suppress(OSError):  # the terminal may have been closed
-            echo("Leaving. What isn't finished goes on at the next start.")
+            echo_words("Leaving. What isn't finished goes on at the next start.")
 
 
 def _row(what: str, words: str) -> None:
-    echo(f"  {what:<8} {words}")
+    echo_words(words, lead=f"  {what:<8} ")
 
 
 async def _chat(chat: "Chat", leave: "asyncio.Event") -> None:
     import asyncio
 
-    echo(HINT)
+    echo_words(HINT)
     echo("")
     chatting = asyncio.create_task(chat.run())
     leaving = asyncio.create_task(leave.wait())

@@ -16,6 +16,12 @@ MUTANTS = (
         test="test_commands_of_chats_are_answered_at_once",
     ),
     Mutant(
+        "a banner that is broken within words",
+        before="if sys.stdout.isatty():\nroom =",
+        after="if False:\n    room =",
+        test="test_a_day",
+    ),
+    Mutant(
         "a pipe that is not read behind the words",
         before='return f"{text}\\n\\n{piped}" if piped.strip() else text',
         after="return text",

@@ -162,9 +162,10 @@ def test_a_terminal_that_is_closed_ends_it_quietly(home: Home) -> None:
     )
     (home.path / ".env").touch()
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as terminal:
-        shown = terminal.see("›").replace("\n", "")
-        assert "  problem  other can't work: claude: 'no-such-claude' is not installed" in shown
-        assert f"  problem  fourth has no tools: {home.path}/.env would count" in shown
+        terminal.see("›")
+        shown = terminal.words()
+        assert "problem other can't work: claude: 'no-such-claude' is not installed" in shown
+        assert f"problem fourth has no tools: {home.path}/.env would count" in shown
         assert "main can't work" not in shown
         terminal.type("slow\r")
         terminal.see("\n1 2 3")

@@ -125,7 +125,7 @@ def test_options_are_kept_and_a_second_up_is_the_chat_with_the_first(
         assert kept(home) == {"main": {"workspace": str(project), "runtime": "demo"}}
         second_up = f"already runs in {home.path} (process {first.pid}): this is the chat with it."
         with start(home, project) as second:
-            second.see(second_up)
+            second.see_words(second_up)
             second.see("›")
             second.type("hello\r")
             second.see("what happens when an agent dies.")
