@@ -61,10 +61,10 @@ class Chat:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         """Files that the agent sends are saved in `downloads`, what is typed in `history`."""
-        look = Look.of(environ)
+        self._look = Look.of(environ)
         self._environ = environ
         self._lines: list[str] = []
-        self._screen = Screen(Painter(look), self._lines.append, size=_size)
+        self._screen = Screen(Painter(self._look), self._lines.append, size=_size)
         self._conversation = Conversation(
             address,
             token,
@@ -74,7 +74,6 @@ class Chat:
             downloads=downloads,
         )
         self._history = history
-        self._has_colours = look.has_colours
         self._interrupts = Interrupts()
         self._deeds: asyncio.Queue[Callable[[], Coroutine[Any, Any, None]] | None] = asyncio.Queue()
         """What the person wants done, in their order; None when they leave."""
@@ -99,9 +98,10 @@ class Chat:
             self._editor = Editor(
                 self._screen.above,
                 self._interrupt,
+                self._escape,
                 completer=ChatCompleter(self._commands, Path.cwd()),
                 history=self._history,
-                has_colours=self._has_colours,
+                look=self._look,
             )
             try:
                 await self._chat()
@@ -163,13 +163,18 @@ class Chat:
         if self._interrupts.press():
             self._editor.leave()
         else:
-            self._deeds.put_nowait(self._stop)
+            self._deeds.put_nowait(functools.partial(self._stop, "Press Ctrl-C again to leave."))
 
-    async def _stop(self) -> None:
+    def _escape(self) -> None:
+        """Take an Esc: it stops the answer, however often it is pressed."""
+        self._deeds.put_nowait(self._stop)
+
+    async def _stop(self, otherwise: str = "") -> None:
+        """Stop the answer; without one, say something else."""
         if self._screen.indicator.is_busy:
             await self._conversation.stop()
-        else:
-            self._screen.say("Press Ctrl-C again to leave.")
+        elif otherwise:
+            self._screen.say(otherwise)
         await self._draw()
 
     def _commands(self) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from remoteclaw.chat.editor import KEYS
 from remoteclaw.chat.ending import ending
 from remoteclaw.chat.files import Files
 from remoteclaw.chat.link import Address, GatewayRefused, Link
@@ -117,7 +118,8 @@ class Conversation:
             self._screen.say(f"Not sent: {error}")
         else:
             if sent["answer"]:
-                self._screen.answer(sent["answer"])
+                keys = f"\n\n{KEYS}" if text.strip().casefold() == "/help" else ""
+                self._screen.answer(sent["answer"] + keys)
             if sent["entry"] is None:
                 self._screen.indicator.answered([name])
             else:

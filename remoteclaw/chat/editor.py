@@ -9,7 +9,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import has_focus
+from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import (
     ANSI,
     AnyFormattedText,
@@ -20,17 +20,26 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import ColorDepth
 
+from remoteclaw.chat.paint import Look
 from remoteclaw.host.terminal import printable
 
-__all__ = ["LEAVING", "PROMPT", "ChatCompleter", "Editor", "Interrupts"]
+__all__ = ["KEYS", "LEAVING", "PROMPT", "ChatCompleter", "Editor", "Interrupts"]
 
 PROMPT = "› "
 #: What stands before each further line of a message.
 CONTINUED = "  "
+#: What the keys do, as Markdown.
+KEYS = (
+    "**Keys**: Esc or Ctrl-C to stop the answer, Alt-Enter or Ctrl-J for a new line, Tab to "
+    "complete a `/command` or an `@file`, Ctrl-D or `exit` to leave."
+)
 #: What leaves the chat.
 LEAVING = ("exit", "quit", "/exit", "/quit")
 #: How soon after the first a Ctrl-C leaves, in seconds; a later one is a first one again.
 TWICE_S = 2.0
+#: How long after an Esc the rest of a key that begins with one may come, in seconds: terminals send
+#: both at once, and a network may part them.
+ESCAPE_S = 0.1
 #: How many files are offered, and looked at for that: a home directory may have a million.
 MOST_OFFERED, MOST_LOOKED_AT = 50, 20_000
 #: Directories that nobody names a file of.
@@ -116,18 +125,22 @@ class Editor:
         self,
         above: Callable[[], str],
         interrupt: Callable[[], None],
+        stop: Callable[[], None],
         *,
         completer: Completer,
         history: Path | None,
-        has_colours: bool,
+        look: Look,
     ) -> None:
-        """`above` returns painted lines that stand above the line; `interrupt` takes a Ctrl-C.
+        """`above` returns painted lines that stand above the line.
 
-        What is typed is kept in the file `history`, which only this user may read.
+        `interrupt` takes a Ctrl-C and `stop` an Esc, both on an empty line. What is typed is kept
+        in the file `history`, which only this user may read.
         """
         self._above = above
         self._interrupt = interrupt
-        self._style = "bold" if has_colours else ""
+        self._stop = stop
+        self._look = look
+        self._style = "bold" if look.has_colours else ""
         self._has_left = False
         self._drawn = "", FormattedText()
         """The lines above the line, and both as they are drawn."""
@@ -141,10 +154,11 @@ class Editor:
             history=_history(history),
             enable_history_search=False,
             reserve_space_for_menu=4,
-            color_depth=None if has_colours else ColorDepth.MONOCHROME,
+            color_depth=None if look.has_colours else ColorDepth.MONOCHROME,
         )
         # Else the open block of an answer, which stands above the prompt, would stay there.
         self._session.app.erase_when_done = True
+        self._session.app.ttimeoutlen = ESCAPE_S
 
     async def read(self) -> str:
         """Return the next message; raises EOFError when the person leaves."""
@@ -209,6 +223,11 @@ class Editor:
             else:
                 self._interrupt()
 
+        # At once, instead of waiting for what Esc and another key would do.
+        @keys.add("escape", filter=in_message & Condition(self._has_only_esc), eager=True)
+        def _(_event: KeyPressEvent) -> None:
+            self._stop()
+
         @keys.add("c-d", filter=in_message)
         def _(event: KeyPressEvent) -> None:
             if event.current_buffer.text:
@@ -217,6 +236,12 @@ class Editor:
                 self.leave()
 
         return keys
+
+    def _has_only_esc(self) -> bool:
+        """Whether Esc was pressed on an empty line: Alt-Enter is an Esc with an Enter behind it."""
+        keys = self._session.app.key_processor
+        is_alone = not keys.input_queue and len(keys.key_buffer) == 1
+        return is_alone and not self._session.default_buffer.text
 
 
 def _history(path: Path | None) -> History:

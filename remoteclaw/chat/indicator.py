@@ -115,16 +115,28 @@ class Indicator:
             seconds = self._ago(tool["since_ms"]) if took is None else took
             what = f"  ⎿ {tool['tool']} {tool['argument']}".rstrip()
             lines.append(self._fit(f"{what} ({duration(max(seconds, 0.0))})", columns))
+        return [*lines, self._fit(self._last_line(work, elapsed, columns - 1), columns)]
+
+    def _last_line(self, work: _Work, elapsed: float, room: int) -> str:
+        """Return how long it takes and what stops it, with as much else as there is room for."""
         spinner = SPINNER[int(elapsed / SPIN_S) % len(SPINNER)]
         words = [f"{spinner} {duration(elapsed)}"]
         if work.messages > 1:
             words.append(f"answers {work.messages} messages")
-        if work.tokens:
-            words.append(f"{work.tokens:,} tokens")
+        tokens = [f"{work.tokens:,} tokens"] if work.tokens else []
+        ahead = []
         if self._ahead:
-            words.append(f"{self._ahead} before it" if self._ahead > 1 else "one before it")
-        words.append("Ctrl-C stops")
-        return [*lines, self._fit(" · ".join(words), columns)]
+            ahead.append(f"{self._ahead} before it" if self._ahead > 1 else "one before it")
+        choice = [
+            " · ".join(parts)
+            for parts in (
+                (*words, *tokens, *ahead, "Esc or Ctrl-C stops"),
+                (*words, *tokens, *ahead, "Ctrl-C stops"),
+                (*words, *ahead, "Ctrl-C stops"),
+                (words[0], "Ctrl-C stops"),
+            )
+        ]
+        return next((line for line in choice if len(line) <= room), choice[-1])
 
     def _ago(self, at_ms: float | None) -> float:
         """Return how many seconds ago something was, which the gateway tells."""

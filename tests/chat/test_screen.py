@@ -248,10 +248,10 @@ def test_a_message_has_a_sign_from_the_moment_it_is_sent_until_it_is_answered(
 ) -> None:
     assert terminal.above == []
     terminal.screen.indicator.waits("a")
-    assert terminal.above == [" 0 s · Ctrl-C stops"]
+    assert terminal.above == [" 0 s · Esc or Ctrl-C stops"]
     terminal.screen.indicator.accepted("a", "1-0", 0)
     terminal.now += 75
-    assert terminal.above == [" 1 min 15 s · Ctrl-C stops"]
+    assert terminal.above == [" 1 min 15 s · Esc or Ctrl-C stops"]
     terminal.complete("answer", isFinal=True)
     terminal.screen.indicator.answered(["1-0"])
 
@@ -272,15 +272,15 @@ def test_an_outcome_before_the_message_is_known_to_be_accepted(terminal: Termina
 def test_a_message_that_waits_says_how_many_are_before_it(terminal: Terminal) -> None:
     terminal.screen.indicator.waits("a")
     terminal.screen.indicator.accepted("a", "2-0", 1)
-    assert terminal.above == [" 0 s · one before it · Ctrl-C stops"]
+    assert terminal.above == [" 0 s · one before it · Esc or Ctrl-C stops"]
 
     terminal.screen.indicator.accepted("a", "2-0", 3)
-    assert terminal.above == [" 0 s · 3 before it · Ctrl-C stops"]
+    assert terminal.above == [" 0 s · 3 before it · Esc or Ctrl-C stops"]
 
 
 def test_tools_are_shown_with_their_seconds_until_they_end(terminal: Terminal) -> None:
     terminal.live("", activity=(tool("a"), tool("b", 2.7)))
-    assert terminal.above == ["  ⎿ a x (0 s)", " 0 s · Ctrl-C stops"]
+    assert terminal.above == ["  ⎿ a x (0 s)", " 0 s · Esc or Ctrl-C stops"]
 
     terminal.now += 63
     assert terminal.above[0] == "  ⎿ a x (1 min 3 s)"
@@ -297,7 +297,23 @@ def test_a_plan_is_shown_and_the_tokens_so_far(terminal: Terminal) -> None:
         "  ☑ look",
         "  ▸ mend",
         "  ☐ test",
-        " 0 s · 1,234 tokens · Ctrl-C stops",
+        " 0 s · 1,234 tokens · Esc or Ctrl-C stops",
+    ]
+
+
+def test_a_narrow_terminal_has_room_for_what_stops_a_turn(terminal: Terminal) -> None:
+    terminal.screen.indicator.waits("a")
+    terminal.live("", tokens=1234, messages=2)
+    terminal.screen.indicator.accepted("a", "2-0", 1)
+    seen = []
+    for terminal.columns in (80, 74, 60, 30):
+        seen += terminal.above
+
+    assert seen == [
+        " 0 s · answers 2 messages · 1,234 tokens · one before it · Esc or Ctrl-C stops",
+        " 0 s · answers 2 messages · 1,234 tokens · one before it · Ctrl-C stops",
+        " 0 s · answers 2 messages · one before it · Ctrl-C stops",
+        " 0 s · Ctrl-C stops",
     ]
 
 
@@ -307,7 +323,7 @@ def test_a_turn_that_began_elsewhere_counts_from_its_start(terminal: Terminal) -
     running = {**tool("a"), "since_ms": gateway_ms - 5_000}
     terminal.live("", since_ms=gateway_ms - 75_000, at=gateway_ms, activity=(running,))
 
-    assert terminal.above == ["  ⎿ a x (5 s)", " 1 min 15 s · Ctrl-C stops"]
+    assert terminal.above == ["  ⎿ a x (5 s)", " 1 min 15 s · Esc or Ctrl-C stops"]
 
 
 def test_a_message_counts_from_enter_and_not_from_when_a_worker_took_it(terminal: Terminal) -> None:
@@ -315,7 +331,7 @@ def test_a_message_counts_from_enter_and_not_from_when_a_worker_took_it(terminal
     terminal.now += 7
     terminal.live("", since_ms=terminal.now * 1000 - 2000)
 
-    assert terminal.above == [" 7 s · Ctrl-C stops"]
+    assert terminal.above == [" 7 s · Esc or Ctrl-C stops"]
 
 
 def test_a_turn_that_ended_while_nothing_was_heard_has_no_sign(terminal: Terminal) -> None:
@@ -355,7 +371,7 @@ def test_the_usage_of_a_turn_stands_below_its_answer(terminal: Terminal) -> None
 
 def test_an_answer_to_several_messages_says_so(terminal: Terminal) -> None:
     terminal.live("", messages=3)
-    assert terminal.above == [" 0 s · answers 3 messages · Ctrl-C stops"]
+    assert terminal.above == [" 0 s · answers 3 messages · Esc or Ctrl-C stops"]
 
     terminal.complete("answer", isFinal=True, entries=["1-0", "2-0", "3-0"])
     assert terminal.up[-1] == "answers 3 messages"

@@ -53,8 +53,32 @@ MUTANTS = (
     ),
     Mutant(
         "a menu in colours that nobody wants",
-        before="color_depth=None if has_colours else ColorDepth.MONOCHROME,",
+        before="color_depth=None if look.has_colours else ColorDepth.MONOCHROME,",
         after="",
+        test="test_a_day",
+    ),
+    Mutant(
+        "an Alt-Enter that stops the answer",
+        before="is_alone = not keys.input_queue and len(keys.key_buffer) == 1",
+        after="is_alone = True",
+        test="test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not",
+    ),
+    Mutant(
+        "an Esc that stops nothing",
+        before='@keys.add("escape", filter=in_message & Condition(self._has_only_esc), eager=True)',
+        after='@keys.add("f24")',
+        test="test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not",
+    ),
+    Mutant(
+        "an indicator that is cut off",
+        before="(line for line in choice if len(line) <= room)",
+        after="iter(choice)",
+        test="test_a_narrow_terminal_has_room_for_what_stops_a_turn",
+    ),
+    Mutant(
+        "a help without the keys",
+        before='if text.strip().casefold() == "/help"',
+        after="if False",
         test="test_a_day",
     ),
     Mutant(
@@ -158,6 +182,12 @@ MUTANTS = (
         before='"ping_interval": PING_EVERY_S,\n"ping_timeout": PONG_S,',
         after="",
         test="test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once",
+    ),
+    Mutant(
+        "a chat that is kept by what it has asked",
+        before="talking.cancel()",
+        after="pass",
+        test="test_who_leaves_a_turn_after_the_gateway_was_away_is_not_kept",
     ),
     Mutant(
         "a chat that ends without a word why it does not",

@@ -11,7 +11,7 @@ from tests.support.waiting import HANG_S
 __all__ = ["EXPLAINED", "SIGN", "at_rest", "day_agent", "whole_words"]
 
 #: What the indicator ends with.
-SIGN = "· Ctrl-C stops\n"
+SIGN = "Ctrl-C stops\n"
 
 EXPLAINED = """\
 ## How the basket is priced
