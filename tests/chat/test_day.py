@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import tomlkit
 
+from remoteclaw.cli.chat import HINT
 from remoteclaw.config.home import Home
+from tests.support.agents import AgentCli
 from tests.support.day import EXPLAINED, SIGN, at_rest, day_agent, whole_words
 from tests.support.pictures import png
 from tests.support.processes import children
@@ -29,42 +31,70 @@ COMMANDS = {
     "/usage": "this session",
     "/sessions": "channel",
     "/whoami": "an owner",
-    "/help": "Two slashes before a word",
+    "/help": "Ctrl-D or exit to leave.",
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Said:
     """What a person says to an agent during the day, and what is seen of the answers."""
 
     question: str
     tool: str
-    long: str
     wait: str
     waits: str
-    done: str
+    done: str = "the mail calls total()."
     meanwhile: str
-    done_meanwhile: str
+    done_meanwhile: str = "All 31 tests pass."
     picture: str
     seen: str
     report: str
+    paste: str = ""
     pasted: str
 
 
 SCRIPTED = Said(
     question="why is there no discount?",
     tool="⎿ Grep total (",
-    long=EXPLAINED,
     wait="then do it.",
     waits="I delete the copy",
-    done="the mail calls total().",
     meanwhile="and the tests?",
-    done_meanwhile="All 31 tests pass.",
     picture="what is this",
     seen="I see the picture.",
     report="the report",
     pasted="You said 60 words.",
 )
+#: What has the scripted model use claude's shell: a program waits for a file, and prints another.
+LED = Said(
+    question="why so? SHELL:../until look",
+    tool="⎿ Bash ../until look (",
+    wait="do it. SHELL:../until wait",
+    waits="⎿ Bash ../until wait (",
+    meanwhile="the tests? SHELL:../until meanwhile",
+    picture="IMAGES of",
+    seen='IMAGES ["image/png',
+    report="SHELL:../until report",
+    paste="LEN ",
+    pasted="main LEN ",
+)
+
+
+def led(directory: Path) -> None:
+    """Write the program that claude runs, and what it prints; a model's first word is DONE."""
+    program = directory / "until"
+    program.write_text(
+        f"#!/bin/sh\nuntil test -e {directory}/$1; do sleep 0.02; done\ncat {directory}/$1.md\n"
+    )
+    program.chmod(0o755)
+    for name, text in {
+        "look": f"with it.\n\n{EXPLAINED}",
+        "wait": "with it: the copy is gone, and the mail calls `total()`.",
+        "meanwhile": "with it. All **31** tests pass.",
+        "report": "with it. The report is here. [[attach:report.txt]]",
+    }.items():
+        (directory / f"{name}.md").write_text(text)
+    (directory / "report").touch()
+    (directory / "shop" / "report.txt").write_text("All is well.")
 
 
 class Day:
@@ -92,9 +122,9 @@ class Day:
         screen.see(said.tool)
         screen.see(SIGN)
         self.let("look")
-        screen.see_words(said.long.split()[-1])
+        screen.see_words(EXPLAINED.split()[-1])
         shown = at_rest(screen)
-        whole_words(said.long, shown)
+        whole_words(EXPLAINED, shown)
         assert shown.count("\nmain\n") == 1
         assert said.tool not in shown
 
@@ -103,7 +133,7 @@ class Day:
         screen.type(f"{said.wait}\r")
         screen.see_words(said.waits)
         screen.type(f"{said.meanwhile}\r")
-        screen.see("· one before it · Ctrl-C stops")
+        screen.see_match(r"· one before it · .*Ctrl-C stops$")
         for command, answer in COMMANDS.items():
             screen.type(f"{command}\r")
             screen.see(f"› {command}")
@@ -147,7 +177,9 @@ class Day:
         at_rest(screen)
         self.ask(f"{said.picture} {self.directory}/shop/chart.png", said.seen)
         self.ask(said.report, "The report is here.", '(A file: "report.txt", 12 bytes, saved as ')
-        screen.type("\x1b[200~" + "\r".join(f"pasted {n}" for n in range(30)) + "\x1b[201~")
+        screen.type(
+            f"{said.paste}\x1b[200~" + "\r".join(f"pasted {n}" for n in range(30)) + "\x1b[201~"
+        )
         screen.see("pasted 29")
         shown = self.ask("", said.pasted)
         assert all(shown.count(f"pasted {n}\n") == 1 for n in range(30))
@@ -189,21 +221,50 @@ class Day:
         at_rest(screen)
 
 
-@pytest.mark.parametrize("columns", [80, 40])
-@pytest.mark.parametrize("colour", [{}, {"NO_COLOR": "1"}], ids=["colour", "plain"])
+SIZES = pytest.mark.parametrize("columns", [80, 40])
+LOOK = pytest.mark.parametrize("colour", [{}, {"NO_COLOR": "1"}], ids=["colour", "plain"])
+
+
+@SIZES
+@LOOK
 def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]) -> None:
     agent = {"runtime": "demo", "command": list(day_agent(directory))}
+    a_day(home, directory, agent, SCRIPTED, columns, env(home, **colour))
+
+
+@SIZES
+@LOOK
+def test_a_day_with_claude(
+    home: Home, directory: Path, claude: AgentCli, columns: int, colour: dict[str, str]
+) -> None:
+    (directory / "shop").mkdir()
+    led(directory)
+    environment = env(home, **colour)
+    del environment["REMOTECLAW__AGENTS__MAIN__RUNTIME"]
+    agent = claude.config(permissions="auto")
+    a_day(home, directory, agent, LED, columns, environment)
+
+
+def a_day(
+    home: Home,
+    directory: Path,
+    agent: dict[str, Any],
+    said: Said,
+    columns: int,
+    environment: dict[str, str],
+) -> None:
+    """Spend a day with an agent, in a terminal of a width, and come back on the next one."""
     home.config_file.write_text(tomlkit.dumps({"agents": {"main": agent}, "fleet": {"lease_s": 2}}))
     work = directory / "shop"
-    work.mkdir()
+    work.mkdir(exist_ok=True)
     (work / "basket.py").touch()
     (work / "chart.png").write_bytes(png())
-    command: dict[str, Any] = {"env": env(home, **colour), "columns": columns, "directory": work}
+    command: dict[str, Any] = {"env": environment, "columns": columns, "directory": work}
     with Terminal.running(REMOTECLAW, "up", rows=24, **command) as screen:
         screen.see_words("Does it work here")
         screen.type("\r")
-        day = Day(screen, SCRIPTED, directory)
-        at_rest(screen)
+        day = Day(screen, said, directory)
+        whole_words(HINT, at_rest(screen))
         day.a_long_answer()
         day.something_typed_meanwhile()
         day.stops_and_begins_anew()
@@ -211,8 +272,8 @@ def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]
         day.a_worker_dies()
         day.leaves()
         looks = set(LOOKS.findall(screen.raw))
-        assert (looks <= PLAIN) == bool(colour), looks
+        assert (looks <= PLAIN) == ("NO_COLOR" in environment), looks
     with Terminal.running(REMOTECLAW, "up", rows=24, **command) as screen:
-        day = Day(screen, SCRIPTED, directory)
+        day = Day(screen, said, directory)
         day.comes_back()
         day.leaves()
