@@ -159,6 +159,8 @@ class Editor:
         # Else the open block of an answer, which stands above the prompt, would stay there.
         self._session.app.erase_when_done = True
         self._session.app.ttimeoutlen = ESCAPE_S
+        self._draw_resized = self._session.app._on_resize
+        self._session.app._on_resize = self._resized  # type: ignore[method-assign]
 
     async def read(self) -> str:
         """Return the next message; raises EOFError when the person leaves."""
@@ -190,6 +192,22 @@ class Editor:
         app = self._session.app
         if app.is_running and app.future and not app.future.done():
             app.exit(exception=EOFError)
+
+    def _resized(self) -> None:
+        """Draw again in another size.
+
+        prompt_toolkit erases what it has drawn as if it stood where it did. A narrower terminal has
+        wrapped its lines, and what is above the cursor takes more rows now.
+        """
+        app = self._session.app
+        drawn = app.renderer.last_rendered_screen
+        if drawn and self._look.rewraps:
+            columns = app.output.get_size().columns
+            cursor = drawn.get_cursor_position(app.layout.current_window)
+            above = (drawn.data_buffer[row] for row in range(cursor.y))
+            widths = [max((x for x in row if row[x].char.strip()), default=0) for row in above]
+            app.output.cursor_up(sum(last // columns for last in (*widths, cursor.x)))
+        self._draw_resized()
 
     def _message(self) -> AnyFormattedText:
         # It is asked for several times for each drawing.

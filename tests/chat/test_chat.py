@@ -333,6 +333,21 @@ def test_esc_stops_an_answer_and_keys_that_begin_with_one_do_not(
         screen.see_gone(SIGN)
 
 
+def test_a_narrower_terminal_shows_each_line_once(home: Home, directory: Path) -> None:
+    command = script(directory, STEERED.replace("DIRECTORY", str(directory)))
+    with Terminal.running(REMOTECLAW, "up", env=with_agent(home, command)) as screen:
+        screen.see("›")
+        screen.type("first\r")
+        screen.see("I begin.")
+        screen.type("a line that is not sent yet")
+        screen.see("› a line that is not sent yet")
+        for columns in (60, 26, 20):
+            screen.narrow(columns)
+            screen.see_match(r"^main\nI begin\.\n\S \d+ s · .*\n› a line that is")
+            screen.see_so_often("s · ", 1)
+        assert screen.words().count("› first main") == 1
+
+
 def test_two_terminals_are_in_one_chat(home: Home) -> None:
     environment = env(home)
     with Terminal.running(REMOTECLAW, "up", env=environment) as first:

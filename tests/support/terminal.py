@@ -159,6 +159,23 @@ class Terminal:
         ]
         return "\n".join([*above, *(line.rstrip() for line in self._screen.display)]).rstrip()
 
+    def narrow(self, columns: int) -> None:
+        """Make the screen narrower, which wraps its lines again as most terminals do."""
+        cursor, rows = self._screen.cursor, self._screen.lines
+        lines = self.shown().split("\n")
+        above = len(self._screen.history.top) + cursor.y
+        lines += [""] * (above + 1 - len(lines))
+        wrapped = [
+            line[at : at + columns] for line in lines for at in range(0, len(line) or 1, columns)
+        ]
+        height = sum(max(-(-len(line) // columns), 1) for line in lines[:above])
+        self._screen = pyte.HistoryScreen(columns, rows, history=2000)
+        self._stream = pyte.ByteStream(self._screen)
+        self._stream.feed("\r\n".join(wrapped).encode())
+        self._screen.cursor.y -= len(wrapped) - 1 - height - cursor.x // columns
+        self._screen.cursor.x = cursor.x % columns
+        self._child.setwinsize(rows, columns)
+
     @property
     def columns(self) -> int:
         """The width of the screen."""
