@@ -20,6 +20,7 @@ MUTANTS = (
         before="if sys.stdout.isatty():\nroom =",
         after="if False:\n    room =",
         test="test_a_day",
+        within="echo_words",
     ),
     Mutant(
         "a pipe that is not read behind the words",
