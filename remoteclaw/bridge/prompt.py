@@ -76,7 +76,7 @@ def build_system_prompt(
     channel = channel or ChannelConfig()
     about = (
         ("channel", session.provider),
-        ("user", session.user),
+        ("user", None if session.is_shared else session.user),
         ("timezone", zone),
         ("agent", session.agent),
         ("runtime", runtime),
@@ -106,6 +106,14 @@ def build_system_prompt(
 
 def _identity(session: SessionKey) -> str:
     user, provider = as_data(session.user), as_data(session.provider)
+    people = "the people of a group chat" if session.is_shared else f"the user {user}"
+    if session.task is None and session.is_shared:
+        return _section(
+            "Identity",
+            "You are running inside RemoteClaw, which connects you to a group chat on the channel "
+            f"{provider}. Several people write to you there, and all read what you answer.",
+            "Tell them apart by their `id`, and do for each no more than they ask for themselves.",
+        )
     if session.task is None:
         return _section(
             "Identity",
@@ -116,7 +124,7 @@ def _identity(session: SessionKey) -> str:
     return _section(
         "Identity",
         "You are running inside RemoteClaw. Another session has started you for one task: "
-        f"the message that you get. It works for the user {user} on the channel {provider}.",
+        f"the message that you get. It works for {people} on the channel {provider}.",
         "Your answer goes to that session as the result, and to nobody else. Nobody can "
         "answer questions meanwhile: do what can be done, and say what can't.",
     )

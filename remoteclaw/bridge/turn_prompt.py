@@ -103,7 +103,12 @@ def _about(
         "at": _clock(message.timestamp, message.timezone or zone),
     }
     if entry.origin == "chat":
-        ids = {"id": message.id, "quotes": message.reply_to_id}
+        ids = {
+            "id": message.id,
+            "quotes": message.reply_to_id,
+            "quoted": message.quoted,
+            "replaces": message.replaces,
+        }
         about |= {name: id_ for name, id_ in ids.items() if id_}
     about |= _about_session(entry)
     if files is None:

@@ -286,6 +286,7 @@ async def _answer(fleet: "Fleet", session: "SessionKey", order: Order) -> "Answe
         id=order.message_id,
         rest=command.rest,
         session=session,
+        sender=session.user,
         is_owner=True,  # who may use this state directory
         fleet=fleet,
         config=config,

@@ -3,5 +3,16 @@
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import Command, parse, unescaped
 from remoteclaw.commands.table import COMMANDS, answer
+from remoteclaw.commands.taking import Taken, take
 
-__all__ = ["COMMANDS", "Answer", "Asked", "Command", "answer", "parse", "unescaped"]
+__all__ = [
+    "COMMANDS",
+    "Answer",
+    "Asked",
+    "Command",
+    "Taken",
+    "answer",
+    "parse",
+    "take",
+    "unescaped",
+]

@@ -22,8 +22,12 @@ class Asked:
     """The text behind the command's name."""
     session: SessionKey
     """The session that the chat is about."""
+    sender: str
+    """The id of who has written it."""
     is_owner: bool
     """Whether an owner has written it."""
+    is_group: bool = False
+    """Whether it was written in a group chat."""
     fleet: Fleet
     config: Config
     home: Home

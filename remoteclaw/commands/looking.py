@@ -121,7 +121,7 @@ async def whoami(asked: Asked) -> Answer:
     session = asked.session
     may = "an owner: you may do everything" if asked.is_owner else "no owner of this installation"
     return Answer(
-        f"You are `{session.user}` on {session.provider}, in the chat `{session.channel_id}`; "
+        f"You are `{asked.sender}` on {session.provider}, in the chat `{session.channel_id}`; "
         f"{may}. This session is `{session.sid[:8]}`."
     )
 

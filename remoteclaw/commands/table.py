@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from remoteclaw.commands import changes, choosing, looking, resuming, working
+from remoteclaw.commands import changes, choosing, looking, pairing, resuming, working
 from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.commands.parse import Command
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
@@ -59,6 +59,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
             "[NUMBER]",
             scope="owner",
         ),
+        CommandSpec(
+            "pair",
+            "Let in who was told a code, or this group; else show who asks.",
+            pairing.pair,
+            "[CODE]",
+            scope="owner",
+        ),
         CommandSpec("sessions", "List the newest sessions.", looking.sessions, scope="owner"),
         CommandSpec("usage", "Show tokens, time and cost.", looking.usage),
         CommandSpec("whoami", "Show who you are here, and what you may do.", looking.whoami),
@@ -67,7 +74,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
 
 
 #: What people write instead.
-ALIASES = {"clear": "new", "reset": "new"}
+ALIASES = {"clear": "new", "reset": "new", "start": "help"}
 
 
 def help_text(*, is_owner: bool) -> str:

@@ -16,6 +16,7 @@ from remoteclaw.fleet.gateways import Gateways
 from remoteclaw.fleet.inbound import Inbound
 from remoteclaw.fleet.lease import Leases
 from remoteclaw.fleet.outcomes import Outcomes
+from remoteclaw.fleet.pairings import Pairings
 from remoteclaw.fleet.receipts import Receipts
 from remoteclaw.fleet.replies import Replies
 from remoteclaw.fleet.sessions import Sessions
@@ -44,6 +45,7 @@ class Fleet:
     calls: ToolCalls
     gateways: Gateways
     outcomes: Outcomes
+    pairings: Pairings
     replies: Replies
     sessions: Sessions
     sweeper: Sweeper
@@ -74,6 +76,7 @@ class Fleet:
             gateways=Gateways(scripts),
             leases=Leases(scripts, waker, lease_s=lease_s),
             outcomes=Outcomes(scripts),
+            pairings=Pairings(scripts),
             replies=Replies(scripts),
             sessions=Sessions(scripts, waker),
             sweeper=Sweeper(scripts, waker, workers),

@@ -51,7 +51,7 @@ INCOMPLETE = (
     "and send it within an hour."
 )
 #: The form in which entries are written. Readers leave a higher number to newer workers.
-ENTRY_VERSION = 3
+ENTRY_VERSION = 4
 #: An entry as Redis has it: its id, and its fields as a list (from scripts) or a map.
 RawEntry = tuple[bytes, list[bytes] | dict[bytes, bytes]]
 PERHAPS_SENT = (
@@ -89,10 +89,12 @@ class Inbound:
         deliver: Literal["channel", "caller"] = "channel",
         lane: Lane = "agents",
         is_command: bool | None = None,
+        is_shared: bool = False,
     ) -> Accepted:
         """Accept a message: when this returns, it is stored, and a worker is told if one must be.
 
-        Repeating it is harmless: the message's id is remembered for 7 days.
+        Repeating it is harmless: the message's id is remembered for 7 days. It goes to its sender's
+        conversation in the chat, or to the one that all people there share.
         In the lane `background` it waits behind what people send. A command to stop takes effect
         here, in the same step. `is_command` says of a message that was looked at before whether it
         is a command for the agent's CLI; whatever its text is, it is no command of the chat then.
@@ -100,7 +102,7 @@ class Inbound:
         Raises `RedisUnavailable`, `RedisRefused` or `MessageRefused` when it was not accepted, and
         `PerhapsSent` when that isn't known.
         """
-        session = SessionKey.of(message, agent=agent)
+        session = SessionKey.of(message, agent=agent, is_shared=is_shared)
         entry = encode_entry(message, deliver, is_command=is_command)
         try:
             does = at_once(message) if is_command is None else ""

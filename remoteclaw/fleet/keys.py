@@ -63,6 +63,10 @@ READERS = "rc:readers"
 #: Channel: nothing is published on it; a gateway subscribes to it, so that its connection listens
 #: before a client follows a session.
 NOTHING = "rc:nothing"
+#: Hash: people and groups that were let in, by provider, account and id, as JSON.
+PAIRED = "rc:paired"
+#: Hash: strangers who ask to be let in, by the code that they were told, as JSON; an hour.
+PAIRING = "rc:pairing"
 #: RQ's own: every worker, and every queue.
 RQ_WORKERS, RQ_QUEUES = "rq:workers", "rq:queues"
 

@@ -49,6 +49,9 @@ MAX_NAME_CHARS, MAX_ZONE_CHARS = 512, 64
 #: How much is kept of what was said before in a thread, in characters: its end.
 MAX_CONTEXT_CHARS = 32_000
 
+#: How much is kept of the words that a message quotes, in characters: their beginning.
+MAX_QUOTED_CHARS = 2000
+
 #: How many files one message may have, how large each may be, and all together, in bytes. Chat
 #: platforms give bots files of 20 to 25 MB.
 MAX_ATTACHMENTS = 10
@@ -149,6 +152,10 @@ class ChannelMessage(BaseModel):
     """Earlier messages of the thread, for an agent that begins a conversation in it."""
     attachments: tuple[Attachment, ...] = ()
     """The files that came with it. With one, there may be no text."""
+    quoted: str | None = None
+    """The words of the message that is quoted, where the platform tells them."""
+    replaces: str | None = None
+    """Of an edited message: the id of the one that it replaces."""
 
     @classmethod
     def checked(cls, **fields: Any) -> Self:
@@ -162,7 +169,10 @@ class ChannelMessage(BaseModel):
             problem = " ".join(filter(None, (where, why)))
             raise MessageRefused(f"The message was refused: {problem}.") from None
 
-    @field_validator("id", "from_", "channel_id", "provider", "account", "thread_id", "reply_to_id")
+    @field_validator(
+        *("id", "from_", "channel_id", "provider", "account", "thread_id"),
+        *("reply_to_id", "replaces"),
+    )
     @classmethod
     def _check_id(cls, value: str | None) -> str | None:
         if value is None:
@@ -208,6 +218,13 @@ class ChannelMessage(BaseModel):
         if not isinstance(value, str):
             return None
         return value[-MAX_CONTEXT_CHARS:].encode("utf-8", "replace").decode("utf-8") or None
+
+    @field_validator("quoted", mode="before")
+    @classmethod
+    def _repair_quoted(cls, value: Any) -> str | None:
+        if not isinstance(value, str):
+            return None
+        return value[:MAX_QUOTED_CHARS].encode("utf-8", "replace").decode("utf-8") or None
 
     @field_validator("timestamp")
     @classmethod

@@ -8,7 +8,10 @@ from urllib.parse import quote, unquote
 
 from remoteclaw.messages.chat import ChannelMessage
 
-__all__ = ["SessionKey"]
+__all__ = ["EVERYONE", "SessionKey"]
+
+#: The user of a session that all people of its chat share. It is no one's id, so no one's rights.
+EVERYONE = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +33,24 @@ class SessionKey:
     """The name of the task that it was started for, in the place of the session that started it."""
 
     @classmethod
-    def of(cls, message: ChannelMessage, *, agent: str) -> Self:
-        """Return the key of the conversation that a message belongs to."""
+    def of(cls, message: ChannelMessage, *, agent: str, is_shared: bool = False) -> Self:
+        """Return the key of the conversation that a message belongs to.
+
+        That is its sender's in its chat and thread, or the one that all of them share.
+        """
         return cls(
             agent=agent,
             provider=message.provider,
             account=message.account,
             channel_id=message.channel_id,
-            user=message.from_,
+            user=EVERYONE if is_shared else message.from_,
             thread=message.thread_id,
         )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all people of the chat have this conversation together."""
+        return self.user == EVERYONE
 
     def message(self, **fields: Any) -> ChannelMessage:
         """Return a message of this session's chat: its user's, unless `from_` is another sender.
@@ -97,4 +108,4 @@ def _written(key: SessionKey) -> str:
 
 def _encode(part: str) -> str:
     # "_" alone means "no thread", so a thread that is really called "_" is written %5F.
-    return "%5F" if part == "_" else quote(part, safe="")
+    return "%5F" if part == "_" else quote(part, safe=EVERYONE)

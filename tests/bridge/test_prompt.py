@@ -13,6 +13,7 @@ from remoteclaw.config.model import ChannelConfig
 from remoteclaw.errors import MessageRefused
 from remoteclaw.events import AgentRunResult
 from remoteclaw.messages import (
+    EVERYONE,
     AgentDeliveryResult,
     Attachment,
     ChannelMessage,
@@ -101,6 +102,24 @@ def test_the_turn_prompt_with_all_that_it_can_say() -> None:
     )
 
     assert prompt + "\n" == Path(__file__).with_name("turn_prompt.md").read_text()
+
+
+def test_an_edit_says_what_it_replaces_and_a_quote_what_it_quotes() -> None:
+    asked = turn("so", replaces="m1", reply_to_id="m0", quoted="Is it\nso?")
+
+    header = orjson.loads(build_turn_prompt(asked).split("\n")[0][len("[remoteclaw ") : -1])
+
+    assert (header["replaces"], header["quotes"], header["quoted"]) == ("m1", "m0", "Is it\nso?")
+
+
+def test_a_conversation_of_a_group_is_told_that_it_is_one() -> None:
+    session = SessionKey("main", "telegram", "default", "-100", EVERYONE)
+
+    prompt = build_system_prompt(session, workspace="/w", runtime="claude")
+
+    assert "Several people write to you there" in prompt
+    assert "user=" not in prompt
+    assert EVERYONE not in prompt
 
 
 @pytest.mark.parametrize("text", HOSTILE)

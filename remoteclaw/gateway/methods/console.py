@@ -75,19 +75,16 @@ def _chat_of(call: Call, agent: str | None) -> SessionKey:
 async def _send(call: Call, params: contract.SendParams) -> contract.Sent:
     session = _key(params.session_key)
     check_sender(call, session)
-    text, told = params.message, None
-    # The caption of a file is looked at by the queue, which knows /new there.
-    is_command = None if params.attachments else False
-    if not params.attachments and (command := commands.parse(text)):
-        told = await commands.answer(command, _asked(call, session, params, command.rest))
-    if told is None:
-        text = commands.unescaped(text)
-    elif told.forward:
-        text, is_command = told.forward, told.is_for_cli
-    else:
+    taken = await commands.take(
+        params.message,
+        functools.partial(_asked, call, session, params),
+        has_files=bool(params.attachments),
+    )
+    told = taken.answer
+    if told and not told.forward:
         moved = str(told.session) if told.session else None
         return contract.Sent(answer=told.text, session_key=moved)
-    sent = await _accept(call, session, params, text, is_command=is_command)
+    sent = await _accept(call, session, params, taken.text, is_command=taken.is_command)
     return sent.model_copy(update={"answer": told.text}) if told else sent
 
 
@@ -98,6 +95,7 @@ def _asked(
         id=params.message_id,
         rest=rest,
         session=session,
+        sender=session.user,
         is_owner=call.operator.has("admin"),
         fleet=call.fleet,
         config=call.config,
