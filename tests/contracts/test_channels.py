@@ -12,6 +12,8 @@ import pytest
 
 from remoteclaw.bridge.chunks import SMALLEST_LIMIT
 from remoteclaw.channels.relay import relay
+from remoteclaw.channels.telegram.adapter import TelegramAdapter
+from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.fleet import Fleet, keys
 from remoteclaw.gateway.consoles import ConsoleChat
 from remoteclaw.messages import Attachment, channel_name
@@ -21,9 +23,10 @@ from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import SID, Stack
+from tests.support.telegram import TelegramBot
 from tests.support.waiting import eventually
 
-#: The chat that every double has, and one that none has.
+#: The chat that a double has, unless it says otherwise, and one that none has.
 CHAT, NOWHERE = "console", "nowhere"
 #: The tools that an adapter without operations can't serve.
 OPERATIONS = {"message_react", "message_delete", "message_pin", "message_read"}
@@ -38,6 +41,7 @@ class Double:
     adapter: ChannelAdapter
     texts: Callable[[], list[str]]
     files: Callable[[], dict[str, bytes]]
+    chat: str = CHAT
 
 
 def example() -> dict[str, Any]:
@@ -49,7 +53,7 @@ def example() -> dict[str, Any]:
     return names
 
 
-def folder(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
+def folder(fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
     chat = directory / CHAT
     chat.mkdir()
     names = example()
@@ -63,7 +67,7 @@ def folder(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -
     return Double("folder", names["PROFILE"], names["Folder"](fleet, directory), texts, files)
 
 
-def platform(_fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
+def platform(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
     seen = Platform(directory)
 
     def files() -> dict[str, bytes]:
@@ -103,7 +107,7 @@ class Terminal:
         self.chat.acknowledge(told["key"], frozenset(unsaved))
 
 
-def console(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) -> Double:
+def console(fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
     terminal = Terminal(fleet, directory)
 
     def files() -> dict[str, bytes]:
@@ -113,16 +117,28 @@ def console(fleet: Fleet, directory: Path, _capsys: pytest.CaptureFixture[str]) 
     return Double("console", profile_of("console"), chat, lambda: terminal.texts, files)
 
 
-@pytest.fixture(params=[folder, platform, console])
-def double(
-    request: pytest.FixtureRequest,
-    stack: Stack,
-    directory: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Double:
+def telegram(_fleet: Fleet, _directory: Path, request: pytest.FixtureRequest) -> Double:
+    bot: TelegramBot = request.getfixturevalue("bot")
+    bot.chat(7)
+    settings = TelegramAccount(token=bot.token, api_url=bot.api_url)
+    adapter = TelegramAdapter(settings)
+
+    def texts() -> list[str]:
+        return [text for text in bot.texts(7) if text]
+
+    profile = profile_of("telegram")
+    return Double("telegram", profile, adapter, texts, lambda: bot.files(7), chat="7")
+
+
+@pytest.fixture(params=[folder, platform, console, telegram])
+async def double(
+    request: pytest.FixtureRequest, stack: Stack, directory: Path
+) -> AsyncIterator[Double]:
     (directory / "double").mkdir()
-    made: Double = request.param(stack.fleet, directory / "double", capsys)
-    return made
+    made: Double = request.param(stack.fleet, directory / "double", request)
+    yield made
+    if isinstance(made.adapter, TelegramAdapter):
+        await made.adapter.aclose()
 
 
 @contextlib.asynccontextmanager
@@ -135,9 +151,10 @@ async def relayed(stack: Stack, double: Double) -> AsyncIterator["asyncio.Task[N
 
 
 async def say(
-    stack: Stack, double: Double, text: str, *, index: int = 0, chat: str = CHAT, **more: Any
+    stack: Stack, double: Double, text: str, *, index: int = 0, chat: str = "", **more: Any
 ) -> None:
     """Put a message on the account's reply stream."""
+    chat = chat or double.chat
     await stack.put_reply(double.provider, "default", text, index=index, chat=chat, **more)
 
 

@@ -145,7 +145,7 @@ class TelegramAdapter:
         self._url = settings.api_url
         self._token = settings.read_token()
         self._calls = HTTPXRequest(
-            connection_pool_size=32,
+            connection_pool_size=128,
             read_timeout=ANSWER_S,
             write_timeout=ANSWER_S,
             connect_timeout=10,

@@ -75,6 +75,17 @@ class TelegramBot:
         ours = (one for one in self.chat(chat) if one["from"]["id"] == self.id)
         return [one.get("text") or one.get("caption", "") for one in ours]
 
+    def files(self, chat: int) -> dict[str, bytes]:
+        """Return the files that the bot has sent to a chat."""
+        found = {}
+        for message in self.chat(chat):
+            if "document" in message and message["from"]["id"] == self.id:
+                about = message["document"]
+                address = f"{self.api_url}/file/bot{self.token}/documents/{about['file_id']}"
+                with urllib.request.urlopen(address) as answer:
+                    found[about["file_name"]] = answer.read()
+        return found
+
     def fault(self, method: str, kind: str, **more: Any) -> None:
         """Have the next calls of a method go wrong; see `_before` and `_behind` of the server."""
         self._do("fault", method=method, kind=kind, **more)
