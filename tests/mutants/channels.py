@@ -151,8 +151,8 @@ MUTANTS = (
     Mutant(
         "a message that is acknowledged when it was read",
         before='last = max((update["update_id"] + 1 for update in updates), default=offset or 0)',
-        after="""last = max((update["update_id"] + 1 for update in updates), default=offset or 0)
-            await self._updates(last, 0)""",
+        after='last = max((update["update_id"] + 1 for update in updates), default=offset or 0)\n'
+        "await self._updates(last, 0)",
         test="test_nothing_is_acknowledged_before_the_next_position",
     ),
     Mutant(

@@ -1,52 +1,18 @@
-"""The adapter of a bot: the Bot API by python-telegram-bot's `Bot`, and nothing else of it.
-
-What the Bot API answers, and what that means:
-
-| answer | is raised as |
-|---|---|
-| 400, 403, 413 | `PlatformRefused`, in a person's words where there are some |
-| 401; 404 of `getMe` | `AccountRefused`: the token |
-| 409 | `AccountRefused`: a webhook is set, or another program polls |
-| 429 | `PlatformBusy` for as long as it says |
-| 5xx but 504; no connection | `PlatformAway` |
-| 504; no answer | `PlatformUnknown`; a poll is simply `PlatformAway` |
-| 400 with a chat's new id | nothing: the call is repeated there |
-"""
+"""The adapter of a bot: what people write to it, and what it shows them."""
 
 import asyncio
-import logging
-import warnings
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
-from urllib.parse import quote
 
-import httpx
-from telegram import Bot, InputFile
-from telegram.error import (
-    BadRequest,
-    ChatMigrated,
-    Conflict,
-    EndPointNotFound,
-    Forbidden,
-    InvalidToken,
-    NetworkError,
-    RetryAfter,
-    TelegramError,
-)
-from telegram.request import HTTPXRequest
-from telegram.warnings import PTBUserWarning
-
+from remoteclaw.channels.telegram.api import BotApi, Refused, upload
 from remoteclaw.channels.telegram.settings import TelegramAccount
 from remoteclaw.channels.telegram.updates import WANTED, album_of, incoming
 from remoteclaw.channels.telegram.writer import MOST_UNITS, Entity, Text, write
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
-    PlatformBusy,
     PlatformRefused,
     PlatformUnknown,
-    RemoteClawError,
     Unsupported,
 )
 from remoteclaw.messages import Attachment
@@ -66,12 +32,10 @@ __all__ = ["TelegramAdapter"]
 
 #: How long one poll waits for messages, in seconds, and how long for the rest of an album.
 POLL_S, ALBUM_S = 25, 0.5
-#: How long an answer, and a file on its way, may take, in seconds.
-ANSWER_S, FILE_S = 20.0, 120.0
 #: The largest picture that is shown as one, in bytes, and the types that are.
 PHOTO_BYTES = 10_000_000
 PHOTOS = frozenset(("image/jpeg", "image/png", "image/webp"))
-#: What Telegram calls a command, and how many its menu has.
+#: How many commands the menu has.
 MOST_COMMANDS = 100
 
 AGAIN = "(perhaps a second time)"
@@ -89,24 +53,6 @@ _EFFECTS = {
 }
 _SAME = {"🔥": "fire", "👍": "thumbs_up", "👎": "thumbs_down", "❤": "heart", "🎉": "confetti"}
 
-#: What Telegram's words mean for a person, by a part of them.
-_MEANINGS = {
-    "blocked by the user": "The person has blocked the bot in Telegram.",
-    "user is deactivated": "The person's Telegram account is deleted.",
-    "can't initiate conversation": "The person has to write to the bot first.",
-    "bot was kicked": "The bot was removed from that group: add it there again.",
-    "bot is not a member": "The bot is no member of that group: add it there.",
-    "chat not found": "Telegram knows no such chat, or nobody has written to the bot there.",
-    "message thread not found": "That topic of the chat is gone.",
-    "message to": "There is no such message in that chat.",
-    "topic_closed": "That topic of the chat is closed.",
-    "reaction_invalid": "Telegram has no such reaction: it takes single emoji such as 👍 ❤ 🔥 👀.",
-    "not enough rights": "The bot lacks the right: make it an administrator of that chat.",
-    "have no rights": "The bot lacks the right: make it an administrator of that chat.",
-    "can't be deleted": "Telegram lets bots delete only what is younger than 48 hours.",
-    "file is too big": "The file is larger than the 20 MB that Telegram gives to bots.",
-    "request entity too large": "The file is larger than the 50 MB that Telegram takes from bots.",
-}
 #: What it says of a message that is gone, of a picture that is none, and of what only adorns one.
 _GONE = ("message to edit not found", "can't be edited", "message_id_invalid")
 _DELETED = ("message to delete not found", "message_id_invalid")
@@ -117,59 +63,22 @@ _SPARE = {
 }
 
 
-class Refused(PlatformRefused):
-    """Raised for a refusal of the Bot API."""
-
-    def __init__(self, words: str) -> None:
-        said = words.lower()
-        meaning = next((text for part, text in _MEANINGS.items() if part in said), "")
-        super().__init__(meaning or f"Telegram refused it: {words[:200]}.")
-        self._said = said
-
-    def is_one_of(self, parts: Sequence[str]) -> bool:
-        """Whether Telegram's words have one of these parts."""
-        return any(part in self._said for part in parts)
-
-
 class TelegramAdapter:
     """One bot, both sides."""
 
     has_keys = False
 
     def __init__(self, settings: TelegramAccount) -> None:
-        # The token is in each address, which these log.
-        for name in ("httpx", "httpcore", "telegram"):
-            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-        # It advises against raw calls, and against what its own exceptions do.
-        warnings.filterwarnings("ignore", category=PTBUserWarning)
-        self._url = settings.api_url
-        self._token = settings.read_token()
-        self._calls = HTTPXRequest(
-            connection_pool_size=128,
-            read_timeout=ANSWER_S,
-            write_timeout=ANSWER_S,
-            connect_timeout=10,
-            pool_timeout=ANSWER_S,
-            media_write_timeout=FILE_S,
-        )
-        self._polls = HTTPXRequest(connection_pool_size=1, connect_timeout=10)
-        self._bot = Bot(
-            self._token,
-            base_url=f"{self._url}/bot",
-            base_file_url=f"{self._url}/file/bot",
-            request=self._calls,
-            get_updates_request=self._polls,
-        )
+        self._api = BotApi(settings.read_token(), settings.api_url)
         self._me: Mapping[str, Any] = {}
-        self._moved: dict[str, str] = {}
 
     # The incoming side.
 
     async def connect(self) -> Identity:
         """Check the token, and that messages come by polls."""
-        self._me = await self._ask("getMe")
+        self._me = await self._api.ask("getMe")
         name = f"@{self._me['username']}"
-        hook = await self._ask("getWebhookInfo")
+        hook = await self._api.ask("getWebhookInfo")
         if hook.get("url"):
             raise AccountRefused(
                 f"A webhook is set for {name}, so its messages go elsewhere: stop the program that "
@@ -196,12 +105,12 @@ class TelegramAdapter:
 
     async def _updates(self, offset: int | None, wait_s: int) -> list[_Params]:
         try:
-            updates: list[_Params] = await self._ask(
+            updates: list[_Params] = await self._api.ask(
                 "getUpdates",
                 offset=offset,
                 timeout=wait_s,
                 allowed_updates=list(WANTED),
-                answer_s=wait_s + ANSWER_S,
+                more_s=wait_s,
             )
         except PlatformUnknown as unknown:  # as good as none: it is asked again
             raise PlatformAway(str(unknown)) from None
@@ -209,22 +118,16 @@ class TelegramAdapter:
 
     async def fetch(self, file: IncomingFile) -> bytes:
         """Return the content of a file that a person has sent."""
-        about = await self._ask("getFile", file_id=file.id)
-        address = f"{self._url}/file/bot{self._token}/{quote(about['file_path'])}"
-        try:
-            return await self._calls.retrieve(address, read_timeout=FILE_S)
-        except TelegramError as error:
-            raise _failure("a file", error) from None
+        return await self._api.fetch(file.id)
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """Show commands in the menu."""
         menu = [{"command": name, "description": about[:256]} for name, about in commands]
-        await self._ask("setMyCommands", commands=menu[:MOST_COMMANDS])
+        await self._api.ask("setMyCommands", commands=menu[:MOST_COMMANDS])
 
     async def aclose(self) -> None:
         """Close all connections."""
-        await self._calls.shutdown()
-        await self._polls.shutdown()
+        await self._api.aclose()
 
     # The outgoing side.
 
@@ -267,7 +170,7 @@ class TelegramAdapter:
 
     async def _send_file(self, about: Attachment, content: bytes, params: _Params) -> _Params:
         """Send a picture as one if Telegram shows it, and else as a file."""
-        file = InputFile(content, filename=about.name)
+        file = upload(content, about.name)
         if about.mime_type in PHOTOS and len(content) <= PHOTO_BYTES:
             try:
                 return await self._show("sendPhoto", photo=file, **params)
@@ -313,14 +216,14 @@ class TelegramAdapter:
     async def remove(self, place: Place, message_id: str) -> None:
         """Delete a preview."""
         try:
-            await self._ask("deleteMessage", chat_id=place.chat, message_id=_number(message_id))
+            await self._api.ask("deleteMessage", chat_id=place.chat, message_id=_number(message_id))
         except Refused as refusal:
             if not refusal.is_one_of(_DELETED):
                 raise
 
     async def typing(self, place: Place) -> None:
         """Show that an answer is being written; Telegram shows it for five seconds."""
-        await self._ask("sendChatAction", **_of(place), action="typing")
+        await self._api.ask("sendChatAction", **_of(place), action="typing")
 
     async def operate(self, operation: Operation) -> Mapping[str, Any]:
         """React, delete or pin; Telegram gives bots nothing to read."""
@@ -334,19 +237,17 @@ class TelegramAdapter:
             case "react":
                 emoji = operation.args["emoji"].replace("\N{VARIATION SELECTOR-16}", "")
                 reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
-                await self._ask("setMessageReaction", **where, reaction=reaction)
+                await self._api.ask("setMessageReaction", **where, reaction=reaction)
             case "delete":
-                await self._ask("deleteMessage", **where)
+                await self._api.ask("deleteMessage", **where)
             case "pin":
-                await self._ask("pinChatMessage", **where, disable_notification=True)
+                await self._api.ask("pinChatMessage", **where, disable_notification=True)
         return {}
-
-    # The Bot API.
 
     async def _show(self, method: str, **params: Any) -> _Params:
         """Send or edit a message, without what only adorns it where Telegram refuses that."""
         try:
-            message: _Params = await self._ask(method, **params)
+            message: _Params = await self._api.ask(method, **params)
         except Refused as refusal:
             spare = [
                 name
@@ -357,69 +258,6 @@ class TelegramAdapter:
                 raise
             message = await self._show(method, **params | dict.fromkeys(spare))
         return message
-
-    async def _ask(self, method: str, *, answer_s: float = ANSWER_S, **params: Any) -> Any:
-        """Call a method of the Bot API; raises as the table above says."""
-        for _ in range(2):
-            if (chat := params.get("chat_id")) is not None:
-                params["chat_id"] = self._moved.get(chat, chat)
-            try:
-                return await self._bot.do_api_request(method, params, read_timeout=answer_s)
-            except ChatMigrated as moved:
-                self._moved[str(chat)] = str(moved.new_chat_id)
-            except TelegramError as error:
-                raise _failure(method, error) from None
-        raise Refused("the chat has another id")
-
-
-def _failure(method: str, error: TelegramError) -> RemoteClawError:
-    """Return what an error of the library means."""
-    # An answer that is no JSON, as of a gateway in front, has an error of the library as its cause.
-    cause = None if isinstance(error.__cause__, TelegramError) else error.__cause__
-    kind = type(cause).__name__ if cause else error.message.partition(". ")[0].rstrip(".")
-    match error:
-        case RetryAfter():
-            after = error.retry_after
-            after_s = after.total_seconds() if isinstance(after, timedelta) else float(after)
-            return PlatformBusy("Telegram is asked too often.", after_s=after_s)
-        case EndPointNotFound():
-            return Refused(f"it has no {method}")
-        case InvalidToken() if error.message == "Not Found" and method != "getMe":
-            return Refused(f"it has no {method}")
-        case InvalidToken():
-            return AccountRefused(
-                "Telegram doesn't know the bot's token: copy it again from @BotFather (/mybots, "
-                "API Token); if it was revoked there, take the new one."
-            )
-        case Conflict() if "webhook" in error.message.lower():
-            return AccountRefused(
-                "A webhook is set for the bot, so its messages go elsewhere: stop the program that "
-                "has set it and call the Bot API's deleteWebhook."
-            )
-        case Conflict():
-            return AccountRefused(
-                "Another program reads the bot's messages with the same token: stop it, or make a "
-                "bot of its own for RemoteClaw at @BotFather (/newbot)."
-            )
-        case BadRequest() | Forbidden():
-            return Refused(error.message)
-        case NetworkError() if isinstance(cause, _NOT_SENT):
-            return PlatformAway(f"Telegram can't be reached ({kind}).")
-        case NetworkError() if cause is not None or "gateway time" in kind.lower():
-            return PlatformUnknown(f"Telegram did not answer ({kind}): it may have been done.")
-        case NetworkError() if "entity too large" in kind.lower():
-            return Refused(kind)
-    return PlatformAway(f"Telegram is out of order ({kind[:100]}).")
-
-
-#: What happens before a request has left.
-_NOT_SENT = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-)
 
 
 def _of(place: Place) -> _Params:

@@ -85,7 +85,9 @@ async def test_in_a_group_an_answer_to_the_bot_is_for_it(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
     others = await said(bot, adapter, "hm", chat=GROUP, by=8)
-    name = str((await adapter._ask("sendMessage", chat_id=str(GROUP), text="**I**"))["message_id"])
+    name = str(
+        (await adapter._api.ask("sendMessage", chat_id=str(GROUP), text="**I**"))["message_id"]
+    )
     to_other = await said(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(others.id))
     to_bot = await said(bot, adapter, "yes", chat=GROUP, by=9, reply_to=int(name))
 

@@ -1,0 +1,206 @@
+"""The Bot API by python-telegram-bot's `Bot`, and nothing else of that library.
+
+What the Bot API answers, and what that means:
+
+| answer | is raised as |
+|---|---|
+| 400, 403, 413 | `PlatformRefused`, in a person's words where there are some |
+| 401; 404 of `getMe` | `AccountRefused`: the token |
+| 409 | `AccountRefused`: a webhook is set, or another program polls |
+| 429 | `PlatformBusy` for as long as it says |
+| 5xx but 504; no connection | `PlatformAway` |
+| 504; no answer | `PlatformUnknown`; a poll is simply `PlatformAway` |
+| 400 with a chat's new id | nothing: the call is repeated there |
+"""
+
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+from urllib.parse import quote
+
+from remoteclaw.errors import (
+    AccountRefused,
+    PlatformAway,
+    PlatformBusy,
+    PlatformRefused,
+    PlatformUnknown,
+    RemoteClawError,
+)
+
+# httpx imports a command line of its own where it can, and with it rich: 4 MB for nothing.
+sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type]
+
+import httpx  # noqa: E402
+from telegram import Bot, InputFile  # noqa: E402
+from telegram.error import (  # noqa: E402
+    BadRequest,
+    ChatMigrated,
+    Conflict,
+    EndPointNotFound,
+    Forbidden,
+    InvalidToken,
+    NetworkError,
+    RetryAfter,
+    TelegramError,
+)
+from telegram.request import HTTPXRequest  # noqa: E402
+from telegram.warnings import PTBUserWarning  # noqa: E402
+
+__all__ = ["BotApi", "Refused", "upload"]
+
+#: How long a connection, an answer, and a file on its way may take, in seconds.
+CONNECT_S, ANSWER_S, FILE_S = 10.0, 20.0, 120.0
+#: How many calls are under way at once, besides a poll: the relay's replies, and live text.
+MOST_AT_ONCE = 128
+
+#: What Telegram's words mean for a person, by a part of them.
+_MEANINGS = {
+    "blocked by the user": "The person has blocked the bot in Telegram.",
+    "user is deactivated": "The person's Telegram account is deleted.",
+    "can't initiate conversation": "The person has to write to the bot first.",
+    "bot was kicked": "The bot was removed from that group: add it there again.",
+    "bot is not a member": "The bot is no member of that group: add it there.",
+    "chat not found": "Telegram knows no such chat, or nobody has written to the bot there.",
+    "message thread not found": "That topic of the chat is gone.",
+    "message to": "There is no such message in that chat.",
+    "topic_closed": "That topic of the chat is closed.",
+    "reaction_invalid": "Telegram has no such reaction: it takes single emoji such as 👍 ❤ 🔥 👀.",
+    "not enough rights": "The bot lacks the right: make it an administrator of that chat.",
+    "have no rights": "The bot lacks the right: make it an administrator of that chat.",
+    "can't be deleted": "Telegram lets bots delete only what is younger than 48 hours.",
+    "file is too big": "The file is larger than the 20 MB that Telegram gives to bots.",
+    "request entity too large": "The file is larger than the 50 MB that Telegram takes from bots.",
+}
+
+
+class Refused(PlatformRefused):
+    """Raised for a refusal of the Bot API."""
+
+    def __init__(self, words: str) -> None:
+        said = words.lower()
+        meaning = next((text for part, text in _MEANINGS.items() if part in said), "")
+        super().__init__(meaning or f"Telegram refused it: {words[:200]}.")
+        self._said = said
+
+    def is_one_of(self, parts: Sequence[str]) -> bool:
+        """Whether Telegram's words have one of these parts."""
+        return any(part in self._said for part in parts)
+
+
+class BotApi:
+    """The Bot API, with one bot's token."""
+
+    def __init__(self, token: str, url: str) -> None:
+        # The token is in each address, which these log.
+        for name in ("httpx", "httpcore", "telegram"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+        # It advises against raw calls, and against what its own exceptions do.
+        warnings.filterwarnings("ignore", category=PTBUserWarning)
+        self._files = f"{url}/file/bot{token}"
+        tls = {"verify": httpx.create_ssl_context()}
+        self._calls = HTTPXRequest(
+            connection_pool_size=MOST_AT_ONCE,
+            read_timeout=ANSWER_S,
+            write_timeout=ANSWER_S,
+            connect_timeout=CONNECT_S,
+            pool_timeout=ANSWER_S,
+            media_write_timeout=FILE_S,
+            httpx_kwargs=tls,
+        )
+        self._polls = HTTPXRequest(
+            connection_pool_size=1, connect_timeout=CONNECT_S, httpx_kwargs=tls
+        )
+        self._bot = Bot(
+            token,
+            base_url=f"{url}/bot",
+            request=self._calls,
+            get_updates_request=self._polls,
+        )
+        self._moved: dict[str, str] = {}
+        """The new ids of groups that have become supergroups."""
+
+    async def ask(self, method: str, *, more_s: float = 0, **params: Any) -> Any:
+        """Call a method, whose answer may take `more_s` longer; raises as the table says."""
+        for _ in range(2):
+            if (chat := params.get("chat_id")) is not None:
+                params["chat_id"] = self._moved.get(chat, chat)
+            try:
+                return await self._bot.do_api_request(
+                    method, params, read_timeout=ANSWER_S + more_s
+                )
+            except ChatMigrated as moved:
+                self._moved[str(chat)] = str(moved.new_chat_id)
+            except TelegramError as error:
+                raise _failure(method, error) from None
+        raise Refused("the chat has another id")
+
+    async def fetch(self, file_id: str) -> bytes:
+        """Return the content of a file."""
+        path = (await self.ask("getFile", file_id=file_id))["file_path"]
+        try:
+            return await self._calls.retrieve(f"{self._files}/{quote(path)}", read_timeout=FILE_S)
+        except TelegramError as error:
+            raise _failure("file", error) from None
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._calls.shutdown()
+        await self._polls.shutdown()
+
+
+def upload(content: bytes, name: str) -> InputFile:
+    """Return a file as a parameter of a call."""
+    return InputFile(content, filename=name)
+
+
+def _failure(method: str, error: TelegramError) -> RemoteClawError:
+    """Return what an error of the library means."""
+    # An answer that is no JSON, as of a gateway in front, has an error of the library as its cause.
+    cause = None if isinstance(error.__cause__, TelegramError) else error.__cause__
+    kind = type(cause).__name__ if cause else error.message.partition(". ")[0].rstrip(".")
+    match error:
+        case RetryAfter():
+            after = error.retry_after
+            after_s = after.total_seconds() if isinstance(after, timedelta) else float(after)
+            return PlatformBusy("Telegram is asked too often.", after_s=after_s)
+        case EndPointNotFound():
+            return Refused(f"it has no {method}")
+        case InvalidToken() if error.message == "Not Found" and method != "getMe":
+            return Refused(f"it has no {method}")
+        case InvalidToken():
+            return AccountRefused(
+                "Telegram doesn't know the bot's token: copy it again from @BotFather (/mybots, "
+                "API Token); if it was revoked there, take the new one."
+            )
+        case Conflict() if "webhook" in error.message.lower():
+            return AccountRefused(
+                "A webhook is set for the bot, so its messages go elsewhere: stop the program that "
+                "has set it and call the Bot API's deleteWebhook."
+            )
+        case Conflict():
+            return AccountRefused(
+                "Another program reads the bot's messages with the same token: stop it, or make a "
+                "bot of its own for RemoteClaw at @BotFather (/newbot)."
+            )
+        case BadRequest() | Forbidden():
+            return Refused(error.message)
+        case NetworkError() if isinstance(cause, _NOT_SENT):
+            return PlatformAway(f"Telegram can't be reached ({kind}).")
+        case NetworkError() if cause is not None or "gateway time" in kind.lower():
+            return PlatformUnknown(f"Telegram did not answer ({kind}): it may have been done.")
+        case NetworkError() if "entity too large" in kind.lower():
+            return Refused(kind)
+    return PlatformAway(f"Telegram is out of order ({kind[:100]}).")
+
+
+#: What happens before a request has left.
+_NOT_SENT = (
+    httpx.ConnectError,
+    httpx.ConnectTimeout,
+    httpx.PoolTimeout,
+    httpx.ProxyError,
+    httpx.UnsupportedProtocol,
+)
