@@ -1,6 +1,8 @@
 """The Agent Client Protocol: any agent that speaks it, and the base of gemini and opencode."""
 
+import asyncio
 import base64
+import contextlib
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,7 @@ from remoteclaw.errors import AgentUnavailable, ErrorCategory
 from remoteclaw.events import Intent
 from remoteclaw.messages import OWN_SERVER, Image, McpServerConfig
 from remoteclaw.protocols import AgentPipes, AgentSpec, Capabilities, Launch
-from remoteclaw.runtimes.acp_turn import AcpTurn, LogNote, deny, failure
+from remoteclaw.runtimes.acp_turn import AcpTurn, LogNote, commands_of, deny, failure
 from remoteclaw.runtimes.agent import CliProcess
 from remoteclaw.runtimes.base import BaseRuntime, server_environment
 from remoteclaw.runtimes.jsonrpc import RpcMessage, RpcPeer
@@ -23,6 +25,8 @@ __all__ = ["AcpProcess", "AcpRuntime"]
 PROTOCOL = 1
 #: The error of an agent without a sign-in.
 AUTH_REQUIRED = -32000
+#: How long an agent that has just begun is waited for to name its commands, in seconds.
+COMMANDS_S = 2.0
 #: The updates with which an agent repeats a session that it loads.
 _REPLAYED = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "tool_call")
 
@@ -108,11 +112,20 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         """Whether it can be shown pictures; else it has their paths."""
         self._said = ""
         """The id of the last message of an earlier turn."""
+        self._own_model = ""
+        """The model that the session began with, before another one was asked for."""
+        self._commands: tuple[str, ...] = ()
+        """The agent's own commands, once it has named them."""
 
     @property
     def session_id(self) -> str | None:
         """The agent's id of the session."""
         return self._session or None
+
+    @property
+    def note(self) -> str:
+        """The agent's own choice of a model, to which the next process may have to go back."""
+        return self._own_model
 
     async def handshake(
         self, spec: AgentSpec, session_id: str | None, run_dir: Path, *, fork: bool
@@ -137,8 +150,10 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         else:
             begun = await self._go_on({**where, "sessionId": session_id})
         self._session = text(begun.get("sessionId")) if fork or not session_id else session_id
-        if spec.model:
-            self._notice = await self._choose_model(begun)
+        self._own_model = spec.note if session_id else _offered(begun)[0]
+        # A session that is gone on with has the model that it was asked for last.
+        if model := spec.model or self._own_model:
+            await self._choose_model(model, begun)
         if self._runtime.instructs_by_prompt:
             self._instructions = spec.system_prompt
 
@@ -177,24 +192,22 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         why = f"{self.name} {why}"
         return AgentUnavailable(why, category=ErrorCategory.SESSION_EXPIRED)
 
-    async def _choose_model(self, begun: Mapping[str, Any]) -> str:
+    async def _choose_model(self, model: str, begun: Mapping[str, Any]) -> None:
         """Ask for the model by its id, unless the session has it.
 
-        Some agents write down what they are asked for, for all sessions. Returns what the person
-        is to know of a model that can't be chosen.
+        Some agents write down what they are asked for, for all sessions. Raises `AgentUnavailable`
+        for a model that can't be had: another one is not what the person has asked for.
         """
-        model = self._spec.model or ""
         current, option = _offered(begun)
         if model == current:
-            return ""
+            return
         method, choice = "session/set_model", {"modelId": model}
         if option:
             method, choice = "session/set_config_option", {"configId": option, "value": model}
         answer = await self._request(method, {"sessionId": self._session, **choice})
-        if answer.error is None:
-            return ""
-        log.warning("the model %s could not be chosen: %s", model, failure(answer.error)[1])
-        return f"The model {model} can't be chosen; another one answers."
+        if answer.error is not None and self._spec.model:
+            why = failure(answer.error)[1]
+            raise AgentUnavailable(why, category=ErrorCategory.UNKNOWN_MODEL)
 
     async def _call(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Send a request and return its result; raises `AgentUnavailable` for an error."""
@@ -213,13 +226,19 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         """Send a request and return its answer; what else is said is dropped."""
         request = await self._peer.request(method, params)
         while True:
-            message = await self._next_of_start()
-            if message.is_request:
-                await self._peer.refuse(message)
-            elif not message.method and message.id == request:
+            message = await self._hear()
+            if not message.method and message.id == request:
                 return message
-            update = mapping(message.params.get("update"))
-            self._was_replayed |= update.get("sessionUpdate") in _REPLAYED
+
+    async def _hear(self) -> RpcMessage:
+        """Return the next message before a turn; one that is a request is refused."""
+        message = await self._next_of_start()
+        if message.is_request:
+            await self._peer.refuse(message)
+        update = mapping(message.params.get("update"))
+        self._was_replayed |= update.get("sessionUpdate") in _REPLAYED
+        self._observe(message)
+        return message
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -229,6 +248,8 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
             "instructions": self._instructions,
             "takes_images": self._takes_images,
             "said": self._said,
+            "note": self._own_model,
+            "commands": self._commands,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -239,12 +260,17 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         self._instructions = state["instructions"]
         self._takes_images = state["takes_images"]
         self._said = state["said"]
+        self._own_model = state["note"]
+        self._commands = tuple(state["commands"])
 
     def _is_request(self, message: RpcMessage) -> bool:
         return message.is_request
 
     async def _deny(self, message: RpcMessage) -> None:
         await deny(self._peer, message)
+
+    def _observe(self, message: RpcMessage) -> None:
+        self._commands = commands_of(message) or self._commands
 
     # -- a turn --------------------------------------------------------------------------------
 
@@ -260,6 +286,17 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
         await turn.ask(self._parts(text, ()))
         return turn
 
+    async def _problem_of(self, command: str) -> str:
+        """Say of an unknown one which there are: some send it to the model, others do nothing."""
+        name = command.split()[0]
+        with contextlib.suppress(TimeoutError):  # an agent needs not name any
+            async with asyncio.timeout(COMMANDS_S):
+                while not self._commands:
+                    await self._hear()
+        if not self._commands or name in self._commands:
+            return ""
+        return f"{self.name} has no command {name}. It has {', '.join(self._commands)}."
+
     def _new_turn(self) -> AcpTurn:
         return AcpTurn(
             self._pipes,
@@ -273,6 +310,7 @@ class AcpProcess(CliProcess[RpcMessage, AcpTurn]):
 
     def _end(self, turn: AcpTurn) -> None:
         self._cost, self._said = turn.cost, turn.said
+        self._commands = turn.commands or self._commands
         if not turn.has_failed and not turn.is_command:  # else it may not have read them
             self._instructions = ""
 

@@ -28,7 +28,7 @@ from remoteclaw.runtimes.wire import count, mapping, mappings, text
 if TYPE_CHECKING:
     from remoteclaw.runtimes.acp import AcpRuntime
 
-__all__ = ["AcpTurn", "LogNote", "deny", "failure"]
+__all__ = ["AcpTurn", "LogNote", "commands_of", "deny", "failure"]
 
 #: The answer to a request that gets no decision.
 _CANCELLED = {"outcome": {"outcome": "cancelled"}}
@@ -92,6 +92,8 @@ class AcpTurn(CliTurn[RpcMessage]):
         """The message that the agent's log says is begun."""
         self._own: set[str] = set()
         """Messages that are for the agent itself."""
+        self.commands: tuple[str, ...] = ()
+        """The agent's own commands, if it has named them meanwhile."""
         self.is_command = False
         """Whether it is a command of the agent's own."""
 
@@ -144,6 +146,7 @@ class AcpTurn(CliTurn[RpcMessage]):
         is_ours = message.params.get("sessionId", self._session) == self._session
         if message.method != "session/update" or not is_ours:
             return []
+        self.commands = commands_of(message) or self.commands
         return self._update(mapping(message.params.get("update")))
 
     async def _take_log(self, line: str) -> list[AgentEvent]:
@@ -297,6 +300,13 @@ async def deny(peer: RpcPeer, message: RpcMessage) -> None:
         await peer.respond(message.id, _CANCELLED)
     else:
         await peer.refuse(message)
+
+
+def commands_of(message: RpcMessage) -> tuple[str, ...]:
+    """Return the commands that the agent names in a message, such as `/init`; mostly none."""
+    named = mappings(mapping(message.params.get("update")).get("availableCommands"))
+    names = (text(one.get("name")).partition(" ")[0] for one in named)
+    return tuple(f"/{name}" for name in dict.fromkeys(names) if name)
 
 
 def failure(error: RpcError) -> tuple[ErrorCategory, str]:

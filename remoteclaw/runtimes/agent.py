@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from remoteclaw.errors import AgentUnavailable, ErrorCategory, classify_end
-from remoteclaw.events import AgentEvent, AgentRunResult, DoneEvent, ErrorEvent, NoticeEvent
+from remoteclaw.events import (
+    AgentEvent,
+    AgentRunResult,
+    DoneEvent,
+    ErrorEvent,
+    NoticeEvent,
+    TextEvent,
+)
 from remoteclaw.messages import Image
 from remoteclaw.protocols import AgentPipes, AgentSpec, Decision
 from remoteclaw.runtimes.patience import Patience
@@ -127,8 +134,6 @@ class CliProcess(ABC, Generic[_M, _T]):
         self._messages = messages
         self._turn: _T | None = None
         self._is_asked = asyncio.Event()
-        self._notice = ""
-        """A notice for the person, in the next turn."""
         self.missing_servers: dict[str, str] = {}
         """MCP servers that it could not connect, each with the reason as far as it is known."""
 
@@ -192,9 +197,10 @@ class CliProcess(ABC, Generic[_M, _T]):
             if self._is_request(message):
                 await self._deny(message)
             self._observe(message)
-        notice, self._notice = self._notice, ""
-        if notice:
-            yield NoticeEvent(notice)
+        if is_command and (problem := await self._problem_of(prompt)):
+            yield TextEvent(problem)
+            yield DoneEvent(AgentRunResult(problem, self.session_id))
+            return
         begun = self._begin_command(prompt) if is_command else self._begin(prompt, images)
         turn = self._turn = await begun
         self._is_asked.set()
@@ -223,6 +229,10 @@ class CliProcess(ABC, Generic[_M, _T]):
     async def _begin_command(self, text: str) -> _T:
         """Send a command of the CLI's own."""
         return await self._begin(text, ())
+
+    async def _problem_of(self, command: str) -> str:
+        """Return why a command can't be one of the CLI's own, where that is known."""
+        return ""
 
     def _end(self, turn: _T) -> None:
         """Keep what the next turn has to know of this one."""

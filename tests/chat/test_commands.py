@@ -114,7 +114,7 @@ def test_a_copy_of_an_earlier_conversation_is_gone_on_with(home: Home, claude: A
         screen.see_match(r"^[12]\. SAY:pear")  # it is an earlier one, too
 
 
-def test_an_earlier_conversation_of_ours_is_gone_on_with(home: Home) -> None:
+def test_what_the_cli_does_not_list_is_gone_on_with_from_our_record(home: Home) -> None:
     """Where the CLI lists none: from RemoteClaw's own record."""
     with Terminal.running(REMOTECLAW, "up", env=env(home)) as screen:
         screen.see("›")

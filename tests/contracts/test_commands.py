@@ -16,7 +16,15 @@ from tests.conftest import required
 from tests.support.agents import AgentCli, ModelServerProcess
 from tests.support.doors import RpcClient, opened, own_token
 from tests.support.stack import Stack, said
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, eventually
+
+#: A model that each can be asked for, beside the one that it is configured with.
+OTHER = {
+    "claude": "claude-haiku-4-5",
+    "codex": "other",
+    "gemini": "gemini-2.5-pro",
+    "opencode": "scripted/other",
+}
 
 
 @dataclass
@@ -51,6 +59,20 @@ class Chat:
     def asked(self, text: str) -> str:
         """Return the model's last request in which a text is, as it came."""
         return [body for body in self.cli.model.bodies().splitlines() if text in body][-1]
+
+    def model_of(self, text: str) -> str:
+        """Return the model that was asked last about a text."""
+        requests = [each for each in self.cli.model.requests() if not each["is_aside"]]
+        return str([each["model"] for each in requests if each["end"].rstrip().endswith(text)][-1])
+
+    async def until_it_writes(self, sent: dict[str, Any]) -> None:
+        """Wait until there is some of the answer to a message."""
+
+        async def writes() -> bool:
+            outcome = await self.stack.fleet.outcomes.read(self.sid, sent["entry"])
+            return outcome is not None and any(step.name == "output" for step in outcome.steps)
+
+        await eventually(writes)
 
     def run_by_hand(self, text: str) -> None:
         """Ask the CLI in the workspace, as a person would without RemoteClaw."""
@@ -122,3 +144,77 @@ async def test_an_earlier_conversation_of_ours_is_gone_on_with(chat: Chat) -> No
     asked = chat.asked("SAY:plum")
     assert "SAY:apple" in asked
     assert "SAY:pear" not in asked
+
+
+async def test_commands_are_answered_beside_the_agent(chat: Chat) -> None:
+    name = chat.cli.name
+    assert "`/resume [NUMBER]`" in await chat.say("/help")
+    assert "an owner: you may do everything" in await chat.say("/whoami")
+    assert f"`main`, who answers here: {name} in `{chat.workspace}`" in await chat.say("/agent")
+    assert "is in no git repository" in await chat.say("/diff")
+    assert "The mode is `followup`" in await chat.say("/queue")
+    assert "answered together" in await chat.say("/queue collect")
+    status = await chat.say("/status")
+    assert status.startswith(f"Idle.\n\n- agent: main ({name})")
+
+    assert await chat.say("SAY:one") == "one"
+    assert "| this session | 1 | 100 |" in await chat.say("/usage")
+    assert "| SAY:one | main |" in await chat.say("/sessions")
+    running = await chat.send("DRIP:2000:50")
+    await chat.until_it_writes(running)
+    assert "Running for" in await chat.say("/status")
+    assert await chat.say("/stop") == ""
+    assert "Stopped." in await chat.outcome(running)
+    assert await chat.say("stop") == "Nothing runs here."
+
+    await chat.say("//SAY:two")
+    assert "/SAY:two" in chat.asked("SAY:two")
+    assert "//SAY:two" not in chat.asked("SAY:two")
+    assert await chat.say("/new") == "A new conversation."
+    assert "SAY:one" not in await chat.say("RECALL")
+
+
+async def test_a_model_is_chosen_and_a_wrong_one_is_named(chat: Chat) -> None:
+    name = chat.cli.name
+    other, wrong = OTHER[name], "no/such-model" if name == "opencode" else "no-such-model"
+    await chat.say("SAY:before")
+    assert f"the model is `{other}`, in new conversations too" in await chat.say(f"/model {other}")
+    assert (await chat.say("SAY:after")).endswith("after")
+    assert f"`{other}`, chosen for this session" in await chat.say("/model")
+
+    assert f"the model is `{wrong}`" in await chat.say(f"/model {wrong}")
+    failed = await chat.say("HTTP:404:model")
+    assert f"can't use the model `{wrong}` ({name}: `" in failed
+    assert "or in this session with /model" in failed
+    await chat.say("/model default")
+    assert (await chat.say("SAY:again")).endswith("again")
+
+    before, after, again = map(chat.model_of, ("SAY:before", "SAY:after", "SAY:again"))
+    assert before == again != after
+    assert after in other
+
+
+@pytest.mark.parametrize("is_warm", [False, True])
+async def test_an_unknown_command_is_paid_to_no_model(chat: Chat, is_warm: bool) -> None:
+    if is_warm:
+        assert await chat.say("SAY:one") == "one"
+    said = await chat.say("/nonsense")
+    assert said.startswith(
+        {
+            "claude": "Unknown command: /nonsense",
+            "codex": "There is no command /nonsense, and codex has none of its own here.",
+            "gemini": "gemini has no command /nonsense. It has /memory, ",
+            "opencode": "opencode has no command /nonsense. It has ",
+        }[chat.cli.name]
+    )
+
+
+async def test_a_command_of_the_clis_own_is_done(chat: Chat) -> None:
+    command, answer = {
+        "claude": ("/context", "Estimated usage by category"),
+        "codex": ("/compact", "codex has none of its own"),
+        "gemini": ("/about", "Gemini CLI Info"),
+        "opencode": ("/init", "AGENTS.md"),
+    }[chat.cli.name]
+
+    assert answer in await chat.say(command)

@@ -49,6 +49,6 @@ MUTANTS = (
         "an earlier conversation that is chosen and not told",
         before="notes=notes,",
         after="",
-        test="test_an_earlier_conversation_of_ours_is_gone_on_with",
+        test="test_what_the_cli_does_not_list_is_gone_on_with_from_our_record",
     ),
 )

@@ -165,4 +165,10 @@ MUTANTS = (
         after="if len(listed) <= MOST_PROPOSED",
         test="test_a_refusal_names_the_permissions_that_allow_it",
     ),
+    Mutant(
+        "a default agent that is not main",
+        before='"main" if "main" in self.agents else next(iter(self.agents))',
+        after="next(iter(self.agents))",
+        test="test_main_is_the_default_agent_else_the_first_one",
+    ),
 )

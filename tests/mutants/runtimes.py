@@ -230,4 +230,34 @@ MUTANTS = (
         after='name = text(call.get("kind")), text(before.get("title")).rpartition("_")[2]',
         test="test_opencode_s_own_tools_are_known_by_their_first_title",
     ),
+    Mutant(
+        "a model that answers on though it was given back",
+        before="if model := spec.model or self._own_model:",
+        after="if model := spec.model:",
+        test="test_a_session_that_is_gone_on_with_has_the_agents_own_model_again",
+    ),
+    Mutant(
+        "another model that answers in place of one that can't be had",
+        before="if answer.error is not None and self._spec.model:",
+        after="if False:",
+        test="test_the_person_is_told_of_a_model_that_can_not_be_chosen",
+    ),
+    Mutant(
+        "a command that the agent doesn't have and a model is paid for",
+        before="if not self._commands or name in self._commands:",
+        after="if True:",
+        test="test_an_unknown_command_is_not_sent",
+    ),
+    Mutant(
+        "opencode's conversations of other workspaces",
+        before="WHERE directory = ? AND parent_id",
+        after="WHERE ? AND parent_id",
+        test="test_opencode_s_are_read_from_its_database",
+    ),
+    Mutant(
+        "gemini's conversations of other workspaces",
+        before='and first.get("projectHash") == project',
+        after="",
+        test="test_gemini_s_are_told_in_notes",
+    ),
 )

@@ -47,7 +47,7 @@ MUTANTS = (
     ),
     Mutant(
         "a conversation that is chosen and not gone on with",
-        before="copy_of=copy_of,",
+        before="copy_of=first.copy_of,",
         after="",
         test="test_a_copy_of_a_chosen_conversation_is_gone_on_with",
     ),

@@ -422,6 +422,30 @@ async def test_a_session_is_gone_on_with_in_the_best_way_there_is(
         assert kept == {}
 
 
+async def test_a_session_that_is_gone_on_with_has_the_agents_own_model_again(
+    home: Home, directory: Path
+) -> None:
+    body = (
+        "answer(asked('initialize'), agentCapabilities=dict(sessionCapabilities=dict(resume={})))\n"
+        "begun, own = asked(), dict(currentModelId='its-own')\n"
+        "if begun['method'] == 'session/new': answer(begun, sessionId='s', models=own)\n"
+        "else:\n"
+        "    answer(begun, models=dict(currentModelId='asked-for-last'))\n"
+        "    begun = asked('session/set_model')\n"
+        "    answer(begun)\n"
+        "prompt = asked('session/prompt')\n"
+        "text(json.dumps(begun['params'].get('modelId'))); answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+    command = acp_script(directory, body)
+    async with agent_bridge(home, "acp", command=command) as (bridge, keeper, _):
+        first = await bridge.handle(message("one"))
+        await keeper.discard()
+        second = await bridge.handle(message("two"))
+
+    assert [*said(first), *said(second)] == ["null", '"its-own"']
+
+
 async def test_a_session_of_which_nothing_is_told_was_lost(home: Home, directory: Path) -> None:
     """Some agents begin an empty session for an id that they don't know."""
     body = (
@@ -487,22 +511,43 @@ async def test_a_model_is_chosen_once_and_by_its_id(
 async def test_the_person_is_told_of_a_model_that_can_not_be_chosen(
     home: Home, directory: Path
 ) -> None:
-    shown: list[str] = []
     body = (
         "answer(asked('initialize'))\n"
         "answer(asked('session/new'), sessionId='s')\n"
         "fail(asked('session/set_model'), -32602, 'no such model')\n"
-        "for words in ('one', 'two'):\n"
-        "    prompt = asked('session/prompt')\n"
-        "    text(words); answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
     )
-    callbacks = BridgeCallbacks(on_live_text=lambda _, words: shown.append(words))
     command = acp_script(directory, body)
     async with agent_bridge(home, "acp", command=command, model="best") as (bridge, *_):
-        await bridge.handle(message("hello"), callbacks)
-        await bridge.handle(message("hello"), callbacks)
+        result = await bridge.handle(message("hello", provider="console"))
 
-    assert shown == ["(The model best can't be chosen; another one answers.)", "one", "two"]
+    assert result.error_category is ErrorCategory.UNKNOWN_MODEL
+    assert said(result)[0].startswith(
+        "main's account can't use the model `best` (acp: `no such model`). "
+    )
+
+
+async def test_an_unknown_command_is_not_sent(home: Home, directory: Path) -> None:
+    body = (
+        "answer(asked('initialize'))\n"
+        "answer(asked('session/new'), sessionId='s')\n"
+        "known = [dict(name='init'), dict(name='memory show'), dict(name='memory list')]\n"
+        "update('available_commands_update', availableCommands=known)\n"
+        "prompt = asked('session/prompt')\n"
+        "text(json.dumps(prompt['params']['prompt'])); answer(prompt, stopReason='end_turn')\n"
+        "asked('nothing')\n"
+    )
+
+    def command(text: str) -> Turn:
+        entry = Entry(id="1-0", message=message(text), is_command=True)
+        return Turn(SessionKey.of(entry.message, agent="main"), (entry,))
+
+    async with agent_bridge(home, "acp", command=acp_script(directory, body)) as (bridge, *_):
+        unknown = await bridge.handle(command("/nonsense now"))
+        known = await bridge.handle(command("/memory show"))
+
+    assert said(unknown) == ["acp has no command /nonsense. It has /init, /memory."]
+    assert said(known) == ['[{"type": "text", "text": "/memory show"}]']
 
 
 async def test_servers_are_described_with_what_they_need(home: Home, directory: Path) -> None:

@@ -63,6 +63,7 @@ class ModelServer:
         plan = own or self._script.plan(dialect.name, conversation)
         record = {
             "last": conversation.last[:200],
+            "end": conversation.last[-200:],
             "users": len(conversation.users),
             "tools": [tool.full_name for tool in conversation.tools],
             "api": dialect.name,
