@@ -344,8 +344,7 @@ def test_a_narrower_terminal_shows_each_line_once(home: Home, directory: Path) -
         for columns in (60, 26, 20):
             screen.narrow(columns)
             screen.see_match(r"^main\nI begin\.\n\S \d+ s · .*\n› a line that is")
-            screen.see_so_often("s · ", 1)
-        assert screen.words().count("› first main") == 1
+            screen.see_so_often(r"^main$|^I begin\.$| s · ", 3)
 
 
 def test_two_terminals_are_in_one_chat(home: Home) -> None:
