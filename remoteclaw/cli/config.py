@@ -184,7 +184,7 @@ def change_file(planned: "Callable[[ConfigFile], PlannedChange]") -> "PlannedCha
     from remoteclaw.config.home import Home
 
     async def run() -> "PlannedChange":
-        file = ConfigFile(Home.default().check().config_file, check=_check_hooks)
+        file = ConfigFile(Home.default().create().config_file, check=_check_hooks)
         async with file.locked():
             plan = planned(file)
             if plan.paths:

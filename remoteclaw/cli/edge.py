@@ -104,6 +104,8 @@ def _fail(text: str) -> NoReturn:
 
 def _shown(error: BaseException) -> BaseException:
     """Return an error that click shows; it quotes arguments, which may be others' words."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error  # the help itself
     if isinstance(error, click.ClickException):
         error.message = one_line(error.message)  # type: ignore[misc]
     return error

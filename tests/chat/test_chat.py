@@ -457,7 +457,9 @@ def test_a_token_that_is_revoked_ends_a_chat_with_a_sentence(home: Home) -> None
 
 def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, directory: Path) -> None:
     """Each word once, also what was written before."""
-    tells = TOLD.replace("number += 1", "number += 1; say(type='text', text='Begun.\\n\\nMore: ')")
+    tells = TOLD.replace(
+        "number += 1", "number += 1; say(type='text', text='Begun.\\n\\n# Then\\n\\nMore: ')"
+    )
     command = script(directory, tells.replace("DIRECTORY", str(directory)))
     environment = with_agent(home, command)
     with running(home) as up:
@@ -467,7 +469,7 @@ def test_what_was_answered_while_the_link_was_away_is_shown(home: Home, director
         with Terminal.running(REMOTECLAW, "chat", session, env=environment) as screen:
             screen.see("›")
             screen.type("hello\r")
-            screen.see_so_often("^Begun", 2)
+            screen.see_so_often("^More:", 2)
             gateway = gateway_of(up.pid)
             os.kill(up.pid, signal.SIGSTOP)  # else it starts another gateway
             try:
@@ -503,7 +505,8 @@ async def test_what_is_answered_before_the_gateway_has_said_that_it_was_sent_is_
             view = await stack.fleet.sessions.view(first.session.sid)
             assert view is not None
             assert view.last_entry is not None
-            await stack.fleet.outcomes.wait(view.sid, view.last_entry, timeout_s=HANG_S)
+            await stack.fleet.waker.hint(view.sid, "test", queue="agents")
+            assert await stack.fleet.outcomes.wait(view.sid, view.last_entry, timeout_s=HANG_S)
             async with gateway_process(stack):
                 shown = await asyncio.to_thread(screen.see, "You said before:")
                 await asyncio.to_thread(screen.see_gone, SIGN)

@@ -35,6 +35,23 @@ TABLE = [
 ]
 
 
+@pytest.mark.parametrize("typed", [[], ["policy"]], ids=str)
+def test_a_group_without_a_command_shows_its_help(directory: Path, typed: list[str]) -> None:
+    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "REMOTECLAW_HOME": str(directory)}
+
+    bare = run_command(*typed, env=env)
+
+    assert (bare.returncode, bare.stderr) == (2, run_command(*typed, "--help", env=env).stdout)
+
+
+def test_a_setting_is_kept_before_the_first_start(directory: Path) -> None:
+    home = directory / "home"
+    env = {"PATH": os.environ["PATH"], "HOME": str(directory), "REMOTECLAW_HOME": str(home)}
+
+    assert run_command("config", "set", "queue.mode", "steer", env=env).returncode == 0
+    assert run_command("config", "get", "queue.mode", env=env).stdout == "steer\n"
+
+
 @pytest.mark.parametrize(("typed", "status", "words"), TABLE, ids=[row[0] for row in TABLE])
 def test_what_is_typed_wrong_is_answered_by_one_sentence(
     directory: Path, typed: str, status: int, words: str

@@ -108,6 +108,12 @@ MUTANTS = (
         test="test_options_are_kept_and_a_second_up_is_the_chat_with_the_first",
     ),
     Mutant(
+        "a help on one line",
+        before="isinstance(error, click.exceptions.NoArgsIsHelpError)",
+        after="False",
+        test="test_a_group_without_a_command_shows_its_help",
+    ),
+    Mutant(
         "a table of which --json knows nothing",
         before="@json_option\ndef list_tokens",
         after="def list_tokens",
