@@ -192,7 +192,8 @@ class Link:
                     "`remoteclaw up`, or name another with --url."
                 )
             if why == SILENT:
-                self._problem(f"the gateway at {self._address} does not answer")
+                where = f" at {self._address}" if self._address.url else ""
+                self._problem(f"the gateway{where} does not answer")
             else:
                 self._problem(f"the gateway is away: {why}")
             await asyncio.sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])

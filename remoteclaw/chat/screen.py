@@ -187,7 +187,8 @@ class Screen:
                 lines.append(self._name(self._answer.origin))
             lines += self._open_lines(self._answer, columns, rows)
         if self.problem:
-            lines.append(self._painter.styled(printable(self.problem), "yellow"))
+            words = self._painter.words(printable(self.problem), columns - 1)
+            lines += [self._painter.styled(line, "yellow") for line in words]
         elif self.indicator.is_busy:
             lines += self.indicator.lines(columns)
         return "\n".join(lines)

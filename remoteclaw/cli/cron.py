@@ -42,7 +42,7 @@ def _job_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say when a job is due, and what is done where it goes wrong."""
     options: tuple[tuple[str, str | None, Any, str], ...] = (
         ("--at", "TIME", str, "Once, at this time (ISO 8601)."),
-        ("--every", "SECONDS", int, "Every so many seconds, 60 at least."),
+        ("--every", "SECONDS", click.IntRange(min=60), "Every so many seconds, 60 at least."),
         ("--cron", "FIELDS", str, 'By the clock: "0 9 * * MON-FRI".'),
         ("--tz", "ZONE", str, "The time zone of --at and --cron. "
          "[default: the agent's, else this computer's]"),
@@ -80,6 +80,7 @@ def list_jobs(as_json: bool) -> None:
         heads=("JOB", "NEXT", "LAST", "SCHEDULE", "SESSION", "NAME"),
         row=lambda job: (job.id, _next(job), _last(job), _words(job), _sid(job), job.name),
         empty="There are no cron jobs: `remoteclaw cron add` makes one.",
+        narrows="SCHEDULE",
     )
     if jobs and _ask("cron.status").scheduler == "absent":
         complain("No scheduler runs: start `remoteclaw up`, or `remoteclaw sweep`.")
@@ -243,6 +244,8 @@ def _plain(result: Any) -> Any:
 def _print_next(job: Any, words: str) -> None:
     if job.next_run_ms:
         echo(f"{words} {clock(job.next_run_ms)}.", err=True)
+    elif not job.enabled:
+        echo("It is paused.", err=True)
 
 
 def _run_row(run: Any) -> tuple[object, ...]:

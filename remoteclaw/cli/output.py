@@ -77,13 +77,14 @@ def listing(
     heads: Sequence[str],
     row: Callable[[T], Sequence[object]],
     empty: str = "",
+    narrows: str = "",
     is_last_spare: bool = False,
 ) -> None:
     """Print things as JSON, each as `plain` returns it, or as a table with a row for each."""
     if as_json:
         echo_json([plain(one) for one in found])
     else:
-        table(heads, map(row, found), empty=empty, is_last_spare=is_last_spare)
+        table(heads, map(row, found), empty=empty, narrows=narrows, is_last_spare=is_last_spare)
 
 
 def table(
@@ -91,12 +92,13 @@ def table(
     rows: Iterable[Sequence[object]],
     *,
     empty: str = "",
+    narrows: str = "",
     is_last_spare: bool = False,
 ) -> None:
     """Print rows below their heads, numbers to the right; `empty`, if it is given, for no rows.
 
     None is an empty cell. In a terminal that is too narrow, the last column is left out if it
-    `is_last_spare`, and cells between the first and the last one are cut.
+    `is_last_spare`, and the one that `narrows` is cut.
     """
     found = list(rows)
     if empty and not found:
@@ -112,7 +114,9 @@ def table(
         room = shutil.get_terminal_size().columns
         if is_last_spare and _row_width(widths) > room:
             widths.pop()
-        _narrow(widths, room, numbers)
+        if narrows:
+            at, excess = heads.index(narrows), max(_row_width(widths) - room, 0)
+            widths[at] = max(widths[at] - excess, min(widths[at], LEAST_CELL))
     for number, line in enumerate(lines):
         cells = []
         for whole, width, is_right in zip(line, widths, numbers, strict=False):
@@ -125,16 +129,6 @@ def table(
 
 def _row_width(widths: Sequence[int]) -> int:
     return sum(widths) + 2 * (len(widths) - 1)
-
-
-def _narrow(widths: list[int], room: int, numbers: Sequence[bool]) -> None:
-    """Narrow the widest columns of words until a row has room, as far as that can be read."""
-    between = [at for at in range(1, len(widths) - 1) if not numbers[at]]
-    while between and _row_width(widths) > room:
-        widest = max(between, key=widths.__getitem__)
-        if widths[widest] <= LEAST_CELL:
-            return
-        widths[widest] -= 1
 
 
 def _cut(text: str, width: int) -> str:

@@ -91,6 +91,7 @@ def list_sessions(limit: int, as_json: bool) -> None:
             heads=HEADS,
             row=row,
             empty="There are no sessions yet.",
+            narrows="TITLE",
             is_last_spare=True,
         )
 

@@ -48,12 +48,15 @@ def usage(by: str, days: int, as_json: bool) -> None:
     async def run(fleet: "Fleet") -> None:
         found = await fleet.usage.days(days=days)
         sums = _added_up(found, by=by)
-        labels = {name: await _label(fleet, name) if by == "session" else name for name in sums}
+        views = {name: await fleet.sessions.view(name) for name in sums if by == "session"}
+        labels = {name: str(view.key) if (view := views.get(name)) else name for name in sums}
 
         def row(name: str) -> tuple[object, ...]:
             used = sums[name]
+            view = views.get(name)
+            title = view.name or view.key if view else None
             return (
-                labels[name],
+                *((name[:8], title) if by == "session" else (name,)),
                 used.turns,
                 used.input_tokens,
                 used.cache_read_tokens,
@@ -67,9 +70,10 @@ def usage(by: str, days: int, as_json: bool) -> None:
             sums,
             as_json=as_json,
             plain=lambda name: {by: labels[name], **sums[name].plain()},
-            heads=(by.upper(), *COLUMNS),
+            heads=(*(("SESSION", "TITLE") if by == "session" else (by.upper(),)), *COLUMNS),
             row=row,
             empty="No agent has taken a turn in these days.",
+            narrows="TITLE" if by == "session" else "",
         )
 
     on_fleet(run)
@@ -87,12 +91,6 @@ def _added_up(found: "Sequence[SessionDay]", *, by: str) -> "dict[str, Usage]":
         return sums
     by_size = sorted(sums.items(), key=lambda row: row[1].read_tokens + row[1].output_tokens)
     return dict(reversed(by_size))
-
-
-async def _label(fleet: "Fleet", sid: str) -> str:
-    """Return a session's key; its id, if nothing else is known of it."""
-    view = await fleet.sessions.view(sid)
-    return str(view.key) if view else sid
 
 
 def in_words(used: "Usage") -> str:

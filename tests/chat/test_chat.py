@@ -514,20 +514,23 @@ async def test_what_is_answered_before_the_gateway_has_said_that_it_was_sent_is_
 
 
 def test_a_gateway_that_hangs_is_named_and_what_was_typed_is_answered_once(home: Home) -> None:
-    with running(home) as up, Terminal.running(REMOTECLAW, "chat", env=env(home)) as screen:
+    with (
+        running(home) as up,
+        Terminal.running(REMOTECLAW, "chat", env=env(home), columns=40) as screen,
+    ):
         screen.see("›")
         gateway = gateway_of(up.pid)
         os.kill(gateway, signal.SIGSTOP)
         try:
             typed = time.monotonic()
             screen.type("hello\r")
-            screen.see_words(f"(The gateway at {home.gateways} does not answer. Trying again.)")
+            screen.see_words("(The gateway does not answer. Trying again.)")
             assert time.monotonic() - typed < SOON_S
         finally:
             os.kill(gateway, signal.SIGCONT)
-        screen.see("what happens when an agent dies.")
+        screen.see_words("to see what happens when an agent dies.")
         shown = screen.see_gone("does not answer")
-        assert (shown.count("› hello"), shown.count("when an agent dies.")) == (1, 1)
+        assert (shown.count("› hello"), shown.count("agent dies.")) == (1, 1)
 
 
 def test_who_leaves_a_turn_after_the_gateway_was_away_is_not_kept(

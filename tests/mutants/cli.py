@@ -133,8 +133,8 @@ MUTANTS = (
     ),
     Mutant(
         "a table that breaks at the terminal's edge",
-        before="        _narrow(widths, room, numbers)\n",
-        after="",
+        before="max(_row_width(widths) - room, 0)",
+        after="0",
         test="test_a_table_fits_into_the_terminal",
     ),
     Mutant(
