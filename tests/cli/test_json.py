@@ -22,7 +22,7 @@ JOB = (
     "lastStatus lastError lastDurationMs failures isRunning misfire alertAfter"
 )
 RUN = "jobId dueMs due status runId detail isManual durationMs"
-LETTER = "id session reference category detail attempts given_up_ms"
+LETTER = "id session account reference category detail attempts given_up_ms"
 
 #: What is typed before `--json`, and the names in what it prints, or in the first thing of a list.
 FACTS = {
