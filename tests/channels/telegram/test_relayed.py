@@ -1,0 +1,99 @@
+"""Replies to Telegram by the real relay, while Telegram fails in its own ways."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+from remoteclaw.channels.relay import relay
+from remoteclaw.channels.telegram.adapter import TelegramAdapter
+from remoteclaw.channels.telegram.settings import TelegramAccount
+from remoteclaw.fleet import keys
+from tests.support.cli import run
+from tests.support.stack import Stack
+from tests.support.telegram import TelegramBot
+from tests.support.waiting import eventually
+
+
+@contextlib.asynccontextmanager
+async def relayed(stack: Stack, bot: TelegramBot) -> AsyncIterator[None]:
+    adapter = TelegramAdapter(TelegramAccount(token=bot.token, api_url=bot.api_url))
+    reader = stack.fleet.replies.reader("telegram", "default", token="the same")
+    task = asyncio.create_task(relay(reader, adapter))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait((task,))
+        await adapter.aclose()
+
+
+async def say(stack: Stack, text: str, *, chat: int = 7, **more: Any) -> None:
+    await stack.put_reply("telegram", "default", text, chat=str(chat), **more)
+
+
+async def delivered(stack: Stack) -> None:
+    client: Any = stack.fleet.scripts.client
+
+    async def is_empty() -> bool:
+        return not await client.xlen(keys.reply_stream("telegram", "default"))
+
+    await eventually(is_empty)
+
+
+async def test_an_answer_that_was_lost_on_its_way_back_is_sent_once_more(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    bot.chat(7)
+    bot.fault("sendMessage", "lost")
+    await say(stack, "**one**")
+    await say(stack, "two", index=1)
+    async with relayed(stack, bot):
+        await delivered(stack)
+
+    assert bot.texts(7) == ["one", "(perhaps a second time)\none", "two"]
+
+
+async def test_a_relay_that_ends_before_the_answer_of_telegram_says_perhaps(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    bot.chat(7)
+    bot.fault("sendMessage", "mute")
+    await say(stack, "one")
+    async with relayed(stack, bot):
+        await eventually(bot.held)
+    bot.release()
+    async with relayed(stack, bot):
+        await delivered(stack)
+
+    assert bot.texts(7) == ["one", "(perhaps a second time)\none"]
+
+
+async def test_what_certainly_was_not_sent_comes_once_and_in_order(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    bot.chat(7)
+    bot.fault("sendMessage", "page", code=502, times=2)
+    bot.fault("sendMessage", "busy", retry_after=1)
+    for index, text in enumerate(("one", "two", "three")):
+        await say(stack, text, index=index)
+    async with relayed(stack, bot):
+        await delivered(stack)
+
+    assert bot.texts(7) == ["one", "two", "three"]
+
+
+async def test_a_person_who_blocked_the_bot_holds_nothing_up_and_is_a_dead_letter(
+    stack: Stack, bot: TelegramBot
+) -> None:
+    bot.chat(7, closed="bot was blocked by the user")
+    bot.chat(8)
+    await say(stack, "one")
+    await say(stack, "two", chat=8)
+    async with relayed(stack, bot):
+        await delivered(stack)
+
+    assert bot.texts(8) == ["two"]
+    (letter,) = await stack.fleet.dead_letters.list()
+    shown = run(stack, "deadletters", "show", letter.id).stdout
+    assert "The person has blocked the bot in Telegram." in shown
