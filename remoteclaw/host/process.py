@@ -11,8 +11,12 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remoteclaw.clock import boot_id, boottime
+
+if TYPE_CHECKING:
+    from remoteclaw.host.forking import Forked
 
 __all__ = [
     "become",
@@ -21,6 +25,7 @@ __all__ = [
     "end_strays",
     "identity",
     "is_alive",
+    "open_log",
     "read_beginning",
     "read_output",
     "spawn",
@@ -51,7 +56,7 @@ async def spawn(
     It is its own process group, so that a Ctrl-C at the terminal reaches us alone.
     """
     parent = os.getpid()
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = open_log(log)
     try:
         return await asyncio.create_subprocess_exec(
             *argv,
@@ -67,7 +72,12 @@ async def spawn(
         os.close(descriptor)
 
 
-async def stop(process: asyncio.subprocess.Process, *, patience_s: float) -> None:
+def open_log(file: Path) -> int:
+    """Open a file that only this user can read, to append to it."""
+    return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+async def stop(process: "asyncio.subprocess.Process | Forked", *, patience_s: float) -> None:
     """Ask a process to end, and make it end when it hasn't within `patience_s` seconds."""
     for number, seconds in ((signal.SIGTERM, patience_s), (signal.SIGKILL, 10.0)):
         if process.returncode is not None:

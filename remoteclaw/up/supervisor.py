@@ -26,6 +26,7 @@ from remoteclaw.fleet.fitness import check_fitness
 from remoteclaw.fleet.workers import PEOPLE_ONLY
 from remoteclaw.gateway.address import listen, listen_privately, path_of, url_of
 from remoteclaw.holder.runs import holders_ended, remove_dead_runs
+from remoteclaw.host.forking import Forked, ForkServer
 from remoteclaw.host.logs import rotate_logs
 from remoteclaw.host.process import end_orphans, end_strays, is_alive, spawn, stop
 from remoteclaw.session.launch import LIFELINE, UP_PREFIX
@@ -46,18 +47,29 @@ RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_S = 30.0
 #: Interval of the rotation of logs, in seconds.
 ROTATE_LOGS_S = 10.0
+#: What a worker runs: stock RQ, with our settings and job class. A busy worker of RQ's ends itself,
+#: and with it the turn, when Redis is away just as it says that it lives; ours says so by itself.
+WORKER = (
+    *("worker", "-c", "workers.settings", "-j", "workers.jobs.DrainJob"),
+    *("--job-monitoring-interval", "3600"),
+)
+#: What workers load, but for their settings, which are read by each.
+LOADED = (
+    "rq.cli",
+    "remoteclaw.config.reload",
+    "remoteclaw.fleet.fitness",
+    "remoteclaw.fleet.workers",
+    "remoteclaw.session.drain",
+)
 
 log = logging.getLogger(__name__)
 
 
 def worker_command() -> list[str]:
-    """Return the command of a worker: stock RQ, with our settings and job class."""
+    """Return the command of a worker that is started by itself."""
     beside = Path(sys.executable).with_name("rq")
     program = [str(beside)] if beside.exists() else [sys.executable, "-m", "rq.cli"]
-    flags = ["-c", "workers.settings", "-j", "workers.jobs.DrainJob"]
-    # A busy worker of RQ's ends itself, and with it the turn, when Redis is away just as it says
-    # that it lives; ours says so by itself.
-    return [*program, "worker", *flags, "--job-monitoring-interval", "3600"]
+    return [*program, *WORKER]
 
 
 def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
@@ -92,7 +104,8 @@ class Supervisor:
             lease_s=config.fleet.lease_s,
             memory_limit=config.redis.memory_limit,
         )
-        self._workers: dict[int, asyncio.subprocess.Process] = {}
+        self._forks = ForkServer(*LOADED, log=home.logs / "workers.log")
+        self._workers: dict[int, Forked] = {}
         self._gateway: asyncio.subprocess.Process | None = None
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
@@ -110,6 +123,7 @@ class Supervisor:
             remove_dead_runs(self._home.runs, older_than_s=0)
             lifeline = self._open_lifeline()
             try:
+                await self._forks.start()
                 redis_name = await self._start_redis()
                 # What one that was killed has left there would be taken for ours.
                 address = url_of(sockets[0])
@@ -215,17 +229,12 @@ class Supervisor:
         env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path), LIFELINE: str(lifeline)}
         if number == 0 and self._config.fleet.workers > 1:
             env[PEOPLE_ONLY] = "1"  # people don't wait behind what runs by itself
-        argv = worker_command()
         if number > 0:  # on few cores, it would only delay the first one and the gateway
             await self._is_ready.wait()
 
         async def run() -> int:
-            process = await spawn(
-                argv,
-                env=env,
-                log=self._worker_log(number),
-                death_signal=signal.SIGKILL,
-            )
+            log = self._worker_log(number)
+            process = await self._forks.fork("rq.cli", *WORKER, env=env, log=log)
             self._workers[number] = process
             return await process.wait()
 
@@ -264,8 +273,11 @@ class Supervisor:
 
     async def _end(self) -> None:
         """End workers and gateway, then agents, then Redis, which keeps what isn't finished."""
-        processes = [*self._workers.values(), *filter(None, (self._gateway,))]
-        await asyncio.gather(*(stop(process, patience_s=PATIENCE_S) for process in processes))
+        ending = [stop(worker, patience_s=PATIENCE_S) for worker in self._workers.values()]
+        if self._gateway:
+            ending.append(stop(self._gateway, patience_s=PATIENCE_S))
+        await asyncio.gather(*ending)
+        await self._forks.end()
         if self._lifeline is not None:
             os.close(self._lifeline)
         for run in await holders_ended(self._home.runs, prefix=UP_PREFIX):
@@ -280,7 +292,9 @@ class Supervisor:
             await self._redis.stop()
 
 
-def _require_running(name: str, process: asyncio.subprocess.Process | None, printed: Path) -> None:
+def _require_running(
+    name: str, process: asyncio.subprocess.Process | Forked | None, printed: Path
+) -> None:
     """Raise `RemoteClawError` with the last line that an ended process printed."""
     if process is None or process.returncode is None:
         return

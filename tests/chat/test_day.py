@@ -15,9 +15,8 @@ from remoteclaw.config.home import Home
 from tests.support.agents import AgentCli
 from tests.support.day import EXPLAINED, SIGN, at_rest, day_agent, whole_words
 from tests.support.pictures import png
-from tests.support.processes import children
 from tests.support.terminal import REMOTECLAW, Terminal, env
-from tests.support.up import command_line
+from tests.support.up import workers_of
 
 #: The looks of text, and those without a colour: bold are the words of a search, reversed a choice.
 LOOKS = re.compile(rb"\x1b\[([0-9;]*)m")
@@ -196,7 +195,7 @@ class Day:
         before = {words: screen.words().count(words) for words in (said.waits, said.done)}
         screen.type(f"{said.wait}\r")
         screen.see_words(said.waits, before[said.waits] + 1)
-        (worker,) = [pid for pid in children(screen.pid) if "rq\0worker" in command_line(pid)]
+        (worker,) = workers_of(screen.pid)
         os.kill(worker, signal.SIGKILL)
         self.let("wait")
         self.let("meanwhile")

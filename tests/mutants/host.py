@@ -82,4 +82,28 @@ MUTANTS = (
         after="_lock(path, fcntl.LOCK_SH | fcntl.LOCK_NB)",
         test="test_two_who_change_it_at_once_lose_nothing",
     ),
+    Mutant(
+        "a forked program that outlives its server",
+        before="die_with_parent(server)",
+        after="pass",
+        test="test_what_was_forked_ends_with_a_server_that_is_killed_and_another_one_is_started",
+    ),
+    Mutant(
+        "a fork server that is not started again",
+        before="or self._process.returncode is not None",
+        after="",
+        test="test_what_was_forked_ends_with_a_server_that_is_killed_and_another_one_is_started",
+    ),
+    Mutant(
+        "a fork server that a signal to all ends",
+        before="signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        after="pass",
+        test="test_a_server_ends_with_its_owner_and_ignores_other_signals",
+    ),
+    Mutant(
+        "a forked program that ignores the signal to end",
+        before="signal.signal(signal.SIGTERM, signal.SIG_DFL)",
+        after="pass",
+        test="test_a_signal_ends_a_forked_program_alone",
+    ),
 )

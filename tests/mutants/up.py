@@ -57,4 +57,10 @@ MUTANTS = (
         after="",
         test="test_doctor_names_an_agent_that_is_not_signed_in",
     ),
+    Mutant(
+        "workers that each load a session's code",
+        before='"remoteclaw.session.drain",',
+        after="",
+        test="test_a_forked_worker_loads_nothing_but_its_own_modules",
+    ),
 )

@@ -1,33 +1,25 @@
 """Programs of ours, each time in a process of its own, without the cost of starting Python.
 
-A program that is started imports for up to a second of processor time. Here one process has
-imported all of `remoteclaw` and RQ; for each program it forks one that becomes it: with arguments,
-environment, directory, streams, signals and an exit status of its own.
+A program that is started imports for up to a second of processor time. Here a fork server has
+imported all of `remoteclaw` and RQ.
 What is about the start itself uses `REMOTECLAW` or `RQ` and `subprocess`.
 """
 
 import atexit
 import contextlib
 import functools
-import gc
-import importlib
-import json
 import os
-import pkgutil
-import runpy
 import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, NoReturn
+from typing import IO
 
+from remoteclaw.host.forking import fork, server_command
 from tests.support.waiting import HANG_S
 
 __all__ = ["REMOTECLAW", "RQ", "Process", "run_command", "start_program"]
@@ -35,7 +27,7 @@ __all__ = ["REMOTECLAW", "RQ", "Process", "run_command", "start_program"]
 ROOT = Path(__file__).parents[2]
 REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
 RQ = str(Path(sys.executable).with_name("rq"))
-#: Where their `main` is; any other program is a module with a `__main__`.
+#: Their modules; any other program is one.
 _MODULES = {REMOTECLAW: "remoteclaw.cli", RQ: "rq.cli"}
 #: Programs, and what only a terminal needs.
 _NOT_IMPORTED = ("__main__", "program", "demo_agent", "console", "editor")
@@ -47,8 +39,7 @@ class Process:
     def __init__(self, told: socket.socket) -> None:
         self._told = told
         told.settimeout(HANG_S)
-        sign, (self._handle,), _, _ = socket.recv_fds(told, 16, 1)
-        self.pid = int(sign)
+        self.pid = int(told.recv(16))
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -63,9 +54,9 @@ class Process:
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send it a signal, if it still runs."""
-        if self.returncode is None:
+        if self.poll() is None:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._handle, number)
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it with SIGKILL."""
@@ -79,7 +70,6 @@ class Process:
         if self.returncode is None and select.select([self._told], [], [], within_s)[0]:
             self.returncode = int(self._told.recv(16))
             self._told.close()
-            os.close(self._handle)
         return self.returncode
 
 
@@ -106,25 +96,28 @@ def run_command(
 
 
 def _start(argv: Sequence[str], env: Mapping[str, str], *streams: IO[bytes]) -> Process:
-    here, there = socket.socketpair()
-    with there, TemporaryFile() as order:
-        order.write(json.dumps([argv, dict(env), os.getcwd()]).encode())
-        order.seek(0)
-        passed = [there.fileno(), order.fileno(), *(stream.fileno() for stream in streams)]
-        socket.send_fds(_forking(), [b"."], passed)
-    return Process(here)
+    program, *arguments = argv
+    module = _MODULES.get(program, program)
+    numbers = [stream.fileno() for stream in streams]
+    return Process(fork(_server(), module, arguments, env=env, streams=numbers))
 
 
 @functools.cache
-def _forking() -> socket.socket:
+def _server() -> socket.socket:
     """Start the process that forks; return where it takes orders. It ends with this one."""
+    modules = [
+        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for file in (ROOT / "remoteclaw").rglob("*.py")
+        if file.stem not in _NOT_IMPORTED
+    ]
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(theirs.fileno())],
-        cwd=ROOT,
-        pass_fds=[theirs.fileno()],
-    )
-    theirs.close()
+    with theirs:
+        process = subprocess.Popen(
+            server_command(theirs, [*modules, "rq.cli"]),
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
 
     def end() -> None:
         ours.close()
@@ -132,77 +125,3 @@ def _forking() -> socket.socket:
 
     atexit.register(end)
     return ours
-
-
-def _serve(orders: socket.socket) -> None:
-    """Fork for each order, until there are no more."""
-    import remoteclaw
-
-    for module in pkgutil.walk_packages(remoteclaw.__path__, "remoteclaw."):
-        if module.name.rpartition(".")[2] not in _NOT_IMPORTED:
-            importlib.import_module(module.name)
-    importlib.import_module("rq.cli")
-    gc.collect()
-    gc.freeze()  # what is never looked at is never copied
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    while True:
-        sign, passed, _, _ = socket.recv_fds(orders, 1, 5)
-        if not sign:
-            return
-        if not os.fork():
-            orders.close()
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _run(*passed)
-        for descriptor in passed:
-            os.close(descriptor)
-
-
-def _run(answer: int, order: int, *streams: int) -> NoReturn:
-    """Fork once more, into the program, and tell which process it is and how it ends."""
-    with open(order, "rb") as file:
-        (program, *arguments), env, directory = json.load(file)
-    if pid := os.fork():
-        with socket.socket(fileno=answer) as told, contextlib.suppress(BrokenPipeError):
-            socket.send_fds(told, [str(pid).encode()], [os.pidfd_open(pid)])
-            _, status = os.waitpid(pid, 0)
-            told.send(str(os.waitstatus_to_exitcode(status)).encode())
-        os._exit(0)
-    os.close(answer)
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    os.chdir(directory)
-    os.environ.clear()
-    os.environ.update(env)
-    time.tzset()
-    sys.path[0] = str(Path(program).parent)  # of a script; `python -m` has its directory there
-    sys.path[1:1] = filter(None, env.get("PYTHONPATH", "").split(os.pathsep))
-    sys.argv = [program, *arguments]
-    sys.modules["__main__"].__package__ = ""  # by which click would name the program
-    sys.stdin, sys.stdout, sys.stderr = (
-        open(0, encoding="utf-8", errors="surrogateescape"),  # noqa: SIM115 - as Python has them
-        open(1, "w", encoding="utf-8"),  # noqa: SIM115
-        open(2, "w", encoding="utf-8", errors="backslashreplace"),  # noqa: SIM115
-    )
-    code = 0
-    try:
-        if program in _MODULES:
-            importlib.import_module(_MODULES[program]).main()
-        else:
-            runpy.run_module(program, run_name="__main__")
-    except SystemExit as left:
-        code = left.code if isinstance(left.code, int) else int(left.code is not None)
-        if isinstance(left.code, str):
-            sys.stderr.write(f"{left.code}\n")
-    except BaseException:  # noqa: BLE001 - as Python itself does
-        code = 1
-        traceback.print_exc()
-    threading._shutdown()  # type: ignore[attr-defined]
-    with contextlib.suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    os._exit(code)
-
-
-if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))

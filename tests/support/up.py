@@ -60,6 +60,17 @@ def gateway_of(up_pid: int) -> int:
     return found
 
 
+def fork_server_of(up_pid: int) -> int:
+    """Return the process id of the server that forks an `up`'s workers."""
+    (found,) = [pid for pid in children(up_pid) if "remoteclaw.host.forking" in command_line(pid)]
+    return found
+
+
+def workers_of(up_pid: int) -> list[int]:
+    """Return the process ids of an `up`'s workers."""
+    return children(fork_server_of(up_pid))
+
+
 def address(home: Home) -> str:
     found = re.search(r"^gateway   (http://\S+)$", remoteclaw(home, "status").stdout, re.MULTILINE)
     assert found is not None

@@ -27,7 +27,7 @@ from remoteclaw.up.lock import locked, running_pid
 from tests.support.processes import children, everything, is_alive, marked_processes
 from tests.support.stack import message
 from tests.support.terminal import REMOTECLAW, Terminal, env
-from tests.support.up import command_line, remoteclaw, running
+from tests.support.up import command_line, fork_server_of, remoteclaw, running, workers_of
 from tests.support.waiting import HANG_S, eventually_sync
 
 BOLD = re.compile(rb"\x1b\[[0-9;]*\b1m")
@@ -227,7 +227,7 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
         eventually_sync(lambda: log.stat().st_size < MOST_BYTES)
 
         def both() -> list[int] | None:
-            found = [pid for pid in children(up.pid) if "rq" in command_line(pid)]
+            found = workers_of(up.pid)
             return found if len(found) == 2 else None
 
         workers = eventually_sync(both)  # the second one is started when all else is ready
@@ -248,6 +248,27 @@ def test_workers_and_redis_that_are_killed_are_started_again_with_all_they_had(h
         assert older.read_bytes().startswith(b"of an earlier year\n" * 600_000)
         assert b"Server initialized" in older.read_bytes()
         assert stat.S_IMODE(older.stat().st_mode) == 0o600
+
+
+def test_a_turn_goes_on_when_what_forks_the_workers_is_killed(home: Home) -> None:
+    """They end with it, and with them the agent; the message is asked again by the next ones."""
+    with running(home, REMOTECLAW__FLEET__WORKERS="1") as up:
+        busy = remoteclaw(home, "send", "slow", "--wait", "0").stdout.strip()
+
+        def trace() -> str:
+            return remoteclaw(home, "sessions", "trace", busy).stdout
+
+        eventually_sync(lambda: "output" in trace())
+        server = fork_server_of(up.pid)
+        processes = everything(server) + (marked := marked_processes(home))
+        assert len(marked) >= 2
+
+        os.kill(server, signal.SIGKILL)
+
+        eventually_sync(lambda: not [pid for pid in processes if is_alive(pid)])
+        eventually_sync(lambda: "attempt 2" in trace())
+        assert remoteclaw(home, "stop", busy.partition("-")[0]).returncode == 0
+        assert remoteclaw(home, "send", "hello", "--from", "bob").returncode == 0
 
 
 async def test_on_a_full_redis_it_finishes_what_was_accepted_and_says_that_it_is_full(

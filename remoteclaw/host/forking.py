@@ -1,0 +1,231 @@
+"""The fork server: one process that has loaded what programs of ours need, and forks them.
+
+What it forks shares its memory and has nothing to load. Each program is `python -m MODULE` with
+arguments, an environment and streams of its own. It ends with the server, in whatever way that one
+ends, and the server ends with the process that started it.
+"""
+
+import asyncio
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from remoteclaw.host.process import die_with_parent, open_log, spawn, stop
+
+__all__ = ["ForkServer", "Forked", "fork", "server_command"]
+
+#: The largest order, in bytes: what a kernel lets through by default.
+MOST_BYTES = 200_000
+#: How long a server may take to end, in seconds.
+PATIENCE_S = 1.0
+
+
+def server_command(orders: socket.socket, modules: Sequence[str]) -> list[str]:
+    """Return the command of a server that has loaded some modules; it inherits the socket.
+
+    -P, so that no file of the directory in which it is started is taken for a module.
+    """
+    return [sys.executable, "-P", "-m", __name__, str(orders.fileno()), *modules]
+
+
+def fork(
+    server: socket.socket,
+    module: str,
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    streams: Sequence[int],
+) -> socket.socket:
+    """Have a server run `python -m MODULE ARGUMENTS` in this directory.
+
+    The socket that is returned says its process id, and later its exit status or minus its signal.
+    It ends without them if the server ends.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, contextlib.suppress(ConnectionError):  # the server was killed
+        order = json.dumps([[module, *arguments], dict(env), os.getcwd()]).encode()
+        socket.send_fds(server, [order], [theirs.fileno(), *streams])
+    return ours
+
+
+class Forked:
+    """A process that a server has forked; as `asyncio.subprocess.Process`, where it is used."""
+
+    def __init__(self, told: socket.socket, pid: int | None) -> None:
+        """`pid` is None if the server was killed before it could fork it."""
+        self.pid = pid
+        self.returncode: int | None = None
+        self._ending = asyncio.create_task(self._end(told))
+
+    async def wait(self) -> int:
+        """Wait until it has ended; return its exit status, or minus its signal."""
+        return await asyncio.shield(self._ending)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it still runs."""
+        if self.pid is not None and self.returncode is None:
+            os.kill(self.pid, number)
+
+    async def _end(self, told: socket.socket) -> int:
+        with told:
+            status = await asyncio.get_running_loop().sock_recv(told, 16)
+        self.returncode = int(status or -signal.SIGKILL)  # it is killed with its server
+        return self.returncode
+
+
+class ForkServer:
+    """A fork server as its owner has it: started, and started again when it was killed."""
+
+    def __init__(self, *modules: str, log: Path) -> None:
+        self._modules = modules
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+        self._orders: socket.socket | None = None
+        self._starting = asyncio.Lock()
+
+    async def start(self) -> socket.socket:
+        """Start it unless it runs; return where it takes orders. It loads its modules meanwhile."""
+        async with self._starting:
+            if (
+                self._orders is None
+                or self._process is None
+                or self._process.returncode is not None
+            ):
+                await self.end()
+                self._orders, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                with theirs:
+                    self._process = await spawn(
+                        server_command(theirs, self._modules),
+                        env=os.environ,
+                        log=self._log,
+                        death_signal=signal.SIGKILL,
+                        keep=[theirs.fileno()],
+                    )
+            return self._orders
+
+    async def fork(self, module: str, *arguments: str, env: Mapping[str, str], log: Path) -> Forked:
+        """Run `python -m MODULE ARGUMENTS`; what it prints is appended to `log`."""
+        server = await self.start()
+        nothing, file = os.open(os.devnull, os.O_RDONLY), open_log(log)
+        try:
+            told = fork(server, module, arguments, env=env, streams=[nothing, file, file])
+        finally:
+            os.close(nothing)
+            os.close(file)
+        told.setblocking(False)
+        pid = await asyncio.get_running_loop().sock_recv(told, 16)
+        return Forked(told, int(pid) if pid else None)
+
+    async def end(self) -> None:
+        """End it, and all that it has forked."""
+        if self._orders and self._process:
+            self._orders.close()
+            await stop(self._process, patience_s=PATIENCE_S)
+
+
+def _serve(orders: socket.socket) -> list[str]:
+    """Fork for each order; return, in the fork, what it is to run. Nothing once they end."""
+    server = os.getpid()
+    told: dict[int, int] = {}
+
+    def reap(*_: object) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
+                _tell(told.pop(pid), os.waitstatus_to_exitcode(status))
+
+    signal.signal(signal.SIGCHLD, reap)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what it has forked is given time to end
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(orders, MOST_BYTES, 4)
+        if not order:
+            return []
+        answer, *streams = descriptors
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])  # before it is noted
+        if not (pid := os.fork()):
+            die_with_parent(server)
+            orders.close()
+            for other in told.values():
+                os.close(other)
+            argv, env, directory = json.loads(order)
+            _become(env, directory, streams)
+            _tell(answer, os.getpid())  # signals reach it from now on
+            return list(argv)
+        told[pid] = answer
+        for descriptor in streams:
+            os.close(descriptor)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+
+
+def _tell(answer: int, number: int) -> None:
+    """Tell who has ordered a program its process id or its exit status; this ends our part."""
+    with contextlib.suppress(OSError):  # nobody waits any more
+        os.write(answer, str(number).encode())
+    os.close(answer)
+
+
+def _become(env: Mapping[str, str], directory: str, streams: Sequence[int]) -> None:
+    """Make this process a program's own: signals, streams, environment and directory."""
+    os.setpgid(0, 0)  # a Ctrl-C at the terminal does not reach it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(env)
+    time.tzset()
+    os.chdir(directory)
+    sys.path[:0] = [
+        path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", *sys.path)
+    ]
+
+
+def _run(module: str) -> NoReturn:
+    """Run a module as `python -m` does, and end at once.
+
+    Python's own end takes down all that was loaded, which takes longer than many a command.
+    """
+    code: str | int | None = None
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as left:
+        code = left.code
+    except BaseException:  # noqa: BLE001 - as Python itself does
+        traceback.print_exc()
+        code = 1
+    if isinstance(code, str):
+        sys.stderr.write(f"{code}\n")
+    threading._shutdown()  # type: ignore[attr-defined]
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+def _main() -> None:
+    with socket.socket(fileno=int(sys.argv[1])) as orders:
+        for module in sys.argv[2:]:
+            importlib.import_module(module)
+        gc.collect()
+        gc.freeze()  # what the collector never looks at is never copied
+        sys.argv = _serve(orders)
+    if sys.argv:
+        _run(sys.argv[0])
+
+
+if __name__ == "__main__":
+    _main()
