@@ -8,7 +8,7 @@ a row the platform is away, and one attempt at a time looks whether it is back.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import dataclass
 
 from remoteclaw.clock import boottime
@@ -50,7 +50,7 @@ class Budget:
         self._chats: dict[str, _Pause] = {}
         """The chats that have to wait."""
         self._replies: dict[str, int] = {}
-        """By chat, how many replies are due."""
+        """By chat, how many topics replies wait for."""
         self._failed: set[str] = set()
         """The chats that have failed since something was done."""
         self._is_tried = False
@@ -64,7 +64,6 @@ class Budget:
 
         Then `worked()` or `failed()` says how it went.
         """
-        self._replies[chat] = self._replies.get(chat, 0) + 1
         is_trial = False
         try:
             await self._due(chat)
@@ -75,6 +74,14 @@ class Budget:
             if is_trial:
                 self._is_tried = False
                 self._wake()
+
+    @contextlib.contextmanager
+    def replies(self, chat: str) -> Generator[None, None, None]:
+        """Have nothing but replies shown in a chat meanwhile."""
+        self._replies[chat] = self._replies.get(chat, 0) + 1
+        try:
+            yield
+        finally:
             self._replies[chat] -= 1
             if not self._replies[chat]:
                 del self._replies[chat]

@@ -5,6 +5,7 @@ a part is simply sent again. Elsewhere a mark in Redis says before each part wha
 sent: a part that was begun and may have arrived is sent again once, as "(perhaps a second time)".
 """
 
+import asyncio
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 import orjson
 
 from remoteclaw.channels.budget import Budget
+from remoteclaw.clock import now_ms
 from remoteclaw.errors import (
     AccountRefused,
     PlatformAway,
@@ -22,14 +24,19 @@ from remoteclaw.errors import (
 from remoteclaw.fleet.reader import GivenUp, Mark, ReplyReader
 from remoteclaw.host.logs import frames_of
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import ChannelAdapter, Part, Reply, Sent
+from remoteclaw.protocols import ChannelAdapter, LiveAdapter, Part, Place, Reply, Sent
 
-__all__ = ["Delivery", "Done", "failure"]
+__all__ = ["Delivery", "Done", "Preview", "failure", "settled"]
 
 NO_EFFECT = "It was sent without the effect: this channel has none of that name."
 GONE = "it is not kept any more"
 PERHAPS = "It was perhaps sent: twice, nobody can tell whether the platform has taken it."
 
+#: How old a preview may be that an answer takes the place of, in seconds: nobody is notified of
+#: that, and a person who waits longer looks elsewhere.
+FRESH_S = 30.0
+#: How long a relay that is cancelled waits for the receipt of what was delivered, in seconds.
+PARTING_S = 1.0
 #: How often a part is begun whose outcome is not known.
 MOST_DOUBTS = 2
 
@@ -49,6 +56,22 @@ class Done:
     """The answer for the caller."""
 
 
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A message that shows how far a turn has come."""
+
+    place: Place
+    sid: str
+    message_id: str
+    since_ms: int
+    """When it was first shown."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether the person who has seen it come is still there."""
+        return now_ms() - self.since_ms <= FRESH_S * 1000
+
+
 class _Gone(Exception):
     """Raised for a reply that was dropped, or that another adapter has delivered."""
 
@@ -57,12 +80,19 @@ class Delivery:
     """One reply on its way."""
 
     def __init__(
-        self, reader: ReplyReader, adapter: ChannelAdapter, budget: Budget, reply: Reply
+        self,
+        reader: ReplyReader,
+        adapter: ChannelAdapter,
+        budget: Budget,
+        reply: Reply,
+        preview: Preview | None = None,
     ) -> None:
+        """Deliver a reply; a `preview` of it may become its first part."""
         self._reader = reader
         self._adapter = adapter
         self._budget = budget
         self._reply = reply
+        self._preview = preview
         self._mark = Mark()
         """How far it is."""
         self._stored = b""
@@ -114,7 +144,7 @@ class Delivery:
                 content = await self._reader.content(reply, file)
                 if content is None:
                     raise PlatformRefused(GONE)
-            sent = await self._attempts(reply, part, content)
+            sent = await self._replace(reply, part) or await self._attempts(reply, part, content)
         except PlatformRefused as refusal:
             if file is None:
                 raise
@@ -129,6 +159,33 @@ class Delivery:
         self._has_effect = self._has_effect or sent.has_effect
         ids = (*self._mark.ids, sent.message_id)
         self._mark = replace(self._mark, ids=ids, is_begun=False, doubts=0)
+
+    async def _replace(self, reply: Reply, part: Part) -> Sent | None:
+        """Make the preview this part, if it can be; done twice, it is the same message.
+
+        An answer that comes long after it notifies, so it is a message of its own.
+        """
+        adapter, preview = self._adapter, self._preview
+        is_plain = part.index == 0 and not (part.attachment or reply.reply_to_id or reply.effect)
+        is_quiet = not (reply.is_final or reply.is_error)
+        if not preview or not isinstance(adapter, LiveAdapter) or not is_plain:
+            return None
+        while is_quiet or preview.is_fresh:
+            async with self._budget.attempt(reply.channel_id):
+                await self._reader.check()
+                try:
+                    sent = await adapter.replace(reply, part, message_id=preview.message_id)
+                except (PlatformAway, PlatformBusy, PlatformUnknown, AccountRefused) as problem:
+                    self._budget.failed(reply.channel_id, problem)
+                except PlatformRefused:
+                    return None
+                except Exception as error:  # noqa: BLE001 - it is sent instead
+                    log.error("the adapter failed: %s", frames_of(error))
+                    return None
+                else:
+                    self._budget.worked(reply.channel_id)
+                    return sent
+        return None
 
     async def _attempts(self, reply: Reply, part: Part, content: bytes | None) -> Sent | None:
         """Try until the platform has one part; None if it has it already."""
@@ -212,3 +269,13 @@ def failure(why: str) -> bytes:
 def _plain(text: str) -> str:
     """Return a platform's words without lone surrogates, which JSON can't hold."""
     return text.encode(errors="replace").decode()
+
+
+async def settled(receipt: "asyncio.Task[None]") -> None:
+    """Wait for a receipt, for a moment also when the relay is cancelled: the platform has it."""
+    try:
+        await asyncio.shield(receipt)
+    except asyncio.CancelledError:
+        await asyncio.wait((receipt,), timeout=PARTING_S)
+        receipt.cancel()
+        raise

@@ -11,19 +11,25 @@ from collections import deque
 import orjson
 
 from remoteclaw.channels.budget import Budget
-from remoteclaw.channels.delivery import Delivery, Done, failure
+from remoteclaw.channels.delivery import Delivery, Done, failure, settled
+from remoteclaw.channels.live import LiveChats
 from remoteclaw.errors import LeaseLost, RemoteClawError
 from remoteclaw.fleet.reader import ReplyReader
-from remoteclaw.protocols import ChannelAdapter, OperatingAdapter, Operation, Place, Reply
+from remoteclaw.profiles import profile_of
+from remoteclaw.protocols import (
+    ChannelAdapter,
+    LiveAdapter,
+    OperatingAdapter,
+    Operation,
+    Place,
+    Reply,
+)
 
 __all__ = ["relay"]
 
 #: The time limit of one operation, in seconds: messages wait behind it, and its caller waits 15 s,
 #: of which it may have waited 10 here.
 OPERATE_S = 4.0
-
-#: How long a relay that is cancelled waits for the receipt of what was delivered, in seconds.
-PARTING_S = 1.0
 
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
@@ -43,7 +49,13 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter, budget: Budget | N
         await reader.claimed()
         try:
             async with asyncio.TaskGroup() as tasks:
-                await _Lanes(reader, adapter, budget, tasks).run()
+                live = None
+                if isinstance(adapter, LiveAdapter):
+                    every_s = profile_of(reader.provider).live_every_s
+                    live = LiveChats(reader, adapter, budget, tasks, every_s=every_s)
+                    await live.load()
+                    tasks.create_task(live.run())
+                await _Lanes(reader, adapter, budget, tasks, live).run()
         except* LeaseLost as lost:
             log.warning("nothing more is sent here: %s", lost.exceptions[0])
 
@@ -57,11 +69,13 @@ class _Lanes:
         adapter: ChannelAdapter,
         budget: Budget,
         tasks: asyncio.TaskGroup,
+        live: LiveChats | None,
     ) -> None:
         self._reader = reader
         self._adapter = adapter
         self._budget = budget
         self._tasks = tasks
+        self._live = live
         self._waiting: dict[Place, deque[str]] = {}
         """By topic, the ids of the replies that wait for it, in order."""
 
@@ -79,12 +93,13 @@ class _Lanes:
     async def _serve(self, place: Place, reply: Reply | None) -> None:
         """Deliver to one topic until nothing waits for it."""
         waiting = self._waiting[place]
-        while reply or waiting:
-            reply = reply or await self._reader.read(waiting[0])
-            if reply:
-                await self._deliver(reply)
-            waiting.popleft()
-            reply = None
+        with self._budget.replies(place.chat):
+            while waiting:
+                reply = reply or await self._reader.read(waiting[0])
+                if reply:
+                    await self._deliver(reply)
+                waiting.popleft()
+                reply = None
         del self._waiting[place]
 
     async def _deliver(self, reply: Reply) -> None:
@@ -92,27 +107,27 @@ class _Lanes:
             await self._reader.check()
             left_s = await self._reader.left_s(reply.operation)
             done = Done(answer=await _operate(reply.operation, left_s, self._adapter))
-        else:
-            found = await Delivery(self._reader, self._adapter, self._budget, reply).run()
-            if found is None:
-                return
-            done = found
-        await _settled(asyncio.create_task(self._receipt(reply, done)))
+            await settled(asyncio.create_task(self._receipt(reply, done)))
+            return
+        preview = await self._live.take(reply) if self._live else None
+        delivery = Delivery(self._reader, self._adapter, self._budget, reply, preview)
+        sent = await delivery.run()
+        is_part = preview is not None and sent is not None and preview.message_id in sent.ids
+        if sent:
+            of = preview.message_id if preview and is_part else ""
+            await settled(asyncio.create_task(self._receipt(reply, sent, preview=of)))
+        if self._live and preview and not is_part:
+            self._live.remove_later(preview)
 
-    async def _receipt(self, reply: Reply, done: Done) -> None:
+    async def _receipt(self, reply: Reply, done: Done, *, preview: str = "") -> None:
         await self._reader.receipt(
-            reply, ids=done.ids, kept=done.kept, given_up=done.given_up, answer=done.answer
+            reply,
+            ids=done.ids,
+            kept=done.kept,
+            given_up=done.given_up,
+            answer=done.answer,
+            preview=preview,
         )
-
-
-async def _settled(receipt: "asyncio.Task[None]") -> None:
-    """Wait for a receipt, for a moment also when the relay is cancelled: the platform has it."""
-    try:
-        await asyncio.shield(receipt)
-    except asyncio.CancelledError:
-        await asyncio.wait((receipt,), timeout=PARTING_S)
-        receipt.cancel()
-        raise
 
 
 async def _operate(operation: Operation, left_s: float, adapter: ChannelAdapter) -> bytes:

@@ -206,6 +206,17 @@ def live(sid: str) -> str:
     return f"rc:live:{{{sid}}}"
 
 
+def live_of(provider: str, account: str) -> str:
+    """Channel: announces the live text of all turns whose replies go to an account."""
+    return f"rc:live-of:{provider}:{account}"
+
+
+def previews(provider: str, account: str) -> str:
+    """Hash: the previews that stand in an account's chats, by session and message, as JSON; until
+    the answer is there."""
+    return f"rc:previews:{provider}:{account}"
+
+
 def side_effects(sid: str) -> str:
     """List: what the tools of the unfinished turn did, in all attempts, as JSON."""
     return f"rc:fx:{{{sid}}}"

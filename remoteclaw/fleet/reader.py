@@ -5,6 +5,7 @@ parallel, and a conversation would lose its order.
 """
 
 import asyncio
+import contextlib
 import logging
 import math
 import uuid
@@ -18,7 +19,7 @@ from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
-from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.reply import NewerReply, decode_reply
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Operation, Reply
@@ -99,6 +100,7 @@ class ReplyReader:
         self._reader = keys.reader(provider, account)
         self._stream = keys.reply_stream(provider, account)
         self._marks = keys.sending(provider, account)
+        self._previews = keys.previews(provider, account)
         self._name = f"{provider}\0{account}"
         self._own_name = uuid.uuid4().hex
         self.token = token or self._own_name
@@ -204,6 +206,40 @@ class ReplyReader:
         """Return how much time there is to begin an operation, in seconds, on Redis' clock."""
         return (operation.expires_ms - await self._scripts.now_ms(deadline=math.inf)) / 1000
 
+    # -- what is shown -------------------------------------------------------------------------
+
+    async def live(self) -> AsyncGenerator[dict[str, Any], None]:
+        """Yield live text of the account's turns, for ever; some may be missed."""
+        channel = keys.live_of(self.provider, self.account)
+        async with contextlib.aclosing(announcements(self._scripts.client, channel)) as news:
+            async for text in news:
+                if told := _object(text):
+                    yield told
+
+    async def shown(self, sid: str) -> dict[str, Any] | None:
+        """Return what is shown of a session's turn; None if none runs."""
+        client = self._scripts.client
+        return _object(await self._scripts.call(client.get, keys.live(sid), deadline=math.inf))
+
+    async def previews(self) -> list[dict[str, Any]]:
+        """Return the previews that stand in chats, as they were noted."""
+        client = self._scripts.client
+        found = await self._scripts.call(client.hvals, self._previews, deadline=math.inf)
+        return [orjson.loads(each) for each in found]
+
+    async def note_preview(self, sid: str, message_id: str, preview: dict[str, Any] | None) -> None:
+        """Note a preview that stands in a chat; with None, that it is gone. Raises `LeaseLost`."""
+        await self._scripts.run(
+            "preview",
+            keys={"reader": self._reader, "previews": self._previews},
+            args={
+                "token": self.token,
+                "name": f"{sid} {message_id}",
+                "preview": orjson.dumps(preview) if preview else None,
+            },
+            deadline=math.inf,
+        )
+
     # -- delivery ------------------------------------------------------------------------------
 
     async def mark(
@@ -241,12 +277,14 @@ class ReplyReader:
         kept: Collection[Attachment] = (),
         given_up: GivenUp | None = None,
         answer: bytes = b"",
+        preview: str = "",
     ) -> None:
         """Record that a reply was delivered, or never can be, and remove it.
 
-        The platform's `ids` of its parts lead back to it. Its files are not kept any longer, but
-        for `kept`. If a call sent it, `answer` (JSON) is for the caller; else a reply that is given
-        up becomes a dead letter. Raises `LeaseLost` if another adapter took over.
+        The platform's `ids` of its parts lead back to it; a `preview` has become one. Its files are
+        not kept any longer, but for `kept`. If a call sent it, `answer` (JSON) is for the caller;
+        else a reply that is given up becomes a dead letter. Raises `LeaseLost` if another adapter
+        took over.
         """
         blobs = [keys.blob(reply.sid, file.blob) for file in reply.attachments if file not in kept]
         entries = list(reply.entries)
@@ -260,6 +298,7 @@ class ReplyReader:
                 "reader": self._reader,
                 "replies": self._stream,
                 "marks": self._marks,
+                "previews": self._previews,
                 "dead_letters": keys.DEAD_LETTERS if is_letter else None,
                 "state": keys.state(reply.sid),
                 "receipts": keys.receipts(reply.call) if reply.call else None,
@@ -278,6 +317,15 @@ class ReplyReader:
                 "said_ms": SAID_MS,
                 "category": given_up.category if given_up else None,
                 "why": given_up.why if given_up else None,
+                "preview": f"{reply.sid} {preview}" if preview else None,
             },
             deadline=math.inf,
         )
+
+
+def _object(text: bytes | None) -> dict[str, Any] | None:
+    """Return a JSON object; None for anything else."""
+    with contextlib.suppress(ValueError):
+        told = orjson.loads(text) if text else None
+        return told if isinstance(told, dict) else None
+    return None

@@ -227,11 +227,16 @@ class Turns:
             },
         )
 
-    async def show(self, payload: dict[str, Any]) -> None:
-        """Show the answer as far as it has come; each call replaces the text of the last one."""
+    async def show(self, payload: dict[str, Any], *, is_for_chat: bool = False) -> None:
+        """Show the answer as far as it has come; each call replaces the text of the last one.
+
+        What `is_for_chat` is announced to the adapter of the session's chat, too.
+        """
+        session = self._lease.session
+        account = keys.live_of(session.provider, session.account) if is_for_chat else None
         await self._lease.run_fenced(
             "live",
-            {"live": keys.live(self._lease.sid)},
+            {"live": keys.live(self._lease.sid), "account": account},
             {"text": _json(payload), "keep_ms": LIVE_MS},
         )
 

@@ -162,8 +162,6 @@ class Live:
     """The running tools, in one line."""
     plan: str = ""
     """The agent's plan, in one line."""
-    seconds: int = 0
-    """How long the turn has been running."""
 
 
 class ChannelAdapter(Protocol):
@@ -199,7 +197,10 @@ class LiveAdapter(ChannelAdapter, Protocol):
         """Show how far a turn has come, in a silent message or by editing one; return its id."""
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
-        """Make a preview this part of the reply; again and again, it is the same message."""
+        """Make a preview this part of the reply; done twice, it is the same message.
+
+        A preview that is gone is refused: the part is then sent.
+        """
 
     async def remove(self, place: Place, message_id: str) -> None:
         """Remove a preview; one that is gone is removed."""

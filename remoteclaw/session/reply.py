@@ -125,14 +125,18 @@ class TurnReply:
             await asyncio.sleep(every_s * max(1.0, len(self._live[1]) / LONG))
             self._live_changed.clear()
             with contextlib.suppress(RedisUnavailable, RedisRefused):
-                await self._lease.turns.show(self._shown())
+                await self._lease.turns.show(self._shown(), is_for_chat=self._goes_to_channel)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(AGAIN_S):
                     await self._live_changed.wait()
 
     def _shown(self) -> dict[str, Any]:
         index, text = self._live
+        message = self._turn.entries[-1].message
         return {
+            "sid": self._lease.sid,
+            "channel_id": message.channel_id,
+            "thread_id": message.thread_id,
             "turn": self._turn.id,
             "attempt": self._turn.attempt,
             "index": index,

@@ -389,7 +389,12 @@ async def test_a_standby_takes_over_where_the_other_one_was(
     platform.start_process(stack.redis.url, token="second", claim_ms=1000)
     for number in range(30):
         await say(stack, f"{number}", chat=f"chat-{number % 3}", index=number)
-    await eventually(lambda: len(platform.delivered) == 20)
+    client: Any = stack.fleet.scripts.client
+
+    async def are_others_receipted() -> bool:
+        return int(await client.xlen(REPLIES)) == 10
+
+    await eventually(are_others_receipted)
     first.kill()
     first.wait()
     platform.tell()

@@ -174,6 +174,25 @@ MUTANTS = (
         within="receipt",
     ),
     Mutant(
+        "a preview of a reader that was replaced",
+        before="if token and token ~= args.token then",
+        after="if false then",
+        test="test_a_preview_is_noted_by_the_reader_alone",
+        within="preview",
+    ),
+    Mutant(
+        "a preview that is removed though it is the answer",
+        before="if args.preview then redis.call('HDEL', keys.previews, args.preview) end",
+        after="",
+        test="test_one_message_shows_a_turn_and_becomes_its_answer",
+    ),
+    Mutant(
+        "live text that no adapter hears",
+        before="if keys.account then",
+        after="if false then",
+        test="test_one_message_shows_a_turn_and_becomes_its_answer",
+    ),
+    Mutant(
         "a mark without fencing",
         before="if token and token ~= args.token then",
         after="if false then",

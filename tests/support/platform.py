@@ -42,7 +42,7 @@ from remoteclaw.errors import (
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reader import CLAIM_MS
 from remoteclaw.messages import Attachment
-from remoteclaw.protocols import Operation, Part, Reply, Sent
+from remoteclaw.protocols import Live, Operation, Part, Place, Reply, Sent
 from tests.support.command import Process, start_program
 from tests.support.waiting import eventually
 
@@ -172,6 +172,10 @@ class Platform:
         """Have another person write to a chat; return their message's id."""
         return _Journal(self._directory).add("said", chat=chat, by=by, text=text)
 
+    def delete(self, chat: str, message_id: str) -> None:
+        """Have a person delete a message."""
+        _Journal(self._directory).add("delete", chat=chat, messageId=message_id)
+
     @property
     def events(self) -> list[dict[str, Any]]:
         """All that was asked of it, in order."""
@@ -241,7 +245,7 @@ class PlatformAdapter(Recipient):
             raise PlatformRefused("Files can't be sent here.")
         files = {file.name: (content or b"").decode("latin-1")} if file else {}
         if part.attachment and part.index:
-            about = {"files": files, "key": reply.key, "is_again": is_again}
+            about: dict[str, Any] = {"files": files, "key": reply.key, "is_again": is_again}
             name = self._journal.add("file", chat=reply.channel_id, **about)
             return await self._answer(Sent(name))
         has_effect = reply.effect in behaviour.effects
@@ -259,6 +263,57 @@ class PlatformAdapter(Recipient):
             is_called=reply.call is not None,
         )
         return await self._answer(Sent(message_id, has_effect))
+
+    # What stands there while a turn runs.
+
+    async def preview(self, place: Place, words: Live, *, message_id: str | None) -> str:
+        """Show how far a turn has come."""
+        doing = " · ".join(filter(None, (words.activity, words.plan)))
+        text = "\n".join(filter(None, (words.text, doing)))
+        await self._behaviour("preview", text, place.chat)
+        where: dict[str, Any] = {
+            "chat": place.chat,
+            "thread": place.thread,
+            "by": "agent",
+            "text": text,
+        }
+        if message_id is None:
+            return self._journal.add("preview", **where)
+        self._there(place.chat, message_id)
+        self._journal.add("edited", messageId=message_id, **where)
+        return message_id
+
+    async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
+        """Make a preview an answer."""
+        await self._behaviour("replace", part.content, reply.channel_id)
+        self._there(reply.channel_id, message_id)
+        self._journal.add(
+            "delivered",
+            id=message_id,
+            chat=reply.channel_id,
+            thread=reply.thread_id,
+            by="agent",
+            text=part.content,
+            key=reply.key,
+            is_replaced=True,
+        )
+        return await self._answer(Sent(message_id))
+
+    async def remove(self, place: Place, message_id: str) -> None:
+        """Remove a preview."""
+        await self._behaviour("remove", message_id, place.chat)
+        with contextlib.suppress(PlatformRefused):
+            self._there(place.chat, message_id)
+            self._journal.add("delete", chat=place.chat, messageId=message_id)
+
+    async def typing(self, place: Place) -> None:
+        """Show that somebody types."""
+        await self._behaviour("typing", "", place.chat)
+        self._journal.add("typing", chat=place.chat, thread=place.thread)
+
+    def _there(self, chat: str, message_id: str) -> None:
+        if message_id not in {post.id for post in _posts(self._journal.read(), chat)}:
+            raise PlatformRefused("There is no such message.")
 
     async def _answer(self, sent: Sent) -> Sent:
         """Say what was done, if that is to be said."""
@@ -330,9 +385,9 @@ class _Journal:
     def __init__(self, directory: Path) -> None:
         self._file = directory / "journal"
 
-    def add(self, event: str, **more: Any) -> str:
+    def add(self, event: str, *, id: str = "", **more: Any) -> str:
         """Add a line; return the name of what it is about."""
-        name = f"m{len(self.read()) + 1}"
+        name = id or f"m{len(self.read()) + 1}"
         line = orjson.dumps({"event": event, "id": name, **more}) + b"\n"
         descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         os.write(descriptor, line)
@@ -351,7 +406,9 @@ def _posts(events: list[dict[str, Any]], chat: str) -> list[Post]:
         if event.get("chat") != chat:
             continue
         match event["event"]:
-            case "delivered" | "said":
+            case "edited":
+                posts[event["messageId"]].text = event["text"]
+            case "delivered" | "said" | "preview":
                 names = ("id", "by", "text", "thread", "quotes", "files", "effect", "key")
                 known = {name: event[name] for name in names if name in event}
                 post = posts[event["id"]] = Post(**known)

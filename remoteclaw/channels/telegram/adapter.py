@@ -196,13 +196,8 @@ class TelegramAdapter:
         return str(message["message_id"])
 
     async def replace(self, reply: Reply, part: Part, *, message_id: str) -> Sent:
-        """Make a preview a part of the reply; if it is gone, that is sent."""
-        try:
-            await self._edit(Place(reply.channel_id, reply.thread_id), part.content, message_id)
-        except Refused as refusal:
-            if not refusal.is_one_of(_GONE):
-                raise
-            return await self.send(reply, part)
+        """Make a preview a part of the reply."""
+        await self._edit(Place(reply.channel_id, reply.thread_id), part.content, message_id)
         return Sent(message_id)
 
     async def _edit(self, place: Place, text: Text, message_id: str) -> None:

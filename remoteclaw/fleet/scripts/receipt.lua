@@ -1,14 +1,15 @@
 -- A reply was delivered, or never can be: remove it and its files, and note that with every entry that it
 -- answers. What the platform has of it leads back to it. If a call wrote it, the caller is told what came
 -- of it; else what is given up becomes a dead letter.
--- keys: reader, replies, marks, dead_letters?, state, receipts?, outcomes*, blobs*, said*
--- args: token, reply, answer?, answer_ms, about, said_ms, category?, why?
+-- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, outcomes*, blobs*, said*
+-- args: token, reply, answer?, answer_ms, about, said_ms, category?, why?, preview?
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then  -- a claim that only ran out is renewed so
   return redis.error_reply('FENCED another adapter reads this stream')
 end
 local now = now_ms()
 redis.call('HDEL', keys.marks, args.reply)
+if args.preview then redis.call('HDEL', keys.previews, args.preview) end
 local letter = keys.dead_letters and redis.call('XRANGE', keys.replies, args.reply, args.reply)[1]
 if redis.call('XDEL', keys.replies, args.reply) == 0 then return 0 end
 for _, outcome in ipairs(keys.outcomes) do

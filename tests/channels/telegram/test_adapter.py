@@ -279,9 +279,10 @@ async def test_a_preview_that_was_deleted_is_sent_again(
     second = await adapter.preview(place, Live(text="two"), message_id=name)
     await adapter.remove(place, second)
     answer = reply("three")
-    await adapter.replace(answer, adapter.parts(answer)[0], message_id=second)
+    with pytest.raises(PlatformRefused):  # the relay sends it then
+        await adapter.replace(answer, adapter.parts(answer)[0], message_id=second)
 
-    assert bot.texts(CHAT) == ["three"]
+    assert bot.texts(CHAT) == []
 
 
 async def test_typing_is_shown_in_the_topic(bot: TelegramBot, adapter: TelegramAdapter) -> None:
