@@ -153,9 +153,10 @@ def model_server() -> Iterator[ModelServerProcess]:
 
 
 @pytest.fixture(scope="session")
-def telegram() -> Iterator[Telegram]:
-    """A Telegram of our own on loopback."""
-    with Telegram.running() as server:
+def telegram(worker_id: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Telegram]:
+    """A Telegram of our own on loopback; all workers of a run share it."""
+    own = tmp_path_factory.getbasetemp()
+    with Telegram.shared((own if worker_id == "master" else own.parent) / "telegram") as server:
         yield server
 
 

@@ -7,11 +7,14 @@
     bot.fault("sendMessage", "lost")     what goes wrong at the next call
     bot.api_url, bot.token               what an adapter needs
 
-One process serves all tests of a session; aiogram, which judges each request, is imported there.
+One process serves all tests of a run, of whichever worker; aiogram, which judges each request, is
+imported there.
 """
 
 import base64
 import contextlib
+import fcntl
+import os
 import subprocess
 import sys
 import urllib.request
@@ -20,6 +23,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import orjson
+
+from tests.support.waiting import eventually_sync
 
 __all__ = ["Telegram", "TelegramBot", "file"]
 
@@ -34,18 +39,22 @@ class Telegram:
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls) -> Iterator[Self]:
-        """Have it running; it ends when its standard input does, however we end."""
-        argv = [sys.executable, "-m", "tests.support.telegram"]
-        with subprocess.Popen(
-            argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdin is not None
-            url = process.stdout.readline().decode().removeprefix("LISTENING ").strip()
-            assert url.startswith("http://127.0.0.1:"), "the test's Telegram did not start"
-            yield cls(url)
-            process.stdin.close()
+    def shared(cls, directory: Path) -> Iterator[Self]:
+        """Have it running for all that name this directory; it ends when the last one has left.
+
+        It lives as long as somebody can write to its standard input, however they end.
+        """
+        directory.mkdir(exist_ok=True)
+        pipe, url = directory / "alive", directory / "url"
+        with (directory / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not pipe.exists():
+                os.mkfifo(pipe)
+            alive = os.open(pipe, os.O_RDWR)
+            if not url.exists():
+                _start(pipe, url)
+        yield cls(url.read_text())
+        os.close(alive)
 
     def bot(self) -> "TelegramBot":
         """Return a new bot that nobody has written to."""
@@ -138,6 +147,16 @@ class TelegramBot:
 def file(name: str, content: bytes = b"", **more: Any) -> dict[str, Any]:
     """Return a file for `say(files=[…])`."""
     return {"name": name, "content": base64.b64encode(content).decode(), **more}
+
+
+def _start(pipe: Path, url: Path) -> None:
+    """Start the server, and wait until it listens."""
+    argv = [sys.executable, "-m", "tests.support.telegram", str(url)]
+    with pipe.open("rb") as stdin:
+        process = subprocess.Popen(argv, cwd=ROOT, stdin=stdin)
+    eventually_sync(lambda: url.exists() or process.poll() is not None)
+    assert url.exists(), "the tests' Telegram did not start"
+    process.returncode = 0  # it may live longer than this process
 
 
 def _ask(url: str, asked: dict[str, Any]) -> Any:

@@ -1,24 +1,44 @@
-"""Serves on loopback until standard input ends."""
+"""Serves on loopback until nobody can write to its standard input any more.
+
+python -m tests.support.telegram FILE       its address goes into the file
+"""
 
 import asyncio
+import fcntl
+import select
 import sys
+from pathlib import Path
 
 from aiohttp import web
 
 from tests.support.telegram.server import TelegramServer
 
 
-async def _serve() -> None:
+async def _serve(url: Path) -> None:
     runner = web.AppRunner(TelegramServer().app(), access_log=None, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     assert site._server is not None, "it was started"
     bound = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
-    sys.stdout.write(f"LISTENING http://127.0.0.1:{bound}\n")
-    sys.stdout.flush()
-    await asyncio.to_thread(sys.stdin.read)  # until the parent goes
+    new = url.with_suffix(".new")
+    new.write_text(f"http://127.0.0.1:{bound}")
+    new.rename(url)
+    await asyncio.to_thread(_wait, url)
+
+
+def _wait(url: Path) -> None:
+    """Wait until the last one has left; who comes then starts another one."""
+    while True:
+        sys.stdin.read()
+        with (url.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            left = select.poll()
+            left.register(sys.stdin, select.POLLIN)
+            if any(what & select.POLLHUP for _, what in left.poll(0)):
+                url.unlink()
+                return
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve())
+    asyncio.run(_serve(Path(sys.argv[1])))
