@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from remoteclaw.cli.output import echo_words
 from remoteclaw.gateway.methods import HANDLERS
 from remoteclaw.host.logs import LineFormatter
 from remoteclaw.host.terminal import in_a_line, printable
@@ -160,3 +161,14 @@ def test_an_escape_is_the_one_of_json(text: str) -> None:
 @pytest.mark.parametrize("sign", ["\x1b", "\r", "\u202e", "x"])
 def test_much_text_is_printable_soon(sign: str) -> None:
     assert is_linear(lambda size: printable(sign * size))
+
+
+def test_words_stay_whole_on_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+    echo_words("use tools that need no permission", lead="  may      ")
+
+    assert capsys.readouterr().out == "  may      use tools that need no\n           permission\n"

@@ -19,7 +19,7 @@ MUTANTS = (
         "a banner that is broken within words",
         before="if sys.stdout.isatty():\nroom =",
         after="if False:\n    room =",
-        test="test_a_day",
+        test="test_words_stay_whole_on_a_narrow_terminal",
         within="echo_words",
     ),
     Mutant(
