@@ -17,7 +17,6 @@ import orjson
 from remoteclaw.chat.link import Address
 from remoteclaw.errors import MessageRefused, RemoteClawError
 from remoteclaw.host.files import about_file, save_file
-from remoteclaw.messages import Attachment
 
 __all__ = ["Files", "Saved", "named_files"]
 
@@ -60,10 +59,12 @@ class Files:
         for word, _ in paths:
             text = text.replace(word, "", 1)
         session = str(here["sessionKey"])
-        return text.strip(), [await self._upload(path, session) for _, path in paths]
+        return text.strip(), [await self._upload_path(path, session) for _, path in paths]
 
     async def save(self, sid: str, told: Mapping[str, Any]) -> Saved:
         """Save a file that the agent sent."""
+        from remoteclaw.messages import Attachment  # else `send` would load pydantic
+
         file = Attachment(
             name=told["name"], mime_type=told["mimeType"], size=told["size"], blob=told["blob"]
         )
@@ -78,12 +79,16 @@ class Files:
             return Saved(about_file(file, problem=str(error.strerror)), is_saved=False)
         return Saved(about_file(file, saved=str(saved)), is_saved=True)
 
-    async def _upload(self, path: Path, session: str) -> dict[str, Any]:
+    async def _upload_path(self, path: Path, session: str) -> dict[str, Any]:
         try:
             content = await asyncio.to_thread(path.read_bytes)
         except OSError as error:
             raise MessageRefused(f"The file {path} can't be read ({error.strerror}).") from None
-        where = urllib.parse.urlencode({"session": session, "name": path.name})
+        return await self.upload(path.name, content, session)
+
+    async def upload(self, name: str, content: bytes, session: str) -> dict[str, Any]:
+        """Store a file for a message that will name it; raises `RemoteClawError` if it is unfit."""
+        where = urllib.parse.urlencode({"session": session, "name": name})
         answer = await asyncio.to_thread(self._exchange, "POST", f"/files?{where}", content)
         told: dict[str, Any] = orjson.loads(answer)
         return told

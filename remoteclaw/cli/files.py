@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from remoteclaw.fleet import Fleet
     from remoteclaw.messages import Attachment
 
-__all__ = ["upload"]
+__all__ = ["read_files"]
 
 _DIRECTORY = click.Path(exists=True, file_okay=False, writable=True, path_type=Path)
 
 
-async def upload(fleet: "Fleet", sid: str, places: tuple[str, ...]) -> "list[Attachment]":
-    """Store files for a message that will name them; raises `MessageRefused` if they are unfit."""
-    from remoteclaw.host.fetch import fetch
+async def read_files(places: tuple[str, ...]) -> list[tuple[str, bytes]]:
+    """Return names and contents of files to send; raises `MessageRefused` if they are unfit."""
+    if not places:
+        return []
     from remoteclaw.host.files import UnfitFile, read_file, size_in_words
-    from remoteclaw.messages import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
+    from remoteclaw.limits import MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 
     if len(places) > MAX_ATTACHMENTS:
         raise MessageRefused(f"Nothing was sent: {MAX_ATTACHMENTS} files are the most at once.")
@@ -34,6 +35,8 @@ async def upload(fleet: "Fleet", sid: str, places: tuple[str, ...]) -> "list[Att
     for place in places:
         try:
             if "://" in place:
+                from remoteclaw.host.fetch import fetch
+
                 found.append(await fetch(place))
             else:
                 found.append((place, read_file(Path(place))))
@@ -44,7 +47,7 @@ async def upload(fleet: "Fleet", sid: str, places: tuple[str, ...]) -> "list[Att
         if sum(len(content) for _, content in found) > MAX_ATTACHMENTS_BYTES:
             most = size_in_words(MAX_ATTACHMENTS_BYTES)
             raise MessageRefused(f"Nothing was sent: the files have more than {most} together.")
-    return [await fleet.blobs.put(sid, name, content) for name, content in found]
+    return found
 
 
 @sessions.command("files")

@@ -7,10 +7,11 @@ time.
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from remoteclaw.chat.link import Address, GatewayMissing, Link
+from remoteclaw.cli.files import read_files
 from remoteclaw.cli.outcome import Told, Wait, complain_of_no_workers
 from remoteclaw.cli.output import complain
 from remoteclaw.errors import PerhapsSent
@@ -74,9 +75,11 @@ async def send_over_gateway(
             stream.live(payload)
 
     opening = {**order.target, "follow": "session" if stream else "nothing"}
+    files = await read_files(order.attach)
     async with linked(home, ("chat.open", opening), event=event) as (link, here):
         _warn_of_variables(here)
-        sent = await _sent(link, here, order)
+        stored = await _stored(home, files, str(here["sessionKey"])) if files else []
+        sent = await _sent(link, here, order, stored)
         if sent.get("entry") is None:
             return order.print_answer(str(sent.get("answer") or ""), as_json=as_json)
         reference = f"{here['sid'][:8]}-{sent['entry']}"
@@ -113,13 +116,27 @@ def _warn_of_variables(here: Mapping[str, Any]) -> None:
         )
 
 
-async def _sent(link: Link, here: Mapping[str, Any], order: "Order") -> dict[str, Any]:
+async def _stored(
+    home: "Home", files: Sequence[tuple[str, bytes]], session: str
+) -> list[dict[str, Any]]:
+    from remoteclaw.chat.files import Files
+
+    gateway = Files(
+        Address(sockets=home.gateways), token_files(home.path)[0].read(), home.downloads
+    )
+    return [await gateway.upload(name, content, session) for name, content in files]
+
+
+async def _sent(
+    link: Link, here: Mapping[str, Any], order: "Order", files: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     params = {
         "sessionKey": here["sessionKey"],
         "message": order.text,
         "messageId": order.message_id,
         "toCaller": True,
         "isBackground": order.is_background,
+        "attachments": files,
     }
     try:
         async with asyncio.timeout(max(order.wait_s, SEND_S)):

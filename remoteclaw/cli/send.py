@@ -12,7 +12,7 @@ import click
 
 from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.files import upload
+from remoteclaw.cli.files import read_files
 from remoteclaw.cli.outcome import (
     EXIT_REPLY,
     Told,
@@ -60,6 +60,8 @@ class Order:
     """Whether the id was made for this order."""
     is_background: bool
     wait_s: float
+    attach: tuple[str, ...]
+    """The files that go with it: paths and URLs."""
 
     @property
     def user(self) -> str:
@@ -192,6 +194,7 @@ def send(
         has_new_id=message_id is None,
         is_background=background,
         wait_s=wait_s,
+        attach=attach,
         **address,
     )
     stream = None
@@ -199,13 +202,12 @@ def send(
         from remoteclaw.cli.stream import AnswerStream
 
         stream = AnswerStream()
-    if not attach:  # else it is uploaded from here
-        code = _over_gateway(order, stream, as_json=as_json)
-        if code is not None:
-            sys.exit(code)
+    code = _over_gateway(order, stream, as_json=as_json)
+    if code is not None:
+        sys.exit(code)
 
     async def run(fleet: "Fleet") -> int:
-        return await _send(fleet, order, attach, stream, as_json=as_json)
+        return await _send(fleet, order, stream, as_json=as_json)
 
     sys.exit(on_fleet(run))
 
@@ -246,19 +248,15 @@ def _over_gateway(order: Order, stream: "AnswerStream | None", *, as_json: bool)
 
 
 async def _send(
-    fleet: "Fleet",
-    order: Order,
-    attach: tuple[str, ...],
-    stream: "AnswerStream | None",
-    *,
-    as_json: bool,
+    fleet: "Fleet", order: Order, stream: "AnswerStream | None", *, as_json: bool
 ) -> int:
     session = await order.key(fleet)
-    if not attach and (answer := await _answer(fleet, session, order)) is not None:
+    if not order.attach and (answer := await _answer(fleet, session, order)) is not None:
         if not answer.forward:
             return order.print_answer(answer.text, as_json=as_json)
         order = replace(order, text=answer.forward)
-    files = await upload(fleet, session.sid, attach)
+    found = await read_files(order.attach)
+    files = [await fleet.blobs.put(session.sid, name, content) for name, content in found]
     message = _message(session, order, files)
     lane: Lane = "background" if order.is_background else "agents"
     accepted = await _accepted(fleet, message, session.agent, lane, order.wait_s)

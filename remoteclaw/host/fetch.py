@@ -19,7 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import httpcore2
 
 from remoteclaw.host.files import UnfitFile, size_in_words
-from remoteclaw.messages import MAX_ATTACHMENT_BYTES
+from remoteclaw.limits import MAX_ATTACHMENT_BYTES
 
 __all__ = ["fetch", "is_public"]
 

@@ -8,9 +8,13 @@ import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from remoteclaw.host.locks import locked
-from remoteclaw.messages import MAX_ATTACHMENT_BYTES, Attachment
+from remoteclaw.limits import MAX_ATTACHMENT_BYTES
+
+if TYPE_CHECKING:  # else `send` would load pydantic
+    from remoteclaw.messages import Attachment
 
 __all__ = [
     "UnfitFile",
@@ -130,7 +134,7 @@ def write_new(path: Path, content: bytes, *, is_durable: bool = False) -> None:
 
 
 def about_file(
-    file: Attachment, *, saved: str | None = None, problem: str | None = None, hint: str = ""
+    file: "Attachment", *, saved: str | None = None, problem: str | None = None, hint: str = ""
 ) -> str:
     """Return what a person reads at a terminal of a file that an agent has sent."""
     about = f"{json.dumps(file.name, ensure_ascii=False)}, {size_in_words(file.size)}"

@@ -16,6 +16,7 @@ from pydantic import (
 
 from remoteclaw.clock import named_zone
 from remoteclaw.errors import MessageRefused
+from remoteclaw.limits import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENTS, MAX_ATTACHMENTS_BYTES
 
 __all__ = [
     "MAX_ATTACHMENTS",
@@ -51,12 +52,6 @@ MAX_CONTEXT_CHARS = 32_000
 
 #: How much is kept of the words that a message quotes, in characters: their beginning.
 MAX_QUOTED_CHARS = 2000
-
-#: How many files one message may have, how large each may be, and all together, in bytes. Chat
-#: platforms give bots files of 20 to 25 MB.
-MAX_ATTACHMENTS = 10
-MAX_ATTACHMENT_BYTES = 20 * 1024 * 1024
-MAX_ATTACHMENTS_BYTES = 40 * 1024 * 1024
 
 #: The longest name of a file, in bytes: what file systems take, with room for a number before it.
 MAX_FILE_NAME_BYTES = 200

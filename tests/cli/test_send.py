@@ -63,6 +63,21 @@ async def test_send_asks_the_gateway_that_is_there(stack: Stack) -> None:
     assert "RemoteClaw's demo agent" in said(outcome)
 
 
+async def test_a_file_goes_by_the_gateway_that_is_there(stack: Stack, directory: Path) -> None:
+    """At the same cost."""
+    (directory / "notes.txt").write_text("remember the milk")
+    (directory / "none").mkdir()
+    async with answering(stack):
+        arguments = ("send", "look", "--attach", str(directory / "notes.txt"))
+        sent = run(stack, *arguments)
+        modules = loaded_by(*arguments, env=stack.env())
+        unfit = run(stack, "send", "look", "--attach", str(directory / "none"))
+
+    assert "I have `notes.txt` (text/plain, 17 bytes)." in sent.stdout
+    assert not modules & {"pydantic", "redis", "rq", "rich", "prompt_toolkit"}
+    refused(unfit, "none can't be attached, because it is no regular file")
+
+
 @pytest.mark.parametrize("has_gateway", [True, False], ids=["gateway", "alone"])
 async def test_an_answer_is_printed_while_it_is_written(
     stack: Stack, directory: Path, has_gateway: bool

@@ -35,7 +35,7 @@ async def run(forks: ForkServer, directory: Path, program: str, **env: str) -> F
     """Fork a program; what it prints is in `log`."""
     name = f"program_{len(list(directory.iterdir()))}"
     (directory / f"{name}.py").write_text(program)
-    env = {"PYTHONPATH": str(directory), **env}
+    env = {**env, "PYTHONPATH": str(directory)}
     return await forks.fork(name, "a", "b c", env=env, log=directory / "log")
 
 

@@ -155,4 +155,10 @@ MUTANTS = (
         after="pass",
         test="test_a_chat_that_is_told_to_end_leaves_the_terminal_as_it_was",
     ),
+    Mutant(
+        "a file that is read and not sent",
+        before='"attachments": files,',
+        after='"attachments": [],',
+        test="test_a_file_goes_by_the_gateway_that_is_there",
+    ),
 )
