@@ -107,7 +107,7 @@ class LiveChats:
             return
         if whose not in self._ended:
             turn = self._follow(told["sid"], place)
-            turn.heard_at, turn.words = boottime(), words
+            turn.heard_at, turn.words = boottime(), None if told.get("is_quiet") else words
             turn.changed.set()
 
     def _follow(self, sid: str, place: Place) -> _Turn:

@@ -1,4 +1,4 @@
-"""Commands that choose who answers: /model and /agent."""
+"""Commands that choose who answers, and what is shown of it: /model, /agent, /quiet, /verbose."""
 
 from pydantic import ValidationError
 
@@ -6,7 +6,7 @@ from remoteclaw.commands.asked import Answer, Asked
 from remoteclaw.config.model import AgentConfig
 from remoteclaw.runtimes import create_cli_runtime, detect_runtime
 
-__all__ = ["agent", "model"]
+__all__ = ["agent", "model", "quiet", "verbose"]
 
 #: The name that takes a session's own model away.
 DEFAULT = "default"
@@ -62,3 +62,18 @@ async def agent(asked: Asked) -> Answer:
     if name == here:
         return Answer(f"This chat is with {name} already.")
     return Answer(f"This is the chat with {name} now.", session=asked.chat_with(name))
+
+
+async def quiet(asked: Asked) -> Answer:
+    """Show answers alone, and typing."""
+    await asked.fleet.sessions.quieten(asked.session, is_quiet=True)
+    return Answer(
+        "From the next turn on, only answers are shown here, and no tools and plans. "
+        "`/verbose` shows them again."
+    )
+
+
+async def verbose(asked: Asked) -> Answer:
+    """Show what goes on while a turn runs."""
+    await asked.fleet.sessions.quieten(asked.session, is_quiet=False)
+    return Answer("From the next turn on, tools, plans and answers in the making are shown here.")

@@ -46,6 +46,8 @@ COMMANDS: Mapping[str, CommandSpec] = {
         ),
         CommandSpec("model", "Show the model, or choose another one.", choosing.model, "[NAME]"),
         CommandSpec("agent", "List the agents, or talk to another one.", choosing.agent, "[NAME]"),
+        CommandSpec("quiet", "Show answers alone, without tools and plans.", choosing.quiet),
+        CommandSpec("verbose", "Show tools and plans again while a turn runs.", choosing.verbose),
         CommandSpec(
             "diff",
             "Show what has changed in the workspace since git's HEAD.",

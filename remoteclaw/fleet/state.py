@@ -10,12 +10,14 @@ from remoteclaw.config.model import Config, QueueOverride
 from remoteclaw.fleet.keys import Lane
 from remoteclaw.messages import SessionKey
 
-__all__ = ["MODEL", "QUEUE", "STATE_MS", "SessionState", "pairs"]
+__all__ = ["IS_QUIET", "MODEL", "QUEUE", "STATE_MS", "SessionState", "pairs"]
 
 #: The field with a session's own queue settings, which operators write.
 QUEUE = "queue_settings"
 #: The field with the model that people have chosen for a session.
 MODEL = "model"
+#: The field that is there while a session's chat shows nothing of turns that run.
+IS_QUIET = "is_quiet"
 #: How long an idle session's state is kept, in milliseconds: longer than its CLI session id.
 STATE_MS = 8 * 24 * 3600 * 1000
 #: The depth of a task of which it isn't known: deeper than any session may be, so it may do least.
@@ -39,6 +41,8 @@ class SessionState:
     """Its own queue settings."""
     model: str | None
     """The model that was chosen for it; None for that of its agent."""
+    is_quiet: bool
+    """Whether its chat shows nothing of a turn before its answers."""
     last_entry: str | None
     """The entry that was accepted last."""
     busy_since_ms: int | None
@@ -112,6 +116,7 @@ class SessionState:
             epoch=text.get("epoch", ""),
             queue=QueueOverride.model_validate_json(queue) if queue else None,
             model=text.get(MODEL),
+            is_quiet=IS_QUIET in text,
             last_entry=text.get("last_entry"),
             busy_since_ms=_ms(text.get("busy_since_ms")),
             last_heard_ms=_ms(text.get("last_heard_ms")) or 0,

@@ -132,6 +132,7 @@ class TurnReply:
 
     def _shown(self) -> dict[str, Any]:
         index, text = self._live
+        is_quiet = self._lease.state.is_quiet
         message = self._turn.entries[-1].message
         return {
             "sid": self._lease.sid,
@@ -142,8 +143,9 @@ class TurnReply:
             "index": index,
             "text": text,
             "since_ms": self._since_ms,
-            "activity": [asdict(tool) for tool in self._activity],
-            "plan": [asdict(step) for step in self._plan],
+            "is_quiet": is_quiet,
+            "activity": [] if is_quiet else [asdict(tool) for tool in self._activity],
+            "plan": [] if is_quiet else [asdict(step) for step in self._plan],
             "tokens": self._tokens,
             "origin": self._origin,
             "messages": len(self._turn.left_out) + len(self._turn.entries),

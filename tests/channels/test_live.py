@@ -183,6 +183,21 @@ async def test_tools_and_the_plan_are_a_line(stack: Stack, platform: Platform) -
         await eventually(lambda: shown(platform) == ["Bash make · 1/2 Build"])
 
 
+async def test_a_quiet_chat_shows_typing_and_answers_alone(
+    stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "TYPING_S", 0.02)
+    async with served(stack, platform):
+        turn = await Talk.begin(stack)
+        await turn.show("Let", is_quiet=True)
+        await eventually(lambda: len(platform.did("typing")) > 3)
+        assert shown(platform) == []
+        await turn.end("Done.")
+        await settled(stack)
+
+    assert shown(platform) == ["Done."]
+
+
 async def test_typing_is_shown_while_a_turn_runs_and_no_longer(
     stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -256,6 +256,16 @@ async def test_a_session_has_a_model_before_anything_is_said(stack: Stack) -> No
         assert (await client.call("chat.open"))["model"] is None
 
 
+async def test_a_session_is_quiet_until_it_is_told_otherwise(stack: Stack) -> None:
+    async with opened(stack) as door, door.connected(own_token(stack)) as client:
+        session = (await client.call("chat.open"))["sessionKey"]
+        sid = SessionKey.parse(session).sid
+        for text, is_quiet in (("/quiet", True), ("/verbose", False)):
+            assert (await send(client, text, text))["answer"].startswith("From the next turn on")
+            view = await stack.fleet.sessions.view(sid)
+            assert (view is not None and view.is_quiet) is is_quiet
+
+
 async def test_an_agent_of_its_own_is_a_chat_of_its_own(stack: Stack) -> None:
     with stack.home.config_file.open("a") as file:
         file.write('[agents.other]\nruntime = "demo"\n')

@@ -143,6 +143,12 @@ MUTANTS = (
         test="test_a_preview_that_is_refused_costs_no_answer",
     ),
     Mutant(
+        "a quiet chat that shows what goes on",
+        before='None if told.get("is_quiet") else words',
+        after="words",
+        test="test_a_quiet_chat_shows_typing_and_answers_alone",
+    ),
+    Mutant(
         "tools that have ended in the line",
         before='if tool["seconds"] is None',
         after="if True",

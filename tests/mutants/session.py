@@ -4,6 +4,12 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "a quiet session that shows its tools",
+        before="[] if is_quiet else [asdict(tool) for tool in self._activity]",
+        after="[asdict(tool) for tool in self._activity]",
+        test="test_a_quiet_session_shows_no_tools",
+    ),
+    Mutant(
         "a message that ends at a limit",
         before="at_ms is None or not attempt.progress.is_silent",
         after="True",

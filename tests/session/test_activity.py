@@ -111,6 +111,23 @@ async def test_a_tool_is_shown_while_it_runs(stack: Stack, directory: Path) -> N
     assert not await stack.fleet.scripts.client.exists(keys.live(session.sid))
 
 
+async def test_a_quiet_session_shows_no_tools(stack: Stack, directory: Path) -> None:
+    at_work(stack, directory)
+    await stack.start_worker()
+    session = session_in("alice")
+    await stack.fleet.sessions.quieten(session, is_quiet=True)
+    async with viewing(stack, session) as viewer:
+        accepted = await stack.append("go", channel_id="alice")
+        await eventually(lambda: viewer.live)
+        (directory / "one").touch()
+        await eventually(lambda: viewer.live[-1]["text"] == "Deployed.")
+        (directory / "two").touch()
+        await stack.outcome(accepted)
+
+    assert all(one["is_quiet"] for one in viewer.live)
+    assert viewer.tools == []
+
+
 def accepted_ms(entry_id: str) -> int:
     return int(entry_id.partition("-")[0])
 
