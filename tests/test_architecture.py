@@ -135,7 +135,8 @@ def test_honcho_starts_what_the_procfile_says_as_often_as_it_says() -> None:
 
     assert asked.command == "start"
     names = [process.name for process in started]
-    assert names == [*(f"worker.{number}" for number in (1, 2, 3, 4)), "gateway.1", "sweep.1"]
+    assert names[:4] == [f"worker.{number}" for number in (1, 2, 3, 4)]
+    assert names[4:] == ["gateway.1", "sweep.1", "channels.1"]
 
 
 def test_nothing_points_out_of_the_repository() -> None:

@@ -9,6 +9,7 @@ import click
 from remoteclaw import __version__
 from remoteclaw.cli import archive, files  # noqa: F401 - they add commands to `sessions`
 from remoteclaw.cli.agents import agents
+from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
@@ -18,6 +19,7 @@ from remoteclaw.cli.doctor import doctor
 from remoteclaw.cli.edge import Edge
 from remoteclaw.cli.gateway import gateway
 from remoteclaw.cli.mcp import mcp
+from remoteclaw.cli.pairing import pairing
 from remoteclaw.cli.policy import policy
 from remoteclaw.cli.replies import replies
 from remoteclaw.cli.send import send
@@ -41,7 +43,7 @@ def main() -> None:
 
 SECTIONS = {
     "Everyday Commands": (up, chat, send, stop, sessions, cron, usage),
-    "Settings and Rights": (config, agents, policy, token),
+    "Settings and Rights": (config, agents, channel, pairing, policy, token),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
     "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp),
 }

@@ -29,6 +29,8 @@ def status(as_json: bool) -> None:
     """Say what runs. Exit status 0 if messages are answered."""
     home, config = _loaded()
 
+    from remoteclaw.up.channels import accounts_here
+
     async def run(fleet: "Fleet") -> int:
         workers = await fleet.workers.list()
         letters = await fleet.dead_letters.count()
@@ -62,6 +64,8 @@ def status(as_json: bool) -> None:
         echo(f"gateway   {address or 'none here: agents have no tools; `remoteclaw gateway`'}")
         if not has_sweeper:
             echo("sweeper   none: hints that get lost stay lost; run `remoteclaw sweep`")
+        for account in await accounts_here(fleet, load()[1]):
+            echo(f"channel   {one_line(account.line)}")
         echo(f"sessions  {count} {'has' if count == 1 else 'have'} work")
         for session in busy:
             echo(f"  {session.status:<9} {session.sid[:8]} {session.key}{pause_of(session)}")

@@ -7,6 +7,7 @@ The scripts in `scripts/` carry all correctness; read them beside `docs/architec
 from dataclasses import dataclass
 from typing import Self
 
+from remoteclaw.fleet.accounts import Accounts
 from remoteclaw.fleet.approvals import Approvals
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.calls import ToolCalls
@@ -36,6 +37,7 @@ class Fleet:
 
     scripts: Scripts
     waker: Waker
+    accounts: Accounts
     receipts: Receipts
     blobs: Blobs
     approvals: Approvals
@@ -67,6 +69,7 @@ class Fleet:
         return cls(
             scripts=scripts,
             waker=waker,
+            accounts=Accounts(scripts),
             receipts=Receipts(scripts),
             blobs=Blobs(scripts),
             approvals=Approvals(scripts),

@@ -283,6 +283,17 @@ def said(provider: str, account: str, chat: str, message_id: str) -> str:
     return f"rc:said:{provider}:{account}:{chat}:{message_id}"
 
 
+def position(provider: str, account: str) -> str:
+    """String: from where an account's adapter goes on reading its platform; what is before it was
+    accepted."""
+    return f"rc:position:{provider}:{account}"
+
+
+def account(provider: str, account: str) -> str:
+    """Hash: what the process that runs an account tells of it: name, problem, counts."""
+    return f"rc:account:{provider}:{account}"
+
+
 def dedupe(session: SessionKey, message_id: str) -> str:
     """String: the entry that a platform's message became, so that it is accepted once; 7 days."""
     digest = hashlib.sha256(f"{session}\0{message_id}".encode()).hexdigest()[:32]

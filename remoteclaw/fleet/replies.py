@@ -116,6 +116,11 @@ class Replies:
                 found.append(Unread(provider, account, count, age_ms / 1000))
         return found
 
+    async def waiting(self, provider: str, account: str) -> int:
+        """Return how many replies an account has still to deliver."""
+        stream = keys.reply_stream(provider, account)
+        return int(await self._scripts.call(self._scripts.client.xlen, stream))
+
     async def _streams(self) -> list[tuple[str, str, str]]:
         """Return all reply streams by name, each with its provider and account."""
         client = self._scripts.client

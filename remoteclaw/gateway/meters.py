@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.usage import Usage
@@ -24,8 +24,13 @@ class Meters:
         self.calls[method.name if method else "unknown", outcome] += 1
 
 
-async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
-    """Return the counters and current measurements in Prometheus' text format."""
+async def exposition(
+    meters: Meters, fleet: Fleet, accounts: Iterable[tuple[str, str]], *, sockets: int
+) -> str:
+    """Return the counters and current measurements in Prometheus' text format.
+
+    `accounts` are those on chat platforms, by channel and name.
+    """
     (busy, _), hints, workers, usage = await asyncio.gather(
         fleet.sessions.busy(limit=1),
         fleet.workers.waiting(),
@@ -54,8 +59,27 @@ async def exposition(meters: Meters, fleet: Fleet, *, sockets: int) -> str:
             *_meter("hints_waiting", "gauge", "Hints that no worker has taken.", ("", hints)),
             *_meter("workers", "gauge", "Workers that serve the queues.", ("", len(workers))),
             *_usage_meters(usage),
+            *await _account_meters(fleet, accounts),
         )
     )
+
+
+async def _account_meters(fleet: Fleet, accounts: Iterable[tuple[str, str]]) -> list[str]:
+    readers = await fleet.replies.readers()
+    up, waiting, accepted, aside = [], [], [], []
+    for channel, account in accounts:
+        labels = f'{{channel="{channel}",account="{account}"}}'
+        view = await fleet.accounts.view(channel, account)
+        up.append((labels, float(readers.is_there(channel, account))))
+        waiting.append((labels, float(await fleet.replies.waiting(channel, account))))
+        accepted.append((labels, float(view.accepted)))
+        aside.append((labels, float(view.aside)))
+    return [
+        *_meter("channel_up", "gauge", "Whether a process runs the account.", *up),
+        *_meter("channel_replies_waiting", "gauge", "Replies not delivered yet.", *waiting),
+        *_meter("channel_messages_total", "counter", "Messages that were read.", *accepted),
+        *_meter("channel_aside_total", "counter", "Messages that could not be read.", *aside),
+    ]
 
 
 def _usage_meters(usage: Mapping[str, Usage]) -> Iterator[str]:

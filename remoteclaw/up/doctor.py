@@ -24,6 +24,7 @@ from remoteclaw.up.agents import (
     sign_in_problem_of,
     tools_problem,
 )
+from remoteclaw.up.channels import accounts_here
 from remoteclaw.up.embedded import find_server
 from remoteclaw.up.lock import running_pid
 
@@ -135,6 +136,8 @@ async def _running(home: Home, config: Config, pid: int | None) -> AsyncIterator
         has_sweeper = await fleet.workers.have_sweeper()
         missing = "none looks for lost hints: run `remoteclaw sweep`."
         yield Finding("sweeper", has_sweeper, "runs" if has_sweeper else missing)
+        for account in await accounts_here(fleet, config):
+            yield Finding(f"channel {account.account}", not account.problem, account.line)
         for unread in await fleet.replies.unread():
             yield Finding("replies", True, _unread(unread))
     except RemoteClawError as error:

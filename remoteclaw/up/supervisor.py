@@ -19,6 +19,7 @@ from typing import Any
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
+from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.cron.scheduler import Scheduler
 from remoteclaw.errors import RedisRefused, RedisUnavailable, RemoteClawError
 from remoteclaw.fleet import Fleet
@@ -45,6 +46,8 @@ PATIENCE_S = 3.0
 RESTART_AFTER_S = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)
 #: After how long a process counts as stable, so that the pauses begin with the first, in seconds.
 STABLE_S = 30.0
+#: How often it is looked whether there is an account on a chat platform to run, in seconds.
+LOOK_S = 1.0
 #: Interval of the rotation of logs, in seconds.
 ROTATE_LOGS_S = 10.0
 #: What a worker runs: stock RQ, with our settings and job class. A busy worker of RQ's ends itself,
@@ -81,6 +84,11 @@ def gateway_command(sockets: Sequence[socket.socket]) -> list[str]:
     return [*argv, *(f"--socket={listening.fileno()}" for listening in sockets)]
 
 
+def channels_command() -> list[str]:
+    """Return the command of the process that runs the accounts on chat platforms."""
+    return [sys.executable, "-P", "-m", "remoteclaw.cli", "channel", "run"]
+
+
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A summary of what runs, for the person who started it."""
@@ -107,6 +115,7 @@ class Supervisor:
         self._forks = ForkServer(*LOADED, log=home.logs / "workers.log")
         self._workers: dict[int, Forked] = {}
         self._gateway: asyncio.subprocess.Process | None = None
+        self._channels: asyncio.subprocess.Process | None = None
         self._redis: EmbeddedRedis | None = None
         self._lifeline: int | None = None
         self._is_ready = asyncio.Event()
@@ -187,6 +196,7 @@ class Supervisor:
         duties += [
             Scheduler(self.fleet.scripts, self.fleet.waker).run(),
             self._keep_logs(),
+            self._keep_channels(),
         ]
         if self._redis:
             duties.append(self._keep_redis(self._redis))
@@ -255,6 +265,25 @@ class Supervisor:
 
         await _keep("the gateway", run)
 
+    async def _keep_channels(self) -> None:
+        """Have the accounts on chat platforms run, once the configuration has any."""
+        env = {**os.environ, "REMOTECLAW_HOME": str(self._home.path)}
+        config = CurrentConfig(self._home, self._config)
+        await self._is_ready.wait()
+
+        async def run() -> int:
+            while not config().accounts():  # noqa: ASYNC110 - a file tells nobody that it changed
+                await asyncio.sleep(LOOK_S)
+            self._channels = await spawn(
+                channels_command(),
+                env=env,
+                log=self._home.logs / "channels.log",
+                death_signal=signal.SIGKILL,
+            )
+            return await self._channels.wait()
+
+        await _keep("the channels' process", run)
+
     async def _keep_logs(self) -> None:
         while True:
             try:
@@ -274,8 +303,8 @@ class Supervisor:
     async def _end(self) -> None:
         """End workers and gateway, then agents, then Redis, which keeps what isn't finished."""
         ending = [stop(worker, patience_s=PATIENCE_S) for worker in self._workers.values()]
-        if self._gateway:
-            ending.append(stop(self._gateway, patience_s=PATIENCE_S))
+        others = filter(None, (self._gateway, self._channels))
+        ending += [stop(process, patience_s=PATIENCE_S) for process in others]
         await asyncio.gather(*ending)
         await self._forks.end()
         if self._lifeline is not None:

@@ -294,4 +294,71 @@ MUTANTS = (
         within="preview",
         test="test_a_preview_that_was_deleted_is_sent_again",
     ),
+    # Who may write, and what is taken in.
+    Mutant(
+        "a stranger who is read",
+        before="return Verdict.ADMITTED if may_write else Verdict.STRANGER",
+        after="return Verdict.ADMITTED",
+        test="test_a_stranger_is_let_in_and_answered",
+    ),
+    Mutant(
+        "bots that are heard",
+        before="if incoming.is_bot or self.settings is None:",
+        after="if self.settings is None:",
+        test="test_a_bot_and_who_is_in_no_list_are_not_heard",
+    ),
+    Mutant(
+        "groups that nobody has let in",
+        before="return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED",
+        after="return Verdict.ADMITTED",
+        test="test_a_bot_and_who_is_in_no_list_are_not_heard",
+    ),
+    Mutant(
+        "what a group says to others",
+        before="if not incoming.is_for_us:",
+        after="if False:",
+        test="test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart",
+    ),
+    Mutant(
+        "a group in which each person is alone",
+        before='is_shared = incoming.is_group and (access.settings.sessions or by_kind) == "chat"',
+        after="is_shared = False",
+        test="test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart",
+    ),
+    Mutant(
+        "ids that nobody looks at",
+        before='self._message("-")',
+        after="",
+        test="test_what_can_not_be_read_is_put_aside_and_holds_nothing_up",
+    ),
+    Mutant(
+        "an odd message that is read",
+        before="if incoming.problem:",
+        after="if False:",
+        test="test_what_can_not_be_read_is_put_aside_and_holds_nothing_up",
+    ),
+    Mutant(
+        "an answer that is said each time that its command comes",
+        before='"\\0".join((door.provider, door.account, incoming.chat, incoming.id, about))',
+        after="str(id(self))",
+        test="test_a_command_that_is_taken_in_twice_is_answered_once",
+    ),
+    Mutant(
+        "files of any size",
+        before="if (file.size or 0) > most:",
+        after="if False:",
+        test="test_files_come_in_and_one_that_is_too_large_is_refused_in_a_sentence",
+    ),
+    Mutant(
+        "a copy that was frozen and takes in what another one has",
+        before="await self._reader.check()  # it has waited, and may have been frozen",
+        after="",
+        test="test_a_copy_that_was_frozen_does_nothing",
+    ),
+    Mutant(
+        "an account that keeps the settings it had",
+        before="if wanted.get(key) != settings:",
+        after="if key not in wanted:",
+        test="test_an_account_that_is_refused_says_so_and_works_again",
+    ),
 )

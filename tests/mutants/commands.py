@@ -51,4 +51,10 @@ MUTANTS = (
         after="",
         test="test_what_the_cli_does_not_list_is_gone_on_with_from_our_record",
     ),
+    Mutant(
+        "anybody who lets others in",
+        before='"[CODE]", scope="owner",',
+        after='"[CODE]",',
+        test="test_nobody_else_lets_anybody_in",
+    ),
 )

@@ -688,4 +688,42 @@ MUTANTS = (
         after="ipairs({batch or ''})",
         test="test_a_message_that_joins_narrows_the_rights_of_the_turn",
     ),
+    Mutant(
+        "a position that a late adapter moves",
+        before="if token and token ~= args.token then return redis",
+        after="if false then return redis",
+        test="test_only_the_reader_moves_the_position",
+        within="advance",
+    ),
+    Mutant(
+        "messages that are counted again",
+        before="if redis.call('GET', keys.position) == args.position then return 0 end",
+        after="",
+        test="test_what_is_counted_once_is_counted_once",
+    ),
+    Mutant(
+        "a claim that another one gives up",
+        before="if redis.call('GET', keys.reader) ~= args.token then return 0 end",
+        after="",
+        test="test_who_leaves_makes_room_at_once_and_takes_nobody_elses",
+        within="leave",
+    ),
+    Mutant(
+        "codes for any number of strangers",
+        before="if open >= MOST_OPEN then return '' end",
+        after="",
+        test="test_three_strangers_may_ask_at_once_on_each_account",
+    ),
+    Mutant(
+        "a code for each message of a stranger",
+        before="if request.id == asked.id then",
+        after="if false then",
+        test="test_a_stranger_has_one_code_and_the_message_that_asked_has_it_again",
+    ),
+    Mutant(
+        "a code that is valid for ever",
+        before="if request.at_ms + args.valid_ms <= now_ms() then return '' end",
+        after="",
+        test="test_a_code_is_valid_for_an_hour",
+    ),
 )

@@ -168,9 +168,12 @@ class Platform:
         """Whether an adapter is at work."""
         return (await fleet.replies.readers()).is_there(self._provider, self._account)
 
-    def say(self, chat: str, by: str, text: str) -> str:
-        """Have another person write to a chat; return their message's id."""
-        return _Journal(self._directory).add("said", chat=chat, by=by, text=text)
+    def say(self, chat: str, by: str, text: str, **more: Any) -> str:
+        """Have another person write to a chat; return their message's id.
+
+        There may be `more` of it, by the fields of `Incoming`, and `files` by name.
+        """
+        return _Journal(self._directory).add("said", chat=chat, by=by, text=text, **more)
 
     def delete(self, chat: str, message_id: str) -> None:
         """Have a person delete a message."""

@@ -120,7 +120,12 @@ class _HttpDoor:
             return refusal("FORBIDDEN", "The metrics are for operators.")
         gateway = self._gateway
         try:
-            text = await exposition(gateway.meters, gateway.fleet, sockets=len(gateway.clients))
+            text = await exposition(
+                gateway.meters,
+                gateway.fleet,
+                gateway.config().accounts(),
+                sockets=len(gateway.clients),
+            )
         except (RedisUnavailable, RedisRefused) as error:
             return refusal("UNAVAILABLE", str(error))
         return PlainTextResponse(text, media_type="text/plain; version=0.0.4")

@@ -1,0 +1,97 @@
+"""Access: who may write to an account. Without a setting or a pairing, nobody may."""
+
+import logging
+from dataclasses import dataclass
+from enum import StrEnum
+
+from remoteclaw.config.model import AccountConfig, Config
+from remoteclaw.config.tool_policy import Subject, is_owner
+from remoteclaw.fleet import Fleet
+from remoteclaw.protocols import Incoming
+
+__all__ = ["Access", "Verdict"]
+
+log = logging.getLogger(__name__)
+
+
+class Verdict(StrEnum):
+    """What becomes of a message."""
+
+    ADMITTED = "admitted"
+    IGNORED = "ignored"
+    """It isn't for us, or from where nobody may write: nothing is said."""
+    STRANGER = "stranger"
+    """Its sender may ask to be let in."""
+    NEW_GROUP = "new group"
+    """An owner has written it in a group that was not let in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The rules of one account, with the settings of the moment."""
+
+    config: Config
+    fleet: Fleet
+    provider: str
+    account: str
+
+    @property
+    def settings(self) -> AccountConfig | None:
+        """The account's own; None once it is configured no more."""
+        return self.config.accounts().get((self.provider, self.account))
+
+    def is_owner(self, incoming: Incoming) -> bool:
+        """Whether an owner has written it, by the platform's id alone."""
+        agent, _ = self.config.agent(None)
+        subject = Subject(
+            agent=agent,
+            channel=self.provider,
+            chat_id=incoming.chat,
+            is_group=incoming.is_group,
+            senders=(incoming.sender,),
+        )
+        return is_owner(self.config, subject)
+
+    async def verdict(self, incoming: Incoming) -> Verdict:
+        """Return what becomes of a message. Raises `RedisUnavailable` and `RedisRefused`."""
+        if incoming.is_bot or self.settings is None:
+            return Verdict.IGNORED
+        if incoming.is_group:
+            return await self._in_group(incoming)
+        may_write = (
+            incoming.sender in self.settings.allow
+            or self.is_owner(incoming)
+            or await self._is_paired(incoming.sender)
+        )
+        return Verdict.ADMITTED if may_write else Verdict.STRANGER
+
+    async def _in_group(self, incoming: Incoming) -> Verdict:
+        """Groups are let in as a whole: what each person's message may do, their rights decide."""
+        if not incoming.is_for_us:
+            return Verdict.IGNORED
+        groups = self.config.channel(self.provider).groups
+        if incoming.chat in groups or await self._is_paired(incoming.chat):
+            return Verdict.ADMITTED
+        return Verdict.NEW_GROUP if self.is_owner(incoming) else Verdict.IGNORED
+
+    async def move(self, incoming: Incoming) -> None:
+        """Let a group in under the new id that the platform has given it, if it was under its old.
+
+        What is configured for it by its id, such as its tools, goes by the old one.
+        """
+        groups = self.config.channel(self.provider).groups
+        if incoming.moved_to and (incoming.chat in groups or await self._is_paired(incoming.chat)):
+            await self.fleet.pairings.add(
+                *(self.provider, self.account, incoming.moved_to),
+                name="a group",
+                by=f"the group {incoming.chat}, which it was",
+            )
+            log.warning(
+                "the group %s of %s is called %s now",
+                incoming.chat,
+                self.provider,
+                incoming.moved_to,
+            )
+
+    async def _is_paired(self, id_: str) -> bool:
+        return await self.fleet.pairings.has(self.provider, self.account, id_)

@@ -1,0 +1,89 @@
+"""Commands for channels: `channel run` and `channel list`."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from remoteclaw.cli.access import load, on_fleet
+from remoteclaw.cli.edge import leave_event
+from remoteclaw.cli.output import echo, echo_json, json_option, table
+from remoteclaw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
+
+__all__ = ["channel"]
+
+
+@click.group()
+def channel() -> None:
+    """Run or list the accounts on chat platforms."""
+
+
+@channel.command("run")
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+def run_channels(names: tuple[str, ...]) -> None:
+    """Run the adapters of accounts on chat platforms; `up` does it, too.
+
+    NAME is a channel, or CHANNEL/ACCOUNT; without any, it is all that are configured. Any number
+    of such processes may run: one works for an account, the others stand by.
+    """
+    import asyncio
+
+    from remoteclaw.channels.process import Channels
+    from remoteclaw.config.reload import CurrentConfig
+    from remoteclaw.host.logs import configure_logging
+
+    configure_logging()
+    home, config = load()
+
+    async def run(fleet: "Fleet") -> None:
+        leave = leave_event()
+        home.create()
+        channels = Channels(fleet, home, CurrentConfig(home, config), names)
+        for name in names:
+            if not any(name in (key[0], "/".join(key)) for key in channels.wanted()):
+                raise ConfigError(_missing(name))
+        wanted = ", ".join("/".join(key) for key in channels.wanted())
+        echo(f"Running {wanted}, until Ctrl-C or SIGTERM." if wanted else f"{NOTHING} Waiting.")
+        running = asyncio.create_task(channels.run())
+        leaving = asyncio.create_task(leave.wait())
+        await asyncio.wait((running, leaving), return_when=asyncio.FIRST_COMPLETED)
+        leaving.cancel()
+        running.cancel()
+        await asyncio.wait((running,))
+        if not running.cancelled() and (error := running.exception()):
+            raise error
+
+    on_fleet(run)
+
+
+NOTHING = (
+    "No account on a chat platform is configured: a section such as [channels.telegram] has its "
+    "token, and says who may write to it."
+)
+
+
+def _missing(name: str) -> str:
+    return (
+        f"There is no account {name!r} in the configuration; `remoteclaw channel list` shows all."
+    )
+
+
+@channel.command("list")
+@json_option
+def list_channels(as_json: bool) -> None:
+    """List the accounts of the configuration, and whether each works."""
+
+    async def run(fleet: "Fleet") -> list[dict[str, Any]]:
+        from remoteclaw.up.channels import accounts_here
+
+        _, config = load()
+        return [each.plain() for each in await accounts_here(fleet, config)]
+
+    found = on_fleet(run)
+    if as_json:
+        echo_json(found)
+        return
+    rows = ((each["account"], each["state"], each["name"], each["problem"]) for each in found)
+    table(("ACCOUNT", "STATE", "NAME", "PROBLEM"), rows, empty=NOTHING)

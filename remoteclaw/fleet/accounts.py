@@ -1,0 +1,97 @@
+"""Accounts on chat platforms: how far each was read, and what its process tells of it."""
+
+import math
+from dataclasses import dataclass
+
+from remoteclaw.clock import now_ms
+from remoteclaw.fleet import keys
+from remoteclaw.fleet.connection import Scripts
+from remoteclaw.fleet.reader import ReplyReader
+
+__all__ = ["AccountView", "Accounts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountView:
+    """What is known of an account."""
+
+    name: str = ""
+    """What it is called on its platform."""
+    problem: str = ""
+    """Why it doesn't work, or what is odd, in a sentence that says what to do."""
+    at_ms: int = 0
+    """When that was told."""
+    accepted: int = 0
+    """How many messages were read."""
+    aside: int = 0
+    """How many could not be read."""
+
+
+class Accounts:
+    """The accounts that processes run."""
+
+    def __init__(self, scripts: Scripts) -> None:
+        self._scripts = scripts
+
+    async def position(self, reader: ReplyReader) -> str | None:
+        """Return from where to go on reading a platform; None for its oldest messages."""
+        found = await self._scripts.call(
+            self._scripts.client.get,
+            keys.position(reader.provider, reader.account),
+            deadline=math.inf,
+        )
+        return None if found is None else found.decode()
+
+    async def advance(
+        self, reader: ReplyReader, position: str, *, accepted: int = 0, aside: int = 0
+    ) -> None:
+        """Note that all before a position is accepted, and how many messages that were.
+
+        Raises `LeaseLost` if another adapter has the account's claim.
+        """
+        place = reader.provider, reader.account
+        await self._scripts.run(
+            "advance",
+            keys={
+                "reader": keys.reader(*place),
+                "position": keys.position(*place),
+                "account": keys.account(*place),
+            },
+            args={
+                "token": reader.token,
+                "position": position,
+                "accepted": accepted,
+                "aside": aside,
+            },
+            deadline=math.inf,
+        )
+
+    async def leave(self, reader: ReplyReader) -> None:
+        """Give the claim up, so that another process takes over at once."""
+        place = reader.provider, reader.account
+        await self._scripts.run(
+            "leave",
+            keys={"reader": keys.reader(*place), "readers": keys.READERS},
+            args={"token": reader.token, "account": "\0".join(place)},
+        )
+
+    async def tell(self, provider: str, account: str, *, name: str = "", problem: str = "") -> None:
+        """Note how an account is; a name that is empty stays what it was."""
+        about: dict[str, str | int] = {"problem": problem, "at_ms": now_ms()}
+        about |= {"name": name} if name else {}
+        client = self._scripts.client
+        await self._scripts.call(client.hset, keys.account(provider, account), mapping=about)
+
+    async def view(self, provider: str, account: str) -> AccountView:
+        """Return what is known of an account."""
+        told = await self._scripts.call(
+            self._scripts.client.hgetall, keys.account(provider, account)
+        )
+        fields = {name.decode(): value.decode() for name, value in told.items()}
+        return AccountView(
+            name=fields.get("name", ""),
+            problem=fields.get("problem", ""),
+            at_ms=int(fields.get("at_ms", 0)),
+            accepted=int(fields.get("accepted", 0)),
+            aside=int(fields.get("aside", 0)),
+        )

@@ -1,0 +1,68 @@
+"""The accounts of the configuration, and whether each works."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from remoteclaw.config.model import Config
+from remoteclaw.fleet import Fleet
+
+__all__ = ["AccountState", "accounts_here"]
+
+
+@dataclass(frozen=True, slots=True)
+class AccountState:
+    """An account of the configuration."""
+
+    account: str
+    """Its channel and name: `telegram/default`."""
+    state: Literal["runs", "refused", "stopped"]
+    name: str
+    """What it is called on its platform."""
+    problem: str
+    """What is wrong, in a sentence."""
+    waiting: int
+    """How many replies it has still to deliver."""
+    accepted: int
+    aside: int
+
+    @property
+    def line(self) -> str:
+        """The account on a line."""
+        told = f"runs as {self.name}" if self.state == "runs" else self.state
+        waiting = f", {self.waiting} replies wait" if self.waiting else ""
+        problem = f": {self.problem}" if self.problem else ""
+        return f"{self.account} {told}{waiting}{problem}"
+
+    def plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+
+#: What an account lacks that no process runs.
+NOT_RUN = "No process runs it: `remoteclaw up` does, and `remoteclaw channel run`."
+#: How long a problem is believed after it was told, in milliseconds: it is told every 30 s.
+FRESH_MS = 90_000
+
+
+async def accounts_here(fleet: Fleet, config: Config) -> Sequence[AccountState]:
+    """Return the state of each account. Raises `RedisUnavailable` and `RedisRefused`."""
+    readers = await fleet.replies.readers()
+    found = []
+    for provider, account in config.accounts():
+        view = await fleet.accounts.view(provider, account)
+        is_there = readers.is_there(provider, account)
+        is_fresh = bool(view.problem) and view.at_ms > readers.now_ms - FRESH_MS
+        problem = view.problem if is_there or is_fresh else NOT_RUN
+        found.append(
+            AccountState(
+                account=f"{provider}/{account}",
+                state="runs" if is_there else "refused" if is_fresh else "stopped",
+                name=view.name,
+                problem=problem,
+                waiting=await fleet.replies.waiting(provider, account),
+                accepted=view.accepted,
+                aside=view.aside,
+            )
+        )
+    return found

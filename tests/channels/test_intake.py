@@ -1,0 +1,236 @@
+"""A platform whose people write to agents: the story of a channel, and what may break it."""
+
+import re
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.fleet import keys
+from tests.support.channel import TestChannel
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+POSITION = keys.position("test", "default")
+
+
+@pytest.fixture
+async def channel(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestChannel]:
+    channel = TestChannel.installed(monkeypatch, stack)
+    yield channel
+    channel.end()
+
+
+async def said(channel: TestChannel, chat: str, words: str) -> str:
+    """Wait until the bot has said something in a chat; return it."""
+
+    def found() -> str | None:
+        return next((text for text in channel.texts(chat) if words in text), None)
+
+    return str(await eventually(found))
+
+
+async def test_a_stranger_is_let_in_and_answered(stack: Stack, channel: TestChannel) -> None:
+    await stack.start_worker()
+    channel.start()
+
+    # A stranger is told a code, once. Their words reach nobody.
+    channel.platform.say("bo", "bo", "memory")
+    told = await said(channel, "bo", "Your code is")
+    (code,) = re.findall(r"`([A-Z]{8})`, for an hour", told)
+    channel.platform.say("bo", "bo", "are you there?")
+
+    # An owner lets them in, in a chat of their own.
+    channel.platform.say("alice", "alice", f"/pair {code}")
+    await said(channel, "alice", "`no name` (`bo`) may write from now on.")
+    await said(channel, "bo", "You were let in")
+
+    # Now they are answered, and what they wrote as a stranger was not read.
+    channel.platform.say("bo", "bo", "hello")
+    await said(channel, "bo", "RemoteClaw's demo agent")
+    channel.platform.say("bo", "bo", "memory")
+    assert "are you there?" not in await said(channel, "bo", "- hello")
+    assert len(channel.texts("bo")) == 4
+
+
+async def test_commands_are_answered_while_a_turn_runs(stack: Stack, channel: TestChannel) -> None:
+    await stack.start_worker()
+    channel.start()
+    channel.platform.say("alice", "alice", "slow")
+
+    async def is_running() -> bool:
+        _, busy = await stack.fleet.sessions.busy(limit=1)
+        return bool(busy and busy[0].turn)
+
+    await eventually(is_running)
+    channel.platform.say("alice", "alice", "/status")
+    assert "Running for" in await said(channel, "alice", "Running")
+    channel.platform.say("alice", "alice", "/stop")
+    await said(channel, "alice", "topped")
+
+
+@pytest.mark.parametrize(("step", "side"), [("append", "after"), ("advance", "before")])
+async def test_a_process_that_is_killed_while_it_takes_a_message_in_loses_and_doubles_nothing(
+    stack: Stack, channel: TestChannel, step: str, side: Any
+) -> None:
+    proxy = await stack.proxied()
+    await stack.start_worker()
+    killed = channel.start(url=proxy.url)
+    failpoint = proxy.arm(step, side)
+    channel.platform.say("alice", "alice", "one")
+    await failpoint.wait()
+
+    killed.kill()
+    failpoint.cut()
+    channel.platform.say("alice", "alice", "memory")
+    channel.start()
+
+    await said(channel, "alice", "- one")
+    answers = channel.texts("alice")
+    assert len(answers) == 2
+    assert answers[-1].count("- one") == 1
+
+
+async def test_a_command_that_is_taken_in_twice_is_answered_once(
+    stack: Stack, channel: TestChannel
+) -> None:
+    proxy = await stack.proxied()
+    killed = channel.start(url=proxy.url)
+    failpoint = proxy.arm("advance", "before")
+    channel.platform.say("alice", "alice", "/whoami")
+    await failpoint.wait()
+
+    killed.kill()
+    failpoint.cut()
+    channel.platform.say("alice", "alice", "/status")
+    channel.start()
+
+    await said(channel, "alice", "Idle.")
+    assert len(channel.texts("alice")) == 2
+
+
+async def test_of_two_processes_one_works_and_the_other_takes_over(
+    stack: Stack, channel: TestChannel
+) -> None:
+    first = channel.start()
+    await eventually(channel.pollers)
+    second = channel.start()
+    channel.platform.say("alice", "alice", "/whoami")
+    await said(channel, "alice", "an owner")
+    assert set(channel.pollers()) == {first.pid}
+
+    first.terminate()
+    assert first.wait() == 0
+
+    await eventually(lambda: second.pid in channel.pollers())
+    channel.platform.say("alice", "alice", "/status")
+    await said(channel, "alice", "Idle.")
+    assert len(channel.texts("alice")) == 2
+
+
+async def test_a_copy_that_was_frozen_does_nothing(stack: Stack, channel: TestChannel) -> None:
+    frozen = channel.start()
+    await eventually(channel.pollers)
+    frozen.send_signal(signal.SIGSTOP)
+    other = channel.start()
+    await eventually(lambda: other.pid in channel.pollers())
+    channel.platform.say("alice", "alice", "/whoami")
+    await said(channel, "alice", "an owner")
+    polls = channel.pollers().count(frozen.pid)
+
+    frozen.send_signal(signal.SIGCONT)  # its poll returns what the other one has taken in
+    seen = "nothing more is read here: another adapter reads"
+    await eventually(lambda: seen in channel.log_file.read_text())
+    channel.platform.say("alice", "alice", "/status")
+    await said(channel, "alice", "Idle.")
+
+    assert channel.pollers().count(frozen.pid) == polls
+    assert len(channel.texts("alice")) == 2
+
+
+async def test_while_redis_is_away_the_platform_keeps_what_comes(
+    stack: Stack, channel: TestChannel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    await eventually(channel.pollers)
+    stack.redis.kill()
+    for number in range(3):
+        channel.platform.say("alice", "alice", f"number {number}")
+
+    stack.redis.start()
+    channel.platform.say("alice", "alice", "memory")
+
+    told = await said(channel, "alice", "- number 2")
+    assert [line for line in told.splitlines() if "number" in line] == [
+        f"- number {number}" for number in range(3)
+    ]
+
+
+async def test_what_can_not_be_read_is_put_aside_and_holds_nothing_up(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.start()
+    channel.platform.say("alice", "alice", "secret words", problem="it has a form of its own")
+    channel.platform.say("alice\n", "alice\n", "an id that is none")
+    channel.platform.say("alice", "alice", "/whoami")
+
+    await said(channel, "alice", "an owner")
+
+    async def are_counted() -> bool:
+        return (await stack.fleet.accounts.view("test", "default")).aside == 2
+
+    await eventually(are_counted)
+    assert "is put aside: it has a form of its own" in channel.log_file.read_text()
+    assert "secret words" not in channel.log_file.read_text()
+
+
+async def test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart(
+    stack: Stack, channel: TestChannel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    channel.platform.say("g1", "bo", "hello")  # nobody has let the group in: silence
+    channel.platform.say("g1", "alice", "hello")
+    await said(channel, "g1", "This group was not let in: `/pair` here")
+    channel.platform.say("g1", "alice", "/pair@the_bot")
+    await said(channel, "g1", "Everybody in this group may write to me now")
+
+    channel.platform.say("g1", "bo", "not for the bot", is_for_us=False)
+    channel.platform.say("g1", "bo", "one", sender_name="Alice")
+    channel.platform.say("g1", "alice", "memory", sender_name="Alice")
+
+    told = await said(channel, "g1", "- one")
+    assert "not for the bot" not in told
+    (view,) = await stack.fleet.sessions.list(limit=9)
+    assert view.key.conversation == "g1:*:_"
+    assert len(channel.texts("g1")) == 4
+
+
+async def test_a_bot_and_who_is_in_no_list_are_not_heard(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(allow=["carol"])
+    channel.start()
+    channel.platform.say("carol", "carol", "/whoami", is_bot=True)
+    channel.platform.say("g1", "carol", "/whoami")
+    channel.platform.say("carol", "carol", "/status")
+
+    await said(channel, "carol", "Idle.")
+
+    assert channel.texts("g1") == []
+    assert len(channel.texts("carol")) == 1
+
+
+async def test_files_come_in_and_one_that_is_too_large_is_refused_in_a_sentence(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(attachment_mb=1)
+    await stack.start_worker()
+    channel.start()
+    files = {"plan.txt": "the plan", "large.txt": "x" * (1024 * 1024 + 1)}
+    channel.platform.say("alice", "alice", "look", files=files)
+
+    await said(channel, "alice", "The file large.txt was not taken: files have 1 MB at most here.")
+    assert "plan.txt" in await said(channel, "alice", "demo agent")

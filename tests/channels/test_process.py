@@ -1,0 +1,87 @@
+"""Accounts as their process runs them, and as operators see them."""
+
+from collections.abc import AsyncIterator
+
+import orjson
+import pytest
+
+from tests.support.channel import TestChannel
+from tests.support.command import run_command
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+async def channel(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[TestChannel]:
+    channel = TestChannel.installed(monkeypatch, stack)
+    yield channel
+    channel.end()
+
+
+def said(stack: Stack, *arguments: str) -> str:
+    done = run_command(*arguments, env=stack.env())
+    return done.stdout + done.stderr
+
+
+async def test_an_account_that_is_refused_says_so_and_works_again(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.platform.tell(revoked="The token was revoked: ask for a new one.")
+    channel.start()
+
+    def is_shown() -> bool:
+        return "revoked" in said(stack, "channel", "list")
+
+    await eventually(is_shown)
+    (shown,) = orjson.loads(said(stack, "channel", "list", "--json"))
+    assert shown["state"] == "refused"
+    assert "channel   test/default refused: The token was revoked" in said(stack, "status")
+    assert "The token was revoked: ask for a new one." in said(stack, "doctor")
+    assert channel.pollers() == []
+
+    channel.platform.tell()
+    channel.configure(allow=["bo"])  # a changed account begins anew, without the 30 s
+    await eventually(channel.pollers)
+    await eventually(lambda: "runs as the_bot" in said(stack, "status"))
+
+
+async def test_an_account_that_nobody_runs_is_named(stack: Stack, channel: TestChannel) -> None:
+    assert "test/default stopped: No process runs it: `remoteclaw up`" in said(stack, "status")
+
+
+async def test_a_process_waits_until_an_account_is_configured(
+    stack: Stack, channel: TestChannel
+) -> None:
+    stack.configure(channels={})
+    channel.start()
+    await eventually(lambda: "No account on a chat platform" in channel.log_file.read_text())
+
+    channel.configure()
+
+    await eventually(channel.pollers)
+
+
+async def test_a_name_that_is_none_is_a_sentence(stack: Stack, channel: TestChannel) -> None:
+    assert "There is no account 'tset' in the configuration" in said(
+        stack, "channel", "run", "tset"
+    )
+
+
+async def test_a_stranger_is_let_in_and_removed_at_the_command_line(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.start()
+    channel.platform.say("bo", "bo", "hello", sender_name="Bo\x1b[31m")
+    await eventually(lambda: "Your code is" in "".join(channel.texts("bo")))
+    (asks,) = orjson.loads(said(stack, "pairing", "list", "--json"))
+    assert asks["state"] == "asks"
+
+    told = said(stack, "pairing", "approve", asks["code"])
+
+    assert "bo on test/default, may write from now on." in told
+    assert "\x1b" not in told + said(stack, "pairing", "list")
+    channel.platform.say("bo", "bo", "/whoami")
+    await eventually(lambda: "no owner" in "".join(channel.texts("bo")))
+    assert "bo on test/default may not write any more." in said(stack, "pairing", "remove", "bo")
+    assert "Nobody with the id 'bo'" in said(stack, "pairing", "remove", "bo")
+    assert "There is no such code" in said(stack, "pairing", "approve", "ABCDEFGH")

@@ -1,0 +1,170 @@
+"""The test platform as a channel that `remoteclaw channel run` runs, as another package's is.
+
+    channel = TestChannel.installed(monkeypatch, stack)   # the entry point, and [channels.test]
+    channel.platform.say("42", "bo", "hi")                # a person writes there
+    process = channel.start()                             # `remoteclaw channel run`
+
+Who writes in a chat that is called as they are is alone with the bot; any other chat is a group.
+What the platform is asked is in its journal: each poll as `polled`, with the process that asks.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from remoteclaw import profiles
+from remoteclaw.config.model import AccountConfig, ChannelConfig
+from remoteclaw.config.rights import BY_PEOPLE
+from remoteclaw.profiles import Channel
+from remoteclaw.protocols import Batch, ChannelProfile, Identity, Incoming, IncomingFile
+from tests.support.agents import ROOT
+from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.platform import Platform, PlatformAdapter
+from tests.support.stack import Stack
+
+__all__ = ["CHANNEL", "TestChannel"]
+
+#: Where the metadata of the package that brings the channel is.
+PACKAGES = Path(__file__).with_name("packages")
+#: How long a poll waits, in seconds.
+POLL_S = 30.0
+
+
+class PlatformAccount(AccountConfig):
+    """An account there."""
+
+    directory: Annotated[str, BY_PEOPLE]
+    """Where the platform is."""
+
+
+class PlatformConfig(PlatformAccount, ChannelConfig):
+    """The settings of the channel `test`, as far as it runs."""
+
+    accounts: Annotated[dict[str, PlatformAccount], BY_PEOPLE] = Field(default_factory=dict)
+
+
+class Account(PlatformAdapter):
+    """Both sides of an account there."""
+
+    def __init__(self, settings: PlatformAccount) -> None:
+        super().__init__(Path(settings.directory))
+
+    async def connect(self) -> Identity:
+        await self._behaviour("connect", str(os.getpid()))
+        return Identity("1", "the_bot")
+
+    async def poll(self, position: str | None) -> Batch:
+        self._journal.add("polled", by=os.getpid(), position=position)
+        await self._behaviour("poll", str(os.getpid()))
+        begin = int(position or 0)
+        until = asyncio.get_running_loop().time() + POLL_S
+        while asyncio.get_running_loop().time() < until:
+            events = self._journal.read()
+            said = [event for event in events[begin:] if event["event"] == "said"]
+            if said:
+                return Batch(str(len(events)), tuple(map(_incoming, said)))
+            await asyncio.sleep(0.01)
+        return Batch(str(begin))
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        await self._behaviour("fetch", file.name)
+        message, _, name = file.id.partition("/")
+        (event,) = [event for event in self._journal.read() if event["id"] == message]
+        return str(event["files"][name]).encode()
+
+    async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        self._journal.add("commands", commands=[name for name, _ in commands])
+
+    async def aclose(self) -> None:
+        pass
+
+
+def _incoming(event: dict[str, Any]) -> Incoming:
+    known = {"event", "id", "chat", "by", "text", "files", "at_ms"}
+    files = event.get("files", {})
+    return Incoming(
+        id=event["id"],
+        chat=event["chat"],
+        sender=event["by"],
+        is_group=event["chat"] != event["by"],
+        at_ms=event.get("at_ms", 1_795_000_000_000),
+        text=event["text"],
+        files=tuple(
+            IncomingFile(f"{event['id']}/{name}", name, "text/plain", len(content))
+            for name, content in files.items()
+        ),
+        **{name: value for name, value in event.items() if name not in known},
+    )
+
+
+CHANNEL = Channel(
+    profile=ChannelProfile(),
+    settings=f"{__name__}:PlatformConfig",
+    adapter=f"{__name__}:Account",
+)
+
+
+class TestChannel:
+    """The platform, and the processes that run an account there."""
+
+    __test__ = False
+
+    def __init__(self, stack: Stack, platform: Platform, directory: Path) -> None:
+        self.platform = platform
+        self._stack = stack
+        self._directory = directory
+        self._processes: list[Process] = []
+
+    @classmethod
+    def installed(
+        cls, monkeypatch: pytest.MonkeyPatch, stack: Stack, **settings: Any
+    ) -> "TestChannel":
+        """Have the package that brings it on the path of this process and of those to come."""
+        monkeypatch.syspath_prepend(str(PACKAGES))
+        path = os.pathsep.join(
+            filter(None, (str(PACKAGES), str(ROOT), os.environ.get("PYTHONPATH")))
+        )
+        monkeypatch.setenv("PYTHONPATH", path)
+        profiles._installed.cache_clear()
+        directory = stack.home.path / "platform"
+        channel = cls(stack, Platform(directory), directory)
+        channel.configure(**settings)
+        return channel
+
+    def configure(self, **settings: Any) -> None:
+        """Write the channel's settings; alice is its owner."""
+        about = {"directory": str(self._directory), "owners": ["alice"], **settings}
+        self._stack.configure(channels={"test": about})
+
+    def start(self, *names: str, url: str = "") -> Process:
+        """Start `remoteclaw channel run`, perhaps with a Redis at another address."""
+        env = {"REMOTECLAW__REDIS__URL": url} if url else {}
+        process = start_program(
+            [REMOTECLAW, "channel", "run", *names], env=self._stack.env(**env), log=self.log_file
+        )
+        self._processes.append(process)
+        return process
+
+    @property
+    def log_file(self) -> Path:
+        return self._stack.home.logs / "channel.log"
+
+    def pollers(self) -> list[int]:
+        """Return the processes that have polled, in order."""
+        return [event["by"] for event in self.platform.did("polled")]
+
+    def texts(self, chat: str) -> list[str]:
+        """Return what the bot has said in a chat."""
+        return [post.text for post in self.platform.chat(chat) if post.by == "agent"]
+
+    def end(self) -> None:
+        """End the processes that were started."""
+        profiles._installed.cache_clear()
+        for process in self._processes:
+            process.kill()
+            process.wait()
