@@ -87,7 +87,7 @@ class _Lanes:
             if waiting is None:
                 self._waiting[place] = deque((reply.id,))
                 self._tasks.create_task(self._serve(place, reply))
-            elif reply.id not in waiting:  # after another adapter's time, they come again
+            elif _order(reply.id) > _order(waiting[-1]):  # some come again after a lost claim
                 waiting.append(reply.id)
 
     async def _serve(self, place: Place, reply: Reply | None) -> None:
@@ -128,6 +128,11 @@ class _Lanes:
             answer=done.answer,
             preview=preview,
         )
+
+
+def _order(reply_id: str) -> list[int]:
+    """Return what sorts ids of a stream."""
+    return [int(number) for number in reply_id.split("-")]
 
 
 async def _operate(operation: Operation, left_s: float, adapter: ChannelAdapter) -> bytes:

@@ -320,7 +320,9 @@ def queue_of_session(session: str, reset: bool, as_json: bool, **settings: Any) 
 def trace_message(what: str, as_json: bool) -> None:
     """Show every state that a message passed through, with times.
 
-    WHAT is a message's reference, as errors name it, or a session: then its newest message.
+    WHAT is a message's reference, as errors name it, or a session: then its newest message. Or it
+    is a message of RemoteClaw's own in a chat, as telegram/default/CHAT/MESSAGE: then what that
+    answers.
     """
 
     async def run(fleet: "Fleet") -> None:
@@ -364,6 +366,11 @@ async def find_message(fleet: "Fleet", what: str) -> tuple[str, str]:
 
     if match := re.fullmatch(r"([0-9a-f]{1,32})-(\d+-\d+)", what):
         return await fleet.sessions.find(match[1]), match[2]
+    match what.split("/"):
+        case [provider, account, chat, message_id]:
+            said = await fleet.replies.said(provider, account, chat, message_id)
+            if said is not None:
+                return said.sid, [said.turn, *said.entries][-1]
     sid = await fleet.sessions.find(what)
     view = await fleet.sessions.view(sid)
     if view is None or view.last_entry is None:

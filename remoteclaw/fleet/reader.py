@@ -311,6 +311,7 @@ class ReplyReader:
             args={
                 "token": self.token,
                 "reply": reply.id,
+                "ids": ", ".join(ids) or None,
                 "answer": answer if reply.call else None,
                 "answer_ms": ANSWER_MS,
                 "about": orjson.dumps(said),

@@ -575,6 +575,43 @@ async def test_what_the_platform_has_leads_back_to_its_turn(
     assert await stack.fleet.replies.said("test", "default", "chat-2", ids[0]) is None
 
 
+async def test_a_message_s_id_on_the_platform_leads_to_its_trace(
+    stack: Stack, platform: Platform
+) -> None:
+    async with platform.served(stack.fleet):
+        accepted = await answered(stack.fleet, "one")
+        await empty(stack)
+    (message_id,) = (event["id"] for event in platform.delivered)
+
+    traced = run(stack, "sessions", "trace", f"test/default/chat-1/{message_id}").stdout
+
+    assert traced.startswith(f"{accepted.session.sid[:8]}-{accepted.entry_id}")
+    assert f"delivered             as {message_id}" in traced
+
+
+async def test_replies_that_come_again_after_a_lost_claim_are_sent_once(
+    stack: Stack, platform: Platform
+) -> None:
+    client: Any = stack.fleet.scripts.client
+    reader, claims = keys.reader("test", "default"), keys.READERS
+    platform.tell(holds="chat-1")
+    async with platform.served(stack.fleet, claim_ms=500):
+        for index, text in enumerate(("one", "two", "three")):
+            await say(stack, text, index=index)
+        await eventually(lambda: platform.did("held"))
+        await client.set(reader, "another", px=1000)
+        before = (await client.zscore(claims, "test\0default")) or 0
+
+        async def is_claimed_again() -> bool:
+            return bool(await client.zscore(claims, "test\0default") > before + 1000)
+
+        await eventually(is_claimed_again)
+        platform.tell()
+        await empty(stack)
+
+    assert platform.texts == ["one", "two", "three"]
+
+
 async def test_what_waits_in_a_lane_is_read_when_it_is_its_turn(
     stack: Stack, platform: Platform
 ) -> None:

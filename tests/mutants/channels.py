@@ -143,6 +143,12 @@ MUTANTS = (
         test="test_a_preview_that_is_refused_costs_no_answer",
     ),
     Mutant(
+        "replies that come again and wait twice",
+        before="elif _order(reply.id) > _order(waiting[-1]):",
+        after="else:",
+        test="test_replies_that_come_again_after_a_lost_claim_are_sent_once",
+    ),
+    Mutant(
         "a quiet chat that shows what goes on",
         before='None if told.get("is_quiet") else words',
         after="words",

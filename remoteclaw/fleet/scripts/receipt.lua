@@ -2,7 +2,7 @@
 -- answers. What the platform has of it leads back to it. If a call wrote it, the caller is told what came
 -- of it; else what is given up becomes a dead letter.
 -- keys: reader, replies, marks, previews, dead_letters?, state, receipts?, outcomes*, blobs*, said*
--- args: token, reply, answer?, answer_ms, about, said_ms, category?, why?, preview?
+-- args: token, reply, ids?, answer?, answer_ms, about, said_ms, category?, why?, preview?
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then  -- a claim that only ran out is renewed so
   return redis.error_reply('FENCED another adapter reads this stream')
@@ -17,7 +17,7 @@ for _, outcome in ipairs(keys.outcomes) do
     if args.why then
       redis.call('HSETNX', outcome, 'undelivered', now .. ' ' .. args.why)
     else
-      redis.call('HSETNX', outcome, 'delivered', now)
+      redis.call('HSETNX', outcome, 'delivered', args.ids and now .. ' as ' .. args.ids or now)
     end
   end
 end
