@@ -1,0 +1,154 @@
+"""The whole way: a person in Telegram, `remoteclaw channel run`, a worker, an agent, and back."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from remoteclaw.fleet import keys
+from tests.support.agents import AgentCli
+from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.stack import Stack
+from tests.support.telegram import TelegramBot, file
+from tests.support.waiting import eventually
+
+ANN, GROUP = 7, -100_500
+
+
+class Channel:
+    """The processes that run the bot."""
+
+    def __init__(self, stack: Stack, bot: TelegramBot) -> None:
+        self.log = stack.home.logs / "channel.log"
+        self._stack = stack
+        self._processes: list[Process] = []
+        token_file = stack.home.path / "telegram-token"
+        token_file.write_text(f"{bot.token}\n")
+        token_file.chmod(0o600)
+        about = {
+            "token_file": str(token_file),
+            "api_url": bot.api_url,
+            "owners": [str(ANN)],
+            "groups": {str(GROUP): {}},
+        }
+        stack.configure(channels={"telegram": about})
+
+    def start(self) -> Process:
+        argv = [REMOTECLAW, "channel", "run"]
+        process = start_program(argv, env=self._stack.env(), log=self.log)
+        self._processes.append(process)
+        return process
+
+    def end(self) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def channel(stack: Stack, bot: TelegramBot) -> Iterator[Channel]:
+    channel = Channel(stack, bot)
+    yield channel
+    channel.end()
+    assert bot.token not in channel.log.read_text()
+
+
+async def settled(stack: Stack) -> None:
+    """Wait until every reply has its receipt."""
+    client: Any = stack.fleet.scripts.client
+
+    async def is_empty() -> bool:
+        return not await client.xlen(keys.reply_stream("telegram", "default"))
+
+    await eventually(is_empty)
+
+
+async def test_a_person_writes_in_telegram_and_the_agent_answers(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    bot.say("hello", chat=ANN)
+    await eventually(lambda: "message 1 of our conversation" in "".join(bot.texts(ANN)))
+    bot.say("look", chat=ANN, files=[file("plan.txt", b"the plan")])
+    await eventually(lambda: "I have plan.txt" in bot.texts(ANN)[-1])
+    bot.say("/status", chat=ANN)
+    await eventually(lambda: bot.texts(ANN)[-1].startswith("Idle."))
+    bot.say("file", chat=ANN)
+    await eventually(lambda: bot.files(ANN))
+
+    assert bot.files(ANN).keys() == {"hello-from-the-demo.txt"}
+    assert {"status", "stop"} <= {one["command"] for one in bot.commands()}
+    assert not [call for call in bot.calls() if "refused" in call]
+
+
+async def test_a_stranger_and_a_group_are_answered_as_the_configuration_says(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    channel.start()
+    bot.say("let me in", chat=9)
+    await eventually(lambda: "Your code is" in "".join(bot.texts(9)))
+    bot.say("talking to others", chat=GROUP, by=8)
+    bot.say(f"@{bot.username} hello", chat=GROUP, by=8)
+    await eventually(lambda: bot.texts(GROUP))
+
+    assert "message 1 of our conversation" in bot.texts(GROUP)[0]
+    assert len(bot.texts(9)) == len(bot.texts(GROUP)) == 1
+
+
+async def test_a_process_that_is_killed_while_it_sends_loses_nothing(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    process = channel.start()
+    bot.fault("sendMessage", "mute")
+    bot.say("one", chat=ANN)
+    await eventually(bot.held)
+    process.kill()
+    process.wait()
+    bot.release()
+    bot.say("two", chat=ANN)
+    channel.start()
+    await eventually(lambda: "message 2 of our" in "".join(bot.texts(ANN)))
+    await settled(stack)
+
+    first, again, second = bot.texts(ANN)
+    assert again == f"(perhaps a second time)\n{first}"
+    assert "message 1 of our" in first
+    assert "message 2 of our" in second
+    assert bot.pending() == []
+
+
+async def test_of_two_processes_one_polls_and_the_other_takes_over(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    first = channel.start()
+    await eventually(bot.is_polled)
+    channel.start()
+    bot.say("one", chat=ANN)
+    await eventually(lambda: "message 1 of our" in "".join(bot.texts(ANN)))
+    first.kill()
+    first.wait()
+    bot.say("two", chat=ANN)
+    await eventually(lambda: "message 2 of our" in "".join(bot.texts(ANN)))
+    await settled(stack)
+
+    assert len(bot.texts(ANN)) == 2
+    assert [call["method"] for call in bot.calls("getMe")] == ["getMe"] * 2
+    assert "Another program" not in channel.log.read_text()
+
+
+async def test_the_real_claude_answers_in_telegram(
+    stack: Stack, bot: TelegramBot, claude: AgentCli
+) -> None:
+    stack.agent = claude.config()
+    channel = Channel(stack, bot)
+    await stack.start_worker()
+    channel.start()
+    try:
+        bot.say("say hello in Telegram", chat=ANN)
+        await eventually(lambda: "say hello in Telegram" in "".join(bot.texts(ANN)))
+    finally:
+        channel.end()
