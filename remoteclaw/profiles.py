@@ -32,7 +32,10 @@ class Channel:
     """The class of its adapter, a `PlatformAdapter`, likewise. It is imported when an account
     starts, and called with the account's settings."""
     extra: str = ""
-    """The extra of RemoteClaw that installs the platform's library."""
+    """The extra of RemoteClaw that installs the platform's library; its versions and their hashes
+    are in `requirements.txt` beside the adapter."""
+    sign_up: str = ""
+    """How a person gets an account there, in a sentence."""
 
 
 #: The channels by name, as messages and the configuration call them.
@@ -44,6 +47,7 @@ CHANNELS: dict[str, Channel] = {
         settings="remoteclaw.channels.telegram.settings:TelegramConfig",
         adapter="remoteclaw.channels.telegram.adapter:TelegramAdapter",
         extra="telegram",
+        sign_up="Write /newbot to @BotFather in Telegram: it tells you the token of a new bot.",
     ),
 }
 

@@ -7,7 +7,10 @@ stand by until its claim ends.
 import asyncio
 import contextlib
 import logging
+import shlex
+import sys
 from collections.abc import Collection
+from importlib import resources
 from pkgutil import resolve_name
 from typing import cast
 
@@ -26,7 +29,7 @@ from remoteclaw.host.logs import frames_of
 from remoteclaw.profiles import channel_of
 from remoteclaw.protocols import PlatformAdapter
 
-__all__ = ["Channels", "create_adapter"]
+__all__ = ["Channels", "LibraryMissing", "create_adapter", "install_command"]
 
 #: How often the configuration is looked at, in seconds.
 LOOK_S = 1.0
@@ -41,6 +44,10 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]
 """A channel, and the name of an account there."""
+
+
+class LibraryMissing(ConfigError):
+    """Raised when the library of a platform is not installed."""
 
 
 class Channels:
@@ -171,11 +178,20 @@ def create_adapter(provider: str, settings: AccountConfig) -> PlatformAdapter:
     except ModuleNotFoundError as error:
         if not channel.extra:
             raise
-        raise ConfigError(
-            f"The library of {provider} is not installed ({error.name}): "
-            f"`pip install 'remoteclaw[{channel.extra}]'` installs it."
+        raise LibraryMissing(
+            f"The library of {provider} is not installed ({error.name}): `remoteclaw channel add "
+            f"{provider}` installs it, or `{shlex.join(install_command(provider))}`."
         ) from None
     return cast(PlatformAdapter, make(settings))
+
+
+def install_command(provider: str) -> list[str]:
+    """Return the command that installs the library of a channel, as its hashes say."""
+    channel = channel_of(provider)
+    assert channel is not None, "its adapter was looked for"
+    package = channel.adapter.partition(":")[0].rpartition(".")[0]
+    wanted = str(resources.files(package) / "requirements.txt")
+    return [sys.executable, "-m", "pip", "install", "--require-hashes", "-r", wanted]
 
 
 def _first(group: BaseException) -> Exception:

@@ -1,4 +1,4 @@
-"""Commands for channels: `channel run` and `channel list`."""
+"""Commands for channels: `channel add`, `channel run` and `channel list`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,31 @@ __all__ = ["channel"]
 
 @click.group()
 def channel() -> None:
-    """Run or list the accounts on chat platforms."""
+    """Add, run or list the accounts on chat platforms."""
+
+
+@channel.command("add")
+@click.argument("name", metavar="CHANNEL")
+@click.option("--account", metavar="NAME", help="A further account, by a name of your own.")
+@click.option("--token-file", metavar="FILE", help="The file that has the token.")
+@click.option("--token-env", metavar="NAME", help="The environment variable that has it.")
+@click.option("--api-url", metavar="URL", help="A server of your own that speaks for the platform.")
+@click.option("--agent", metavar="NAME", help="The agent that answers.")
+@click.option("--owner", metavar="ID", help="Your id there, if you know it.")
+@click.option("--no-input", is_flag=True, help="Ask nothing.")
+def add_channel(name: str, no_input: bool, **options: str | None) -> None:
+    """Add an account on a chat platform, such as telegram.
+
+    It checks the token, waits for your first message to learn who you are, and writes the
+    configuration. A token that it asks for is kept in a file of the state directory.
+    """
+    import asyncio
+
+    from remoteclaw.cli.onboarding import Onboarding
+
+    home, config = load()
+    home.create()
+    asyncio.run(Onboarding(home, config, name, options, may_ask=not no_input).run())
 
 
 @channel.command("run")

@@ -4,6 +4,18 @@ from tests.mutants import Mutant
 
 MUTANTS = (
     Mutant(
+        "an owner who is whoever has written first",
+        before='if click.confirm(f"{who} has written. Is that you?", default=True):',
+        after="if True:",
+        test="test_a_bot_is_added_with_its_owner_and_answers",
+    ),
+    Mutant(
+        "a token that stays though it is refused",
+        before="self._kept.unlink(missing_ok=True)",
+        after="pass",
+        test="test_a_token_that_is_refused_leaves_nothing_behind",
+    ),
+    Mutant(
         "a send that loads Redis' libraries beside a gateway",
         before="code = _over_gateway(order, stream, as_json=as_json)",
         after="code = None",

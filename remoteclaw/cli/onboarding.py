@@ -1,0 +1,200 @@
+"""Onboarding: adds an account on a chat platform, from its token to its first owner."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from pydantic import ValidationError
+
+from remoteclaw.channels.process import LibraryMissing, create_adapter, install_command
+from remoteclaw.cli.output import echo
+from remoteclaw.config.edit import ConfigFile
+from remoteclaw.config.home import Home
+from remoteclaw.config.model import ChannelConfig, Config, TokenConfig
+from remoteclaw.errors import ConfigError, PlatformBusy
+from remoteclaw.host.files import write_new
+from remoteclaw.host.process import spawn
+from remoteclaw.host.terminal import one_line
+from remoteclaw.profiles import CHANNELS, channel_of
+from remoteclaw.protocols import Incoming, PlatformAdapter
+from remoteclaw.up.lock import running_pid
+
+__all__ = ["Onboarding"]
+
+#: The pause before it is looked for a message of somebody else, in seconds.
+LOOK_S = 1.0
+
+
+class Onboarding:
+    """One account on its way into the configuration."""
+
+    def __init__(
+        self,
+        home: Home,
+        config: Config,
+        channel: str,
+        options: Mapping[str, str | None],
+        *,
+        may_ask: bool,
+    ) -> None:
+        self._home = home
+        self._config = config
+        self._channel = channel
+        self._options = options
+        self._may_ask = may_ask
+        self._account = options.get("account") or "default"
+        self._kept: Path | None = None
+        """The file of a token that was asked for."""
+        self._file = ConfigFile(home.config_file, check=lambda _: None)
+
+    async def run(self) -> None:
+        """Add it; whatever goes wrong before the last step leaves nothing behind."""
+        known = channel_of(self._channel)
+        model = ChannelConfig.named(self._channel)
+        if known is None or not issubclass(model, TokenConfig):
+            there = [name for name, each in CHANNELS.items() if each.adapter]
+            raise ConfigError(
+                f"No account of {self._channel!r} can be added: there is {', '.join(there)}."
+            )
+        if (self._channel, self._account) in self._config.accounts():
+            raise ConfigError(
+                f"{self._channel}/{self._account} is in {self._home.config_file} already: change "
+                "it there, or name another account with --account."
+            )
+        table = self._table(known.sign_up)
+        try:
+            await self._add(model, table)
+        except BaseException:
+            if self._kept:
+                self._kept.unlink(missing_ok=True)
+            raise
+
+    async def _add(self, model: type[TokenConfig], table: Mapping[str, Any]) -> None:
+        adapter = await self._adapter(self._settings(model, table))
+        try:
+            identity = await adapter.connect()
+            echo(f"The token is that of {identity.name}.")
+            if identity.problem:
+                echo(identity.problem)
+            owner = self._options.get("owner") or await self._owner(adapter, identity.name)
+        finally:
+            await adapter.aclose()
+        await self._write(table, owner)
+        self._tell_what_is_next(identity.name, owner)
+
+    # -- the token -----------------------------------------------------------------------------
+
+    def _table(self, sign_up: str) -> dict[str, Any]:
+        """Return the account's settings; a token that is asked for goes into a file."""
+        names = ("token_file", "token_env", "api_url", "agent")
+        table: dict[str, Any] = {
+            name: value for name in names if (value := self._options.get(name)) is not None
+        }
+        if "token_file" in table or "token_env" in table:
+            return table
+        if not self._may_ask:
+            raise ConfigError("Say where the token is: --token-file FILE, or --token-env NAME.")
+        if sign_up:
+            echo(sign_up)
+        token = click.prompt("Token (it is not shown)", hide_input=True).strip()
+        return {"token_file": str(self._keep(token)), **table}
+
+    def _keep(self, token: str) -> Path:
+        """Write a token where nobody else reads it."""
+        directory = self._home.path / "tokens"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        path = directory / f"{self._channel}-{self._account}"
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        write_new(path, f"{token}\n".encode())
+        self._kept = path
+        return path
+
+    def _settings(self, model: type[TokenConfig], table: Mapping[str, Any]) -> TokenConfig:
+        try:
+            return model.model_validate(table)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            why = first["msg"].removeprefix("Value error, ")
+            raise ConfigError(f"{where} is not valid: {why}.") from None
+
+    # -- the library ---------------------------------------------------------------------------
+
+    async def _adapter(self, settings: TokenConfig) -> PlatformAdapter:
+        try:
+            return create_adapter(self._channel, settings)
+        except LibraryMissing:
+            command = install_command(self._channel)
+            if not self._may_ask:
+                raise
+            echo(f"The library of {self._channel} is missing. This installs it, with its hashes:")
+            echo(f"  {shlex.join(command)}")
+            click.confirm("Install it?", default=True, abort=True)
+        log = self._home.logs / "install.log"
+        process = await spawn(command, env=os.environ, log=log, death_signal=signal.SIGTERM)
+        if await process.wait():
+            raise ConfigError(f"The library was not installed: the reason is in {log}.")
+        return create_adapter(self._channel, settings)
+
+    # -- the owner -----------------------------------------------------------------------------
+
+    async def _owner(self, adapter: PlatformAdapter, name: str) -> str | None:
+        """Return the id of who writes first, and says that they are the owner; None if not asked.
+
+        Nothing is acknowledged: what they write is answered once the account runs.
+        """
+        if not self._may_ask:
+            return None
+        echo(f"Now write something to {one_line(name)}, so that it learns who you are.")
+        asked: set[str] = set()
+        while True:
+            for incoming in await self._written(adapter):
+                if incoming.is_group or incoming.is_bot or incoming.problem:
+                    continue
+                if incoming.sender in asked:
+                    continue
+                asked.add(incoming.sender)
+                who = one_line(f"{incoming.sender_name or 'no name'}, id {incoming.sender}")
+                if click.confirm(f"{who} has written. Is that you?", default=True):
+                    return incoming.sender
+            await asyncio.sleep(LOOK_S)
+
+    async def _written(self, adapter: PlatformAdapter) -> tuple[Incoming, ...]:
+        try:
+            return (await adapter.poll(None)).incoming
+        except PlatformBusy as busy:
+            await asyncio.sleep(busy.after_s)
+            return ()
+
+    # -- the configuration ---------------------------------------------------------------------
+
+    async def _write(self, table: Mapping[str, Any], owner: str | None) -> None:
+        is_own = self._account == "default"
+        section: dict[str, Any] = dict(table) if is_own else {"accounts": {self._account: table}}
+        if owner is not None:
+            known = self._config.channel(self._channel).owners or ()
+            section["owners"] = list(dict.fromkeys((*known, owner)))
+        async with self._file.locked():
+            plan = self._file.patched(self._file.read(), {"channels": {self._channel: section}})
+            await self._file.write(plan)
+
+    def _tell_what_is_next(self, name: str, owner: str | None) -> None:
+        echo(f"{self._channel}/{self._account} is in {self._home.config_file} now.")
+        if running_pid(self._home) is None:
+            echo(f"`remoteclaw up` runs it: then {one_line(name)} answers.")
+        else:
+            echo(f"`remoteclaw up` runs it at once: {one_line(name)} answers.")
+        if owner is None:
+            echo(
+                f"Nobody is its owner yet: write to it, and `remoteclaw pairing approve CODE` lets "
+                f"you in; channels.{self._channel}.owners has the ids of its owners."
+            )
+        else:
+            echo("Others who write to it are told a code: `/pair CODE` there lets them in.")

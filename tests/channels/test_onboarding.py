@@ -1,0 +1,130 @@
+"""`remoteclaw channel add telegram`, and the first day with the bot."""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from remoteclaw.profiles import CHANNELS, Channel
+from tests.support.command import REMOTECLAW, Process, run_command, start_program
+from tests.support.stack import Stack
+from tests.support.telegram import Telegram, TelegramBot
+from tests.support.waiting import eventually
+
+
+@pytest.fixture
+def started(stack: Stack) -> Iterator[Callable[..., Process]]:
+    processes = []
+
+    def start(*arguments: str) -> Process:
+        log = stack.home.logs / "channel.log"
+        process = start_program([REMOTECLAW, *arguments], env=stack.env(), log=log)
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def add(stack: Stack, *arguments: str, typed: str = "") -> str:
+    done = run_command("channel", "add", *arguments, env=stack.env(), stdin=typed.encode())
+    return done.stdout + done.stderr
+
+
+def configured(stack: Stack) -> Any:
+    return tomllib.loads(stack.home.config_file.read_text())["channels"].get("telegram")
+
+
+async def test_a_bot_is_added_with_its_owner_and_answers(
+    stack: Stack, bot: TelegramBot, started: Callable[..., Process]
+) -> None:
+    bot.say("buy cheap watches", chat=8)
+    bot.say("hello", chat=7)
+
+    # The token is checked, and who writes is asked for: the first one isn't the owner.
+    said = add(stack, "telegram", "--api-url", bot.api_url, typed=f"{bot.token}\nn\ny\n")
+
+    assert "Write /newbot to @BotFather" in said
+    assert f"The token is that of @{bot.username}." in said
+    assert "id 7 has written. Is that you?" in said
+    assert bot.token not in said + stack.home.config_file.read_text()
+    assert configured(stack)["owners"] == ["7"]
+    token_file = Path(configured(stack)["token_file"])
+    assert token_file.stat().st_mode & 0o777 == 0o600
+
+    # Now it runs: what was written before is answered, and the stranger gets a code.
+    await stack.start_worker()
+    started("channel", "run")
+    await eventually(lambda: any("RemoteClaw's demo agent" in text for text in bot.texts(7)))
+    (told,) = await eventually(lambda: bot.texts(8))
+    code, *_ = re.findall(r"[A-Z]{8}", told)
+    bot.say(f"/pair {code}", chat=7)
+    await eventually(lambda: any("You were let in" in text for text in bot.texts(8)))
+    bot.say("hello", chat=8)
+    await eventually(lambda: any("RemoteClaw's demo agent" in text for text in bot.texts(8)))
+    assert {"command": "status", "description": "Show what the session does now."} in bot.commands()
+    assert bot.token not in (stack.home.logs / "channel.log").read_text()
+
+
+async def test_without_questions_it_takes_what_it_is_told(stack: Stack, bot: TelegramBot) -> None:
+    file = stack.home.path / "my-token"
+    file.write_text(bot.token)
+    where = ("--api-url", bot.api_url, "--token-file", str(file), "--no-input")
+
+    said = add(stack, "telegram", *where, "--owner", "7", "--account", "work")
+
+    assert "telegram/work is in" in said
+    assert configured(stack)["accounts"]["work"]["token_file"] == str(file)
+    assert configured(stack)["owners"] == ["7"]
+    assert "is in" in add(stack, "telegram", *where, "--account", "work")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("signal",), "No account of 'signal' can be added: there is telegram."),
+        (("telegram", "--no-input"), "Say where the token is: --token-file FILE, or --token-env"),
+        (("telegram", "--no-input", "--token-env", "NOPE"), "There is no token: $NOPE is empty."),
+    ],
+)
+async def test_what_is_missing_is_a_sentence(
+    stack: Stack, arguments: tuple[str, ...], problem: str
+) -> None:
+    assert problem in add(stack, *arguments)
+    assert configured(stack) is None
+
+
+async def test_a_token_that_is_refused_leaves_nothing_behind(
+    stack: Stack, telegram: Telegram
+) -> None:
+    said = add(stack, "telegram", "--api-url", telegram.url, typed="123:wrong\n")
+
+    assert "token" in said.splitlines()[-1]
+    assert "Traceback" not in said
+    assert configured(stack) is None
+    assert list((stack.home.path / "tokens").iterdir()) == []
+
+
+async def test_a_library_that_is_missing_is_named_with_what_installs_it(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from remoteclaw.channels.process import LibraryMissing, create_adapter
+    from remoteclaw.channels.telegram.settings import TelegramAccount
+
+    known = CHANNELS["telegram"]
+    lost = Channel(
+        profile=known.profile, adapter="remoteclaw.channels.telegram.lost:It", extra="telegram"
+    )
+    monkeypatch.setitem(CHANNELS, "telegram", lost)
+
+    with pytest.raises(LibraryMissing) as error:
+        create_adapter("telegram", TelegramAccount(token="1:x"))
+
+    assert "-m pip install --require-hashes -r " in str(error.value)
+    named = str(error.value).rpartition("-r ")[2].rstrip("`.")
+    assert "python-telegram-bot" in Path(named).read_text()
