@@ -12,6 +12,7 @@ import pytest
 
 from remoteclaw.channels import budget
 from remoteclaw.channels.relay import relay
+from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, PlatformAway, PlatformUnknown
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.reader import Mark
@@ -424,6 +425,48 @@ async def test_redis_that_is_killed_while_a_platform_answers_doubles_nothing(
         await empty(stack)
 
     assert [event["text"] for event in platform.delivered] == ["one", "two"]
+
+
+async def test_redis_that_is_frozen_while_a_platform_answers_doubles_nothing(
+    stack: Stack, platform: Platform
+) -> None:
+    """For longer than a claim lasts: what is due meanwhile is sent behind it, under a new claim."""
+    platform.tell(holds_answers=True)
+    async with platform.served(stack.fleet, claim_ms=500):
+        await say(stack, "one")
+        await say(stack, "two", index=1)
+        await eventually(lambda: platform.did("held"))
+        with stack.redis.frozen():
+            platform.tell()
+            await asyncio.sleep(1)
+        await empty(stack)
+
+    assert [event["text"] for event in platform.delivered] == ["one", "two"]
+
+
+async def test_an_hour_s_outage_is_waited_out(
+    stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock that goes faster: each attempt of a chat finds that its pause is over."""
+    hours = 0.0
+
+    def clock() -> float:
+        nonlocal hours
+        hours += 10  # so much later, whenever anybody looks
+        return boottime() + hours
+
+    monkeypatch.setattr(budget, "boottime", clock)
+    platform.tell(breaks=True)
+    for number in range(8):
+        await say(stack, f"{number}", chat=f"chat-{number % 4}", index=number)
+    async with platform.served(stack.fleet):
+        await eventually(lambda: hours > 3600 and len(platform.did("broke")) > 20)
+        platform.tell()
+        await empty(stack)
+
+    for chat in range(4):
+        assert [post.text for post in platform.chat(f"chat-{chat}")] == [f"{chat}", f"{chat + 4}"]
+    assert not await stack.fleet.dead_letters.count()
 
 
 class Keyed(Recipient):
