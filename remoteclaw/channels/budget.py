@@ -21,8 +21,8 @@ __all__ = ["Budget"]
 FIRST_S, MOST_S = 1.0, 30.0
 #: How many chats must have failed since the last success so that the whole account waits.
 FEW = 3
-#: How many replies are being sent at once: each takes a connection.
-MOST_AT_ONCE = 100
+#: How many replies are being sent at once: each takes a connection to the platform and to Redis.
+MOST_AT_ONCE = 32
 
 log = logging.getLogger(__name__)
 

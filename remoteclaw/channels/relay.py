@@ -30,6 +30,8 @@ __all__ = ["relay"]
 #: The time limit of one operation, in seconds: messages wait behind it, and its caller waits 15 s,
 #: of which it may have waited 10 here.
 OPERATE_S = 4.0
+#: How many lanes ask Redis at once, besides those that send: each takes a connection.
+MOST_AT_ONCE = 32
 
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
 SLOW = f"The platform took longer than {OPERATE_S:.0f} s: it may have been done, or not."
@@ -76,6 +78,7 @@ class _Lanes:
         self._budget = budget
         self._tasks = tasks
         self._live = live
+        self._at_once = asyncio.Semaphore(MOST_AT_ONCE)
         self._waiting: dict[Place, deque[str]] = {}
         """By topic, the ids of the replies that wait for it, in order."""
 
@@ -95,12 +98,16 @@ class _Lanes:
         waiting = self._waiting[place]
         with self._budget.replies(place.chat):
             while waiting:
-                reply = reply or await self._reader.read(waiting[0])
+                reply = reply or await self._read(waiting[0])
                 if reply:
                     await self._deliver(reply)
                 waiting.popleft()
                 reply = None
         del self._waiting[place]
+
+    async def _read(self, reply_id: str) -> Reply | None:
+        async with self._at_once:
+            return await self._reader.read(reply_id)
 
     async def _deliver(self, reply: Reply) -> None:
         if reply.operation:
@@ -120,14 +127,15 @@ class _Lanes:
             self._live.remove_later(preview)
 
     async def _receipt(self, reply: Reply, done: Done, *, preview: str = "") -> None:
-        await self._reader.receipt(
-            reply,
-            ids=done.ids,
-            kept=done.kept,
-            given_up=done.given_up,
-            answer=done.answer,
-            preview=preview,
-        )
+        async with self._at_once:
+            await self._reader.receipt(
+                reply,
+                ids=done.ids,
+                kept=done.kept,
+                given_up=done.given_up,
+                answer=done.answer,
+                preview=preview,
+            )
 
 
 def _order(reply_id: str) -> list[int]:
