@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import random
 import socket
 from collections.abc import AsyncIterator
 from typing import Any
@@ -188,6 +189,25 @@ async def test_what_telegram_can_not_show_goes_as_plain_text(
     await sent(adapter, reply("**bold**"))
 
     assert [(one["text"], one.get("entities")) for one in bot.chat(CHAT)] == [("bold", None)]
+
+
+async def test_telegram_takes_whatever_an_agent_writes(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    pieces = (
+        "**bold _both_ **", "`code`", "```python\nx = '😀'\n```\n", "\n\n", "\n- item\n  - deeper ",
+        "\n> quote **b**\n", "[a](https://a.org/?q=😀)", "[b](javascript:alert(1))", "😀👩‍👩‍👧",
+        "\n| a | b |\n|---|---|\n| `c` | " + "wide " * 20 + "|\n", "<script>x</script>", "~~s~~",
+        "\n# Heading *x*\n", "\u202e\u2066 ", "\x00\x1b[31m", "word ", "\ud800", "1. one\n2. two\n",
+        "https://example.org/(a)", "\t", "&amp; &lt;", "![p](https://p.org/x.png)", "***",
+    )  # fmt: skip
+    chosen = random.Random(18)
+    for length in (*range(1, 40), 400, 4000):
+        answer = reply("".join(chosen.choice(pieces) for _ in range(length)))
+        await sent(adapter, answer)
+
+    assert [call["refused"] for call in bot.calls() if "refused" in call] == []
+    assert len(bot.texts(CHAT)) > 50
 
 
 async def test_an_effect_is_shown_by_its_name_where_there_is_one(
