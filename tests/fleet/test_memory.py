@@ -24,6 +24,13 @@ async def fill(stack: Stack, part: float) -> None:
     await client.config_set("maxmemory", int(used / part))
 
 
+async def without_limit(stack: Stack) -> None:
+    """Have room for any number of files, which are not written to the disk."""
+    client = stack.fleet.scripts.client
+    await client.config_set("appendonly", "no")
+    await client.config_set("maxmemory", 0)
+
+
 async def refused(turn: Turn, tool: str, **params: Any) -> str:
     with pytest.raises(CallRefused) as refusal:
         await turn.call(tool, **params)
@@ -177,7 +184,7 @@ async def test_one_conversation_keeps_a_bounded_number_of_messages_waiting(stack
 
 async def test_one_conversation_stores_a_bounded_number_of_files(stack: Stack) -> None:
     content, sid = bytes(20 * 1024 * 1024), "a" * 32
-    await stack.fleet.scripts.client.config_set("maxmemory", 0)
+    await without_limit(stack)
     for _ in range(7):
         await stack.fleet.blobs.put(sid, "big", content)
 
@@ -195,7 +202,7 @@ async def test_one_conversation_stores_a_bounded_number_of_files(stack: Stack) -
 
 
 async def test_operators_store_as_many_files_as_they_like(stack: Stack) -> None:
-    await stack.fleet.scripts.client.config_set("maxmemory", 0)
+    await without_limit(stack)
     content = bytes(20 * 1024 * 1024)
     for _ in range(8):
         await stack.fleet.blobs.put(keys.OPERATOR, "big", content)

@@ -22,7 +22,7 @@ from typing import IO
 from remoteclaw.host.forking import fork, server_command
 from tests.support.waiting import HANG_S
 
-__all__ = ["REMOTECLAW", "RQ", "Process", "run_command", "start_program"]
+__all__ = ["REMOTECLAW", "RQ", "Process", "run_command", "run_program", "start_program"]
 
 ROOT = Path(__file__).parents[2]
 REMOTECLAW = str(Path(sys.executable).with_name("remoteclaw"))
@@ -83,7 +83,13 @@ def run_command(
     *arguments: str, env: Mapping[str, str], stdin: bytes = b""
 ) -> "subprocess.CompletedProcess[str]":
     """Run `remoteclaw` with some arguments and see what comes of it."""
-    argv = [REMOTECLAW, *arguments]
+    return run_program((REMOTECLAW, *arguments), env=env, stdin=stdin)
+
+
+def run_program(
+    argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b""
+) -> "subprocess.CompletedProcess[str]":
+    """Run one of these and see what comes of it."""
     with TemporaryFile() as source, TemporaryFile() as output, TemporaryFile() as errors:
         source.write(stdin)
         source.seek(0)

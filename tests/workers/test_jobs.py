@@ -3,8 +3,6 @@
 import json
 import os
 import pickle
-import subprocess
-import sys
 import uuid
 import zlib
 from pathlib import Path
@@ -18,8 +16,9 @@ from rq.serializers import JSONSerializer
 from rq.webhook import Webhook
 
 from tests.support.bridges import script
+from tests.support.command import RQ, run_program
 from tests.support.stack import Stack
-from tests.support.waiting import HANG_S, eventually
+from tests.support.waiting import eventually
 
 SID = "0" * 32
 
@@ -150,15 +149,7 @@ async def test_no_text_of_a_message_reaches_rq_or_a_log(stack: Stack, directory:
 
 
 def start(stack: Stack, *arguments: str, **env: str) -> tuple[int, str]:
-    rq = Path(sys.executable).with_name("rq")
-    result = subprocess.run(
-        [rq, "worker", *arguments, "--burst"],
-        env=stack.env(**env),
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
+    result = run_program([RQ, "worker", *arguments, "--burst"], env=stack.env(**env))
     return result.returncode, result.stderr.strip()
 
 
@@ -200,14 +191,7 @@ async def test_a_worker_that_does_not_fork_does_not_start(stack: Stack, class_na
 
 
 async def test_a_pool_of_workers_does_not_start(stack: Stack) -> None:
-    result = subprocess.run(
-        [Path(sys.executable).with_name("rq"), "worker-pool", "-c", "workers.settings"],
-        env=stack.env(),
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
+    result = run_program([RQ, "worker-pool", "-c", "workers.settings"], env=stack.env())
 
     assert result.returncode == 1
     assert "Start it as `remoteclaw worker`" in result.stderr
