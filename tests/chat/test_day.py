@@ -161,8 +161,9 @@ class Day:
         screen.see("› one\n  two\n  three")
         screen.type("\x03")
         at_rest(screen)
+        before = screen.words().count("Show who you")  # in the answer to /help
         screen.type("/who")
-        screen.see("Show who you are")
+        screen.see_words("Show who you", before + 1)
         screen.type("\t\r")
         screen.see_gone("Show who you are here, and what you may do. ")
         screen.type("\r")
@@ -220,19 +221,19 @@ class Day:
         at_rest(screen)
 
 
-SIZES = pytest.mark.parametrize("columns", [80, 40])
-LOOK = pytest.mark.parametrize("colour", [{}, {"NO_COLOR": "1"}], ids=["colour", "plain"])
+#: Each width once, and each look.
+WINDOWS = pytest.mark.parametrize(
+    ("columns", "colour"), [(80, {}), (40, {"NO_COLOR": "1"})], ids=["colour", "plain"]
+)
 
 
-@SIZES
-@LOOK
+@WINDOWS
 def test_a_day(home: Home, directory: Path, columns: int, colour: dict[str, str]) -> None:
     agent = {"runtime": "demo", "command": list(day_agent(directory))}
     a_day(home, directory, agent, SCRIPTED, columns, env(home, **colour))
 
 
-@SIZES
-@LOOK
+@WINDOWS
 def test_a_day_with_claude(
     home: Home, directory: Path, claude: AgentCli, columns: int, colour: dict[str, str]
 ) -> None:
