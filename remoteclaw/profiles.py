@@ -11,6 +11,7 @@ from importlib.metadata import entry_points
 
 from remoteclaw.channels.console.profile import PROFILE as CONSOLE
 from remoteclaw.channels.telegram.profile import PROFILE as TELEGRAM
+from remoteclaw.channels.webhook.profile import PROFILE as WEBHOOK
 from remoteclaw.errors import ConfigError
 from remoteclaw.protocols import ChannelProfile
 
@@ -48,6 +49,11 @@ CHANNELS: dict[str, Channel] = {
         adapter="remoteclaw.channels.telegram.adapter:TelegramAdapter",
         extra="telegram",
         sign_up="Write /newbot to @BotFather in Telegram: it tells you the token of a new bot.",
+    ),
+    "webhook": Channel(
+        profile=WEBHOOK,
+        settings="remoteclaw.channels.webhook.settings:WebhookConfig",
+        adapter="remoteclaw.channels.webhook.adapter:WebhookAdapter",
     ),
 }
 

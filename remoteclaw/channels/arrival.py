@@ -23,7 +23,7 @@ from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.host.files import size_in_words
 from remoteclaw.host.terminal import one_line
 from remoteclaw.messages import EVERYONE, MAX_ATTACHMENTS, Attachment, ChannelMessage, SessionKey
-from remoteclaw.protocols import Incoming, IncomingFile, PlatformAdapter
+from remoteclaw.protocols import FileSource, Incoming, IncomingFile
 
 __all__ = ["Arrival", "Door"]
 
@@ -56,7 +56,8 @@ class Arrival:
     """One message on its way in. Each step does nothing a second time."""
 
     door: Door
-    adapter: PlatformAdapter
+    source: FileSource
+    """What has its files."""
     incoming: Incoming
 
     async def take(self) -> None:
@@ -202,7 +203,7 @@ class Arrival:
         for _ in range(TRIES):
             try:
                 async with asyncio.timeout(FETCH_S):
-                    return await self.adapter.fetch(file)
+                    return await self.source.fetch(file)
             except PlatformRefused:
                 raise
             except (RemoteClawError, TimeoutError) as error:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from remoteclaw.protocols.channel import LiveAdapter, OperatingAdapter
+from remoteclaw.protocols.channel import ChannelAdapter
 
-__all__ = ["Batch", "Identity", "Incoming", "IncomingFile", "PlatformAdapter"]
+__all__ = ["Batch", "FileSource", "Identity", "Incoming", "IncomingFile", "PlatformAdapter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,14 @@ class Batch:
     incoming: tuple[Incoming, ...] = ()
 
 
-class PlatformAdapter(LiveAdapter, OperatingAdapter, Protocol):
+class FileSource(Protocol):
+    """What has the files that people send."""
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the content of a file that a person has sent."""
+
+
+class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
     """One account on one chat platform, both sides. Its calls raise what `ChannelAdapter` says."""
 
     async def connect(self) -> Identity:
@@ -82,9 +89,6 @@ class PlatformAdapter(LiveAdapter, OperatingAdapter, Protocol):
 
     async def poll(self, position: str | None) -> Batch:
         """Wait for what people write, for 30 s at most; without a position, from the oldest."""
-
-    async def fetch(self, file: IncomingFile) -> bytes:
-        """Return the content of a file that a person has sent."""
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """Show commands, each with its description, in the platform's own menu."""

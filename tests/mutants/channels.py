@@ -367,4 +367,22 @@ MUTANTS = (
         after="if key not in wanted:",
         test="test_an_account_that_is_refused_says_so_and_works_again",
     ),
+    Mutant(
+        "a request that is not signed for its body",
+        before='signed = b".".join((at.encode(), body))',
+        after="signed = at.encode()",
+        test="test_a_signature_is_of_one_body_one_token_and_its_time",
+    ),
+    Mutant(
+        "a request that is good for ever",
+        before="if abs(now_s - int(at)) > WINDOW_S:",
+        after="if False:",
+        test="test_a_signature_is_of_one_body_one_token_and_its_time",
+    ),
+    Mutant(
+        "a post with another key each time",
+        before='key = f"{reply.key}:{part.index}"',
+        after='key = f"{reply.key}:{part.index}:{time.time()}"',
+        test="test_what_is_sent_again_has_the_same_key",
+    ),
 )

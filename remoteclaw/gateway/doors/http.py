@@ -16,6 +16,7 @@ from remoteclaw.errors import CallRefused, RedisRefused, RedisUnavailable
 from remoteclaw.gateway.doors.body import body_of
 from remoteclaw.gateway.doors.files import FilesDoor
 from remoteclaw.gateway.doors.frames import encoded, explained
+from remoteclaw.gateway.doors.webhook import WebhookDoor
 from remoteclaw.gateway.doors.ws import WebSocketDoor
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.guard import Bearer, Guard, authenticate, refusal
@@ -35,7 +36,7 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
 
     `mcp` answers those to /mcp, with their principal in `scope["state"]`.
     """
-    door, files = _HttpDoor(gateway), FilesDoor(gateway)
+    door, files, webhook = _HttpDoor(gateway), FilesDoor(gateway), WebhookDoor(gateway)
     routes: list[BaseRoute] = [
         Route("/tools/invoke", door.invoke, methods=["POST"]),
         Route("/healthz", door.health),
@@ -43,6 +44,8 @@ def create_app(gateway: Gateway, *, mcp: ASGIApp | None = None) -> Starlette:
         Route("/metrics", door.metrics),
         Route("/files", files.take, methods=["POST"]),
         Route("/files/{sid}/{blob}", files.give),
+        Route("/webhook", webhook.take, methods=["POST"]),
+        Route("/webhook/{account}", webhook.take, methods=["POST"]),
         *(WebSocketRoute(path, WebSocketDoor(gateway)) for path in ("/ws", "/")),
     ]
     if mcp is not None:

@@ -1,0 +1,93 @@
+"""Messages that a program posts to the gateway, and their files."""
+
+import base64
+import binascii
+import time
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from remoteclaw.errors import PlatformRefused
+from remoteclaw.host.fetch import fetch
+from remoteclaw.host.files import UnfitFile
+from remoteclaw.protocols import Incoming, IncomingFile
+
+__all__ = ["PostedMessage"]
+
+_FORM = ConfigDict(extra="forbid", alias_generator=to_camel, frozen=True)
+
+
+class PostedFile(BaseModel):
+    """A file: its content, or the public address where it is."""
+
+    model_config = _FORM
+
+    name: str
+    mime_type: str = "application/octet-stream"
+    content: str | None = None
+    """In base64; the whole request has 2 MB at most."""
+    url: str | None = None
+
+    @model_validator(mode="after")
+    def _check_source(self) -> "PostedFile":
+        if (self.content is None) == (self.url is None):
+            raise ValueError("needs content or url, one of them")
+        return self
+
+
+class PostedMessage(BaseModel):
+    """The body of a request."""
+
+    model_config = _FORM
+
+    id: str = Field(min_length=1, max_length=200)
+    """Unique within the chat; a repeated one counts once for a week."""
+    chat: str = Field(min_length=1, max_length=200)
+    from_: str = Field(alias="from", min_length=1, max_length=200)
+    """The platform's id of who wrote it, never a name that people choose."""
+    text: str = ""
+    name: str | None = None
+    thread: str | None = None
+    is_group: bool = False
+    is_for_us: bool = True
+    """In a group: whether it mentions the account or answers it."""
+    at: int | None = Field(default=None, ge=0)
+    """When it was written, in milliseconds since 1970; now, if it isn't said."""
+    reply_to: str | None = None
+    quoted: str = ""
+    replaces: str | None = None
+    files: tuple[PostedFile, ...] = ()
+
+    def incoming(self) -> Incoming:
+        """Return it as adapters tell messages."""
+        return Incoming(
+            id=self.id,
+            chat=self.chat,
+            thread=self.thread,
+            is_group=self.is_group,
+            sender=self.from_,
+            sender_name=self.name,
+            at_ms=int(time.time() * 1000) if self.at is None else self.at,
+            text=self.text,
+            files=tuple(
+                IncomingFile(str(number), file.name, file.mime_type)
+                for number, file in enumerate(self.files)
+            ),
+            reply_to=self.reply_to,
+            quoted=self.quoted,
+            replaces=self.replaces,
+            is_for_us=self.is_for_us,
+        )
+
+    async def fetch(self, file: IncomingFile) -> bytes:
+        """Return the content of one of its files. Raises `PlatformRefused`."""
+        posted = self.files[int(file.id)]
+        try:
+            if posted.url is not None:
+                _, content = await fetch(posted.url)
+                return content
+            return base64.b64decode(posted.content or "", validate=True)
+        except UnfitFile as unfit:
+            raise PlatformRefused(f"{unfit}.") from None
+        except binascii.Error:
+            raise PlatformRefused("its content is no base64.") from None

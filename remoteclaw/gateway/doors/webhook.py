@@ -1,0 +1,73 @@
+"""The door of webhooks: takes messages that a program has signed."""
+
+import logging
+import time
+
+import orjson
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from remoteclaw.channels.arrival import Arrival, Door
+from remoteclaw.channels.webhook.incoming import PostedMessage
+from remoteclaw.channels.webhook.settings import WebhookAccount
+from remoteclaw.channels.webhook.signing import WINDOW_S, is_signed
+from remoteclaw.errors import CallRefused, ConfigError, RedisRefused, RedisUnavailable
+from remoteclaw.gateway.doors.body import body_of
+from remoteclaw.gateway.doors.frames import explained
+from remoteclaw.gateway.gateway import Gateway
+from remoteclaw.gateway.guard import refusal
+
+__all__ = ["WebhookDoor"]
+
+CHANNEL = "webhook"
+log = logging.getLogger(__name__)
+
+#: One sentence for every reason: it tells a stranger nothing of what is configured.
+UNSIGNED = (
+    "There is no such webhook, or the request is not signed with its token, or its time is more "
+    f"than {WINDOW_S // 60} minutes away from this machine's."
+)
+
+
+class WebhookDoor:
+    """Takes the messages of one gateway's webhooks; each copy of the gateway may."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def take(self, request: Request) -> Response:
+        """Take a message in; it is stored when this has answered."""
+        gateway, account = self._gateway, request.path_params.get("account", "default")
+        body = await body_of(request)
+        if isinstance(body, Response):
+            return body
+        settings = gateway.config().accounts().get((CHANNEL, account))
+        try:
+            token = settings.read_token() if isinstance(settings, WebhookAccount) else ""
+        except ConfigError as error:
+            log.error("webhook %s: %s", account, error)
+            return refusal("UNAVAILABLE", "The token of this webhook can't be read here.")
+        if not token or not is_signed(request.headers, token, body, now_s=time.time()):
+            gateway.meters.auth_failures += 1
+            return refusal("UNAUTHORIZED", UNSIGNED)
+        try:
+            posted = PostedMessage.model_validate(orjson.loads(body))
+        except orjson.JSONDecodeError:
+            return refusal("INVALID_REQUEST", "The body is not JSON.")
+        except ValidationError as error:
+            return refusal("INVALID_REQUEST", f"The body: {explained(error)}.")
+        door = Door(
+            fleet=gateway.fleet,
+            home=gateway.home,
+            config=gateway.config,
+            provider=CHANNEL,
+            account=account,
+        )
+        try:
+            await Arrival(door, posted, posted.incoming()).take()
+        except (RedisUnavailable, RedisRefused) as error:
+            return refusal("UNAVAILABLE", str(error))
+        except CallRefused as error:
+            return refusal(error.code, str(error))
+        return JSONResponse({"ok": True})

@@ -1,0 +1,138 @@
+"""A program between a platform and RemoteClaw: messages in, answers out, both signed."""
+
+import base64
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from remoteclaw.channels.webhook.signing import signed_headers
+from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.doors import Door, gateway_process
+from tests.support.receiver import Receiver
+from tests.support.stack import Stack
+from tests.support.waiting import eventually
+
+TOKEN = "0123456789abcdef"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver.running(TOKEN) as running:
+        yield running
+
+
+@pytest.fixture
+async def door(stack: Stack, receiver: Receiver) -> AsyncIterator[Door]:
+    about = {"token": TOKEN, "url": receiver.url, "allow": ["ada"], "owners": ["alice"]}
+    stack.configure(channels={"webhook": about})
+    async with gateway_process(stack, REMOTECLAW__GATEWAY__PORT="0") as (door, _):
+        yield door
+
+
+@contextlib.contextmanager
+def channel(stack: Stack) -> Iterator[Process]:
+    """Have `remoteclaw channel run` running; it is killed at the end."""
+    log = stack.home.path / "channel.log"
+    process = start_program([REMOTECLAW, "channel", "run"], env=stack.env(), log=log)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def post(door: Door, body: Any, *, token: str = TOKEN, path: str = "/webhook") -> Any:
+    """Post a message as a program does; return the status and what was answered."""
+    data = body if isinstance(body, bytes) else orjson.dumps(body)
+    headers = signed_headers(token, data, at_s=int(time.time()))
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(door.url + path, data=data, headers=headers) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+def message(id_: str, text: str, *, by: str = "ada", **more: Any) -> dict[str, Any]:
+    return {"id": id_, "chat": by, "from": by, "text": text, **more}
+
+
+async def test_a_message_is_answered_once_however_often_it_is_posted(
+    stack: Stack, receiver: Receiver, door: Door
+) -> None:
+    await stack.start_worker()
+    with channel(stack):
+        for _ in range(3):
+            assert (await post(door, message("1", "hello"))) == (200, {"ok": True})
+        first = await eventually(lambda: receiver.messages)
+        assert first[0]["chat"] == "ada"
+        assert "RemoteClaw's demo agent" in first[0]["text"]
+
+        assert (await post(door, message("2", "/whoami")))[0] == 200
+        told = await eventually(lambda: receiver.messages[1:])
+        assert "`ada` on webhook" in told[0]["text"]
+
+        # It is out of order for a while, and our process is killed meanwhile.
+        receiver.answers.extend([(503, {}, b"")] * 2)
+        assert (await post(door, message("3", "memory")))[0] == 200
+        await eventually(lambda: not receiver.answers)
+    with channel(stack):
+        third = await eventually(lambda: receiver.messages[2:])
+    assert "- hello" in third[0]["text"]
+    assert len(set(receiver.keys)) == 3
+
+
+async def test_who_has_no_token_learns_nothing(
+    stack: Stack, receiver: Receiver, door: Door
+) -> None:
+    body = message("1", "hello")
+    told = {
+        await_[1]["error"]["message"]
+        for await_ in (
+            await post(door, body, token="another one"),
+            await post(door, body, path="/webhook/nosuch"),
+        )
+    }
+    assert len(told) == 1
+    assert "not signed with its token" in told.pop()
+    assert await stack.fleet.sessions.list(limit=1) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"{", "The body is not JSON."),
+        ({"id": "1"}, "chat"),
+        ({**message("1", "x"), "surprise": 1}, "surprise"),
+        ({**message("1", "x"), "files": [{"name": "a"}]}, "needs content or url"),
+    ],
+)
+async def test_a_body_that_is_none_is_refused_in_a_sentence(
+    door: Door, body: Any, words: str
+) -> None:
+    status, told = await post(door, body)
+    assert status == 400
+    assert words in told["error"]["message"]
+
+
+async def test_a_stranger_gets_a_code_and_a_file_comes_in(
+    stack: Stack, receiver: Receiver, door: Door
+) -> None:
+    await stack.start_worker()
+    with channel(stack):
+        await post(door, message("1", "hello", by="bo"))
+        told = await eventually(lambda: receiver.messages)
+        assert "Your code is" in told[0]["text"]
+
+        content = base64.b64encode(b"one two").decode()
+        file = {"name": "a.txt", "mimeType": "text/plain", "content": content}
+        bad = {"name": "b.txt", "mimeType": "text/plain", "content": "***"}
+        await post(door, message("2", "look", files=[file, bad]))
+        said = await eventually(lambda: len(receiver.messages) > 2 and receiver.messages)
+        texts = [each["text"] for each in said]
+        assert any("b.txt was not taken: its content is no base64." in text for text in texts)
+        assert any("a.txt" in text for text in texts if "b.txt" not in text)
