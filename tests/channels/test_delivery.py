@@ -492,14 +492,17 @@ async def test_a_platform_with_keys_needs_no_mark(
 ) -> None:
     monkeypatch.setattr(budget, "FIRST_S", 0.01)
     proxy = await stack.proxied()
-    proxy.arm("sending", "before")  # would hold it for ever
+    marked = proxy.arm("sending", "before")
     keyed = Keyed()
     fleet = stack.open_at(proxy.url)
     await say(stack, "one")
     task = asyncio.create_task(relay(fleet.replies.reader("test", "default"), keyed))
+    await eventually(lambda: len(keyed.sent) == 2 or marked.reached.is_set())
+    marked.release()
     await empty(stack)
     task.cancel()
 
+    assert not marked.reached.is_set()
     assert keyed.sent == [(f"{SID}:1-0:1:0", 0, False)] * 2
 
 

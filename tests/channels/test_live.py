@@ -11,10 +11,9 @@ import pytest
 from remoteclaw.channels import delivery, live
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.reply import reply_payload
-from tests.support.leases import begun
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack
+from tests.support.talks import Talk, heard
 from tests.support.waiting import eventually
 
 
@@ -25,66 +24,11 @@ def platform(directory: Path) -> Iterator[Platform]:
     made.end()
 
 
-class Talk:
-    """A turn of Alice's, whose worker is the test."""
-
-    def __init__(self, stack: Stack, lease: Any, entry_id: str) -> None:
-        self._stack = stack
-        self.lease = lease
-        self.entry_id = entry_id
-
-    @classmethod
-    async def begin(cls, stack: Stack, text: str = "hello", **fields: str) -> "Talk":
-        lease, accepted = await begun(stack.fleet, text, **fields)
-        return cls(stack, lease, accepted.entry_id)
-
-    async def show(self, text: str, index: int = 0, **more: Any) -> None:
-        told = {
-            "sid": self.lease.sid,
-            "channel_id": "chat-1",
-            "thread_id": None,
-            "turn": self.entry_id,
-            "attempt": 1,
-            "index": index,
-            "text": text,
-            "activity": [],
-            "plan": [],
-            **more,
-        }
-        await self.lease.turns.show(told, is_for_chat=True)
-
-    def _payload(self, text: str, index: int, *, is_last: bool) -> dict[str, Any]:
-        return reply_payload(
-            sid=self.lease.sid,
-            turn=self.entry_id,
-            attempt=1,
-            index=index,
-            channel_id="chat-1",
-            thread_id=None,
-            text=text,
-            entries=[self.entry_id] if is_last else [],
-        )
-
-    async def say(self, text: str, index: int = 0) -> None:
-        await self.lease.turns.publish(index, self._payload(text, index, is_last=False))
-
-    async def end(self, text: str, index: int = 0) -> None:
-        last = self._payload(text, index, is_last=True)
-        await self.lease.turns.finish("done", reply=[], payloads=[last], first_index=index)
-        await self.lease.close()
-
-
 @contextlib.asynccontextmanager
 async def served(stack: Stack, platform: Platform) -> AsyncIterator[None]:
     """Have an adapter at work that hears live text."""
-    client: Any = stack.fleet.scripts.client
-    channel = keys.live_of("test", "default")
-
-    async def is_heard() -> bool:
-        return bool((await client.pubsub_numsub(channel))[0][1])
-
     async with platform.served(stack.fleet):
-        await eventually(is_heard)
+        await heard(stack.fleet)
         yield
 
 
@@ -111,7 +55,7 @@ async def test_one_message_shows_a_turn_and_becomes_its_answer(
     stack: Stack, platform: Platform
 ) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         for text in ("Let", "Let me", "Let me see."):
             await turn.show(text)
             await eventually(partial(is_shown, platform, text))
@@ -133,7 +77,7 @@ async def test_an_answer_that_takes_long_is_a_message_of_its_own(
     """So it notifies; the preview goes behind it."""
     monkeypatch.setattr(delivery, "FRESH_S", -1.0)
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("Let me see.")
         await eventually(lambda: shown(platform) == ["Let me see."])
         await turn.end("Done.")
@@ -146,7 +90,7 @@ async def test_an_answer_that_takes_long_is_a_message_of_its_own(
 
 async def test_each_message_of_a_turn_has_its_preview(stack: Stack, platform: Platform) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("One")
         await eventually(lambda: shown(platform) == ["One"])
         await turn.say("One.")
@@ -163,7 +107,7 @@ async def test_a_turn_that_ends_without_words_leaves_no_preview(
     stack: Stack, platform: Platform
 ) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("Hm")
         await eventually(lambda: shown(platform) == ["Hm"])
         await turn.end("")
@@ -177,7 +121,7 @@ async def test_tools_and_the_plan_are_a_line(stack: Stack, platform: Platform) -
     ended = {"tool": "Read", "argument": "x", "since_ms": 0, "seconds": 1.0}
     plan = [{"text": "Look", "state": "completed"}, {"text": "Build", "state": "in_progress"}]
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("", activity=[ended, tool], plan=plan)
 
         await eventually(lambda: shown(platform) == ["Bash make · 1/2 Build"])
@@ -188,7 +132,7 @@ async def test_a_quiet_chat_shows_typing_and_answers_alone(
 ) -> None:
     monkeypatch.setattr(live, "TYPING_S", 0.02)
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("Let", is_quiet=True)
         await eventually(lambda: len(platform.did("typing")) > 3)
         assert shown(platform) == []
@@ -203,14 +147,14 @@ async def test_typing_is_shown_while_a_turn_runs_and_no_longer(
 ) -> None:
     monkeypatch.setattr(live, "TYPING_S", 0.02)
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("")
         await eventually(lambda: len(platform.did("typing")) > 3)
         assert shown(platform) == []
         await turn.end("Done.")
         await settled(stack)
         count = len(platform.did("typing"))
-        other = await Talk.begin(stack, text="more")
+        other = await Talk.begin(stack.fleet, "more")
         await other.end("And more.")
         await settled(stack)
 
@@ -221,7 +165,7 @@ async def test_late_news_of_a_turn_that_has_ended_shows_nothing(
     stack: Stack, platform: Platform
 ) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         client: Any = stack.fleet.scripts.client
         await turn.show("Done")
         await eventually(lambda: shown(platform) == ["Done"])
@@ -229,7 +173,7 @@ async def test_late_news_of_a_turn_that_has_ended_shows_nothing(
         await turn.end("Done.")
         await settled(stack)
         await client.publish(keys.live_of("test", "default"), late)
-        other = await Talk.begin(stack, text="more")
+        other = await Talk.begin(stack.fleet, "more")
         await other.show("And")
         await eventually(lambda: shown(platform)[1:] == ["And"])
         await other.end("And more.")
@@ -242,8 +186,8 @@ async def test_a_preview_is_taken_over_by_the_next_process(
     stack: Stack, platform: Platform
 ) -> None:
     first = platform.start_process(stack.redis.url)
-    await heard(stack)
-    turn = await Talk.begin(stack)
+    await heard(stack.fleet)
+    turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
     await eventually(lambda: shown(platform) == ["Let"])
     await noted(stack)
@@ -264,21 +208,12 @@ async def noted(stack: Stack) -> None:
     await eventually(lambda: client.exists(keys.previews("test", "default")))
 
 
-async def heard(stack: Stack) -> None:
-    client: Any = stack.fleet.scripts.client
-
-    async def is_heard() -> bool:
-        return bool((await client.pubsub_numsub(keys.live_of("test", "default")))[0][1])
-
-    await eventually(is_heard)
-
-
 async def test_a_preview_goes_though_its_turn_has_ended_meanwhile(
     stack: Stack, platform: Platform
 ) -> None:
     first = platform.start_process(stack.redis.url)
-    await heard(stack)
-    turn = await Talk.begin(stack)
+    await heard(stack.fleet)
+    turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
     await noted(stack)
     first.kill()
@@ -297,8 +232,8 @@ async def test_an_adapter_that_is_killed_around_the_receipt_of_a_preview(
     """The preview is the answer already; it stands there once, whatever the next one does."""
     proxy = await stack.proxied()
     first = platform.start_process(proxy.url)
-    await heard(stack)
-    turn = await Talk.begin(stack)
+    await heard(stack.fleet)
+    turn = await Talk.begin(stack.fleet)
     await turn.show("Let")
     await noted(stack)
     failpoint = proxy.arm("receipt", side)
@@ -319,10 +254,10 @@ async def test_replies_go_before_live_text(stack: Stack, platform: Platform) -> 
     async with served(stack, platform):
         await stack.put_reply("test", "default", "first", chat="chat-1")
         await eventually(lambda: platform.did("held"))
-        turn, other = await Talk.begin(stack), await Talk.begin(stack, channel_id="chat-2")
+        turn, other = await Talk.begin(stack.fleet), await Talk.begin(stack.fleet, chat="chat-2")
         await turn.show("Let")
         for text in ("a", "b", "c"):  # elsewhere, live text goes on
-            await other.show(text, channel_id="chat-2")
+            await other.show(text)
             await eventually(partial(is_shown, platform, text, chat="chat-2"))
         assert [event["what"] for event in platform.did("held")] == ["send"]
         platform.tell()
@@ -349,7 +284,7 @@ async def test_a_chat_that_takes_no_live_text_gets_its_answer(
     """Live text that is too much slows down live text."""
     platform.tell(busy_s={"chat-1": 0.2})
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: platform.did("busy"))
         await turn.end("Done.")
@@ -361,7 +296,7 @@ async def test_a_chat_that_takes_no_live_text_gets_its_answer(
 
 async def test_a_preview_that_is_refused_costs_no_answer(stack: Stack, platform: Platform) -> None:
     async with served(stack, platform):
-        turn = await Talk.begin(stack)
+        turn = await Talk.begin(stack.fleet)
         await turn.show("Let")
         await eventually(lambda: shown(platform) == ["Let"])
         platform.delete("chat-1", platform.chat("chat-1")[0].id)

@@ -5,6 +5,7 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from remoteclaw.tools.catalog import TOOLS
 from tests.support.agents import ROOT
 from tests.support.platform import Platform, PlatformAdapter
 from tests.support.stack import SID, Stack
+from tests.support.talks import Talk, heard
 from tests.support.telegram import TelegramBot
 from tests.support.waiting import eventually
 
@@ -73,8 +75,10 @@ def platform(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) ->
     def files() -> dict[str, bytes]:
         return {n: text.encode() for post in seen.chat(CHAT) for n, text in post.files.items()}
 
-    adapter = PlatformAdapter(directory)
-    return Double("test", profile_of("test"), adapter, lambda: seen.texts, files)
+    def texts() -> list[str]:
+        return [post.text for post in seen.chat(CHAT) if post.text]
+
+    return Double("test", profile_of("test"), PlatformAdapter(directory), texts, files)
 
 
 class Terminal:
@@ -209,6 +213,53 @@ async def test_a_file_arrives_or_is_kept(stack: Stack, double: Double) -> None:
         assert not relaying.done()
 
     assert double.files()["plan.txt"] == b"the plan"
+
+
+async def test_a_burst_arrives_once_and_in_order(stack: Stack, double: Double) -> None:
+    async with relayed(stack, double):
+        for number in range(50):
+            await say(stack, double, f"number {number}", index=number)
+        await delivered(stack, double)
+
+    assert double.texts() == [f"number {number}" for number in range(50)]
+
+
+@pytest.mark.parametrize("double", [platform, telegram], indirect=True)
+async def test_each_of_ten_turns_is_shown_and_becomes_its_answer(
+    stack: Stack, double: Double
+) -> None:
+    answers: list[str] = []
+    async with relayed(stack, double):
+        await heard(stack.fleet, double.provider)
+        for number in range(10):
+            turn = await Talk.begin(
+                stack.fleet, f"{number}", provider=double.provider, chat=double.chat
+            )
+            await turn.show(f"Number {number} is")
+            await eventually(partial(is_shown, double, [*answers, f"Number {number} is"]))
+            answers.append(f"Number {number} is done.")
+            await turn.end(answers[-1])
+            await eventually(partial(is_shown, double, answers))
+
+
+def is_shown(double: Double, texts: list[str]) -> bool:
+    return double.texts() == texts
+
+
+@pytest.mark.parametrize("double", [platform, telegram], indirect=True)
+async def test_a_preview_does_not_outlive_its_relay_and_its_turn(
+    stack: Stack, double: Double
+) -> None:
+    noted = keys.previews(double.provider, "default")
+    client: Any = stack.fleet.scripts.client
+    async with relayed(stack, double):
+        await heard(stack.fleet, double.provider)
+        turn = await Talk.begin(stack.fleet, provider=double.provider, chat=double.chat)
+        await turn.show("Let me see")
+        await eventually(lambda: client.exists(noted))
+    await turn.end("Done.")
+    async with relayed(stack, double):
+        await eventually(partial(is_shown, double, ["Done."]))
 
 
 async def test_tools_that_an_adapter_can_not_serve_are_not_listed(double: Double) -> None:

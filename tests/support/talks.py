@@ -1,0 +1,77 @@
+"""A turn of Alice's, whose worker is the test: what it shows, says and ends with."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+from remoteclaw.fleet import Fleet, keys
+from remoteclaw.fleet.lease import Lease
+from remoteclaw.fleet.reply import reply_payload
+from tests.support.leases import begun
+from tests.support.waiting import eventually
+
+__all__ = ["Talk", "heard"]
+
+
+@dataclass(frozen=True)
+class Talk:
+    """A turn that runs."""
+
+    lease: Lease
+    entry_id: str
+    chat: str
+
+    @classmethod
+    async def begin(
+        cls, fleet: Fleet, text: str = "hello", *, provider: str = "test", chat: str = "chat-1"
+    ) -> Self:
+        """Have a message accepted, and its turn begun."""
+        lease, accepted = await begun(fleet, text, provider=provider, channel_id=chat)
+        return cls(lease, accepted.entry_id, chat)
+
+    async def show(self, text: str, index: int = 0, **more: Any) -> None:
+        """Show how far a message has come."""
+        told: dict[str, Any] = {
+            "sid": self.lease.sid,
+            "channel_id": self.chat,
+            "thread_id": None,
+            "turn": self.entry_id,
+            "attempt": 1,
+            "index": index,
+            "text": text,
+            "activity": [],
+            "plan": [],
+        }
+        await self.lease.turns.show({**told, **more}, is_for_chat=True)
+
+    async def say(self, text: str, index: int = 0) -> None:
+        """Say something while the turn goes on."""
+        await self.lease.turns.publish(index, self._payload(text, index, is_last=False))
+
+    async def end(self, text: str, index: int = 0) -> None:
+        """End the turn with a last message; the session is idle then."""
+        last = self._payload(text, index, is_last=True)
+        await self.lease.turns.finish("done", reply=[], payloads=[last], first_index=index)
+        await self.lease.close()
+
+    def _payload(self, text: str, index: int, *, is_last: bool) -> dict[str, Any]:
+        return reply_payload(
+            sid=self.lease.sid,
+            turn=self.entry_id,
+            attempt=1,
+            index=index,
+            channel_id=self.chat,
+            thread_id=None,
+            text=text,
+            entries=[self.entry_id] if is_last else [],
+        )
+
+
+async def heard(fleet: Fleet, provider: str = "test") -> None:
+    """Wait until an adapter hears live text."""
+    client: Any = fleet.scripts.client
+    channel = keys.live_of(provider, "default")
+
+    async def is_heard() -> bool:
+        return bool((await client.pubsub_numsub(channel))[0][1])
+
+    await eventually(is_heard)
