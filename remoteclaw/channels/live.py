@@ -31,6 +31,8 @@ __all__ = ["LiveChats"]
 
 #: How often typing is shown again, in seconds: platforms show it for five seconds or more.
 TYPING_S = 4.0
+#: How long a preview waits for the answer of a turn that doesn't run any more, in seconds.
+ENDED_S = 5.0
 #: How often a chat is looked at again where something can't be shown now, in seconds.
 LATER_S = 0.5
 #: The longest pause between two edits in a chat that is asked too often, in seconds.
@@ -166,7 +168,7 @@ class LiveChats:
                 async with turn.asking:  # what is shown is noted, though the relay is ended
                     await settled(asyncio.create_task(self._edit(sid, turn)))
             elif is_free and boottime() >= turn.typed_at + TYPING_S:
-                await self._type(turn)
+                await self._type(sid, turn)
             wait_s = TYPING_S
             if self._has_news(turn):
                 wait_s = self._due_s(turn) if is_free else LATER_S
@@ -216,9 +218,13 @@ class LiveChats:
             since = {"since_ms": turn.preview.since_ms}
             await self._reader.note_preview(sid, id_, {**noted, **since})
 
-    async def _type(self, turn: _Turn) -> None:
-        await self._reader.check()
+    async def _type(self, sid: str, turn: _Turn) -> None:
+        """Show typing, unless the turn doesn't run any more: it may have been put off."""
         turn.typed_at = boottime()
+        if await self._reader.shown(sid) is None:
+            turn.heard_at = min(turn.heard_at, boottime() + ENDED_S - LIVE_MS / 1000)
+            return
+        await self._reader.check()
         try:
             await self._adapter.typing(turn.place)
         except Exception as error:  # noqa: BLE001 - nothing depends on it

@@ -253,6 +253,7 @@ class Turns:
             "postpone",
             {
                 "active": keys.ACTIVE,
+                "live": keys.live(self._lease.sid),
                 "inbound": keys.inbound(self._lease.sid),
                 "replies": self._reply_stream,
             },

@@ -11,6 +11,7 @@ import pytest
 from remoteclaw.channels import delivery, live
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
+from tests.support.leases import postpone
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack
 from tests.support.talks import Talk, heard
@@ -159,6 +160,26 @@ async def test_typing_is_shown_while_a_turn_runs_and_no_longer(
         await settled(stack)
 
         assert len(platform.did("typing")) == count
+
+
+async def test_a_turn_that_is_put_off_shows_no_typing_and_leaves_no_preview(
+    stack: Stack, platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "TYPING_S", 0.02)
+    monkeypatch.setattr(live, "ENDED_S", 0.2)
+    async with served(stack, platform):
+        turn = await Talk.begin(stack.fleet)
+        await turn.show("Let")
+        await eventually(lambda: len(platform.did("typing")) > 3)
+        await postpone(stack.fleet, turn.lease, 3_600_000)
+        await settled(stack)
+        count = len(platform.did("typing"))
+        other = await Talk.begin(stack.fleet, "more", chat="chat-2")
+        await other.show("")
+        await eventually(lambda: len(platform.did("typing")) > count + 3)
+
+        assert {event["chat"] for event in platform.did("typing")[count:]} == {"chat-2"}
+        assert shown(platform) == []
 
 
 async def test_late_news_of_a_turn_that_has_ended_shows_nothing(

@@ -149,6 +149,12 @@ MUTANTS = (
         test="test_replies_that_come_again_after_a_lost_claim_are_sent_once",
     ),
     Mutant(
+        "typing for a turn that is put off",
+        before="if await self._reader.shown(sid) is None:",
+        after="if False:",
+        test="test_a_turn_that_is_put_off_shows_no_typing_and_leaves_no_preview",
+    ),
+    Mutant(
         "a quiet chat that shows what goes on",
         before='None if told.get("is_quiet") else words',
         after="words",

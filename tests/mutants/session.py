@@ -247,8 +247,11 @@ MUTANTS = (
     ),
     Mutant(
         "a turn that is shown only once it does something",
-        before="await self._lease.turns.show(self._shown())",
-        after="if self._live[1] or self._activity: await self._lease.turns.show(self._shown())",
+        before="await self._lease.turns.show(self._shown(), is_for_chat",
+        after=(
+            "if self._live[1] or self._activity: "
+            "await self._lease.turns.show(self._shown(), is_for_chat"
+        ),
         test="test_a_cron_job_s_reply_says_so_and_shows_that_it_is_written",
     ),
 )

@@ -1,7 +1,7 @@
 -- Give the lease back until a time: nothing was said or done in this attempt, and its batch is begun again
 -- then. The host, and with it the agent that waits there, stay the session's.
 -- uses: replies
--- keys: state, active, inbound, replies
+-- keys: state, active, inbound, replies, live
 -- args: epoch, sid, newest, until_ms, reason, tries, told, outcomes, done_channel, detail, notice?
 -- → postponed|stopped|news: another entry came, about which the caller has to think first
 local fence = fenced(keys.state, args.epoch)
@@ -24,5 +24,6 @@ for _, id in ipairs(split(batch .. ',' .. (steered or ''))) do
   redis.call('HSET', outcome, 'status', 'accepted', 'postponed.' .. attempt, now .. ' ' .. args.detail)
   redis.call('PUBLISH', args.done_channel, id)
 end
+redis.call('DEL', keys.live)
 if args.notice then put_reply(keys.replies, args.notice) end
 return 'postponed'
