@@ -74,6 +74,7 @@ class Intake:
                 await asyncio.sleep(busy.after_s)
                 continue
             except AccountRefused:
+                await self._reader.check()  # the other poll may be that of a process in our place
                 raise
             except RemoteClawError as error:
                 if not failures:

@@ -391,4 +391,10 @@ MUTANTS = (
         after='key = f"{reply.key}:{part.index}:{time.time()}"',
         test="test_what_is_sent_again_has_the_same_key",
     ),
+    Mutant(
+        "an account that is refused for what polls in our place",
+        before="await self._reader.check()  # the other poll may be that of a process in our place",
+        after="pass",
+        test="test_a_process_that_was_frozen_says_and_reads_nothing_more",
+    ),
 )

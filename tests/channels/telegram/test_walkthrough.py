@@ -1,5 +1,6 @@
 """The whole way: a person in Telegram, `remoteclaw channel run`, a worker, an agent, and back."""
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from remoteclaw.fleet import keys
 from tests.support.agents import AgentCli
+from tests.support.cli import run
 from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
@@ -138,6 +140,28 @@ async def test_of_two_processes_one_polls_and_the_other_takes_over(
     assert len(bot.texts(ANN)) == 2
     assert [call["method"] for call in bot.calls("getMe")] == ["getMe"] * 2
     assert "Another program" not in channel.log.read_text()
+
+
+async def test_a_process_that_was_frozen_says_and_reads_nothing_more(
+    stack: Stack, bot: TelegramBot, channel: Channel
+) -> None:
+    await stack.start_worker()
+    frozen = channel.start()
+    await eventually(bot.is_polled)
+    frozen.send_signal(signal.SIGSTOP)
+    channel.start()
+    await eventually(lambda: bot.polls() == 2)  # which ends the first one with a conflict
+    bot.say("one", chat=ANN)
+    await eventually(lambda: "message 1 of our" in "".join(bot.texts(ANN)))
+    frozen.send_signal(signal.SIGCONT)
+    await eventually(lambda: "nothing more is read here" in channel.log.read_text())
+    bot.say("two", chat=ANN)
+    await eventually(lambda: "message 2 of our" in "".join(bot.texts(ANN)))
+    await settled(stack)
+
+    assert len(bot.texts(ANN)) == 2
+    assert "Another program" not in channel.log.read_text()
+    assert "runs" in run(stack, "channel", "list").stdout
 
 
 async def test_the_real_claude_answers_in_telegram(

@@ -136,6 +136,10 @@ class TelegramBot:
         """Whether somebody waits for updates."""
         return bool(self._do("state")["is_polled"])
 
+    def polls(self) -> int:
+        """Return how often it was asked for updates."""
+        return int(self._do("state")["polls"])
+
     def held(self) -> int:
         """Return how many calls are held by a fault, before or behind what they do."""
         return int(self._do("state")["held"])

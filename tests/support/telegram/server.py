@@ -96,6 +96,7 @@ class Bot:
         self.webhook = ""
         self.is_revoked = False
         self.poll: object = None
+        self.polls = 0
         self.changed = asyncio.Condition()
         self._numbers = itertools.count(1)
         self._updates = itertools.count(700_000)
@@ -321,7 +322,7 @@ class TelegramServer:
     async def test_state(self, bot: Bot) -> dict[str, Any]:
         """Return what was asked of the API, what waits for the bot, and its commands."""
         held = sum(fault.holds for fault in bot.faults)
-        names = {"calls", "updates", "commands"}
+        names = {"calls", "updates", "commands", "polls"}
         return {name: getattr(bot, name) for name in names} | {
             "is_polled": bot.poll is not None,
             "held": held,
@@ -453,6 +454,7 @@ async def get_updates(bot: Bot, call: Any, attached: Any) -> Any:
     until = time.monotonic() + min(call.timeout or 0, 50)
     async with bot.changed:
         bot.poll = mine
+        bot.polls += 1
         bot.changed.notify_all()
         if call.allowed_updates is not None:
             bot.allowed = set(call.allowed_updates) or None
