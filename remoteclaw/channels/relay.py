@@ -1,7 +1,7 @@
 """The relay: delivers an account's replies through its adapter, in order within a chat's topic.
 
-Each topic has a lane, which is served beside the others: a chat that has to wait holds up itself
-alone. A lane knows the ids of what waits, and reads a reply when it is its turn.
+Each topic has a row, which is served beside the others: a chat that has to wait holds up itself
+alone. A row knows the ids of what waits, and reads a reply when it is its turn.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ __all__ = ["relay"]
 #: The time limit of one operation, in seconds: messages wait behind it, and its caller waits 15 s,
 #: of which it may have waited 10 here.
 OPERATE_S = 4.0
-#: How many lanes ask Redis at once, besides those that send: each takes a connection.
+#: How many rows ask Redis at once, besides those that send: each takes a connection.
 MOST_AT_ONCE = 32
 
 LATE = "It came too late: the channel's adapter was busy, and has not done it."
@@ -57,12 +57,12 @@ async def relay(reader: ReplyReader, adapter: ChannelAdapter, budget: Budget | N
                     live = LiveChats(reader, adapter, budget, tasks, every_s=every_s)
                     await live.load()
                     tasks.create_task(live.run())
-                await _Lanes(reader, adapter, budget, tasks, live).run()
+                await _Rows(reader, adapter, budget, tasks, live).run()
         except* LeaseLost as lost:
             log.warning("nothing more is sent here: %s", lost.exceptions[0])
 
 
-class _Lanes:
+class _Rows:
     """The topics that replies wait for, while this adapter has the claim."""
 
     def __init__(
@@ -83,14 +83,14 @@ class _Lanes:
         """By topic, the ids of the replies that wait for it, in order."""
 
     async def run(self) -> None:
-        """Have each reply delivered in its lane."""
+        """Have each reply delivered in its row."""
         async for reply in self._reader.replies():
             place = Place(reply.channel_id, reply.thread_id)
             waiting = self._waiting.get(place)
             if waiting is None:
                 self._waiting[place] = deque((reply.id,))
                 self._tasks.create_task(self._serve(place, reply))
-            elif _order(reply.id) > _order(waiting[-1]):  # some come again after a lost claim
+            else:  # what comes again after a lost claim is gone by the time of its second turn
                 waiting.append(reply.id)
 
     async def _serve(self, place: Place, reply: Reply | None) -> None:
@@ -136,11 +136,6 @@ class _Lanes:
                 answer=done.answer,
                 preview=preview,
             )
-
-
-def _order(reply_id: str) -> list[int]:
-    """Return what sorts ids of a stream."""
-    return [int(number) for number in reply_id.split("-")]
 
 
 async def _operate(operation: Operation, left_s: float, adapter: ChannelAdapter) -> bytes:

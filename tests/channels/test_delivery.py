@@ -50,7 +50,7 @@ async def empty(stack: Stack) -> None:
     assert not await client.exists(keys.sending("test", "default"))
 
 
-# -- lanes ----------------------------------------------------------------------------------------
+# -- rows -----------------------------------------------------------------------------------------
 
 
 async def test_a_chat_that_hangs_holds_up_itself_alone(stack: Stack, platform: Platform) -> None:
@@ -658,7 +658,7 @@ async def test_replies_that_come_again_after_a_lost_claim_are_sent_once(
     assert platform.texts == ["one", "two", "three"]
 
 
-async def test_what_waits_in_a_lane_is_read_when_it_is_its_turn(
+async def test_what_waits_in_a_row_is_read_when_it_is_its_turn(
     stack: Stack, platform: Platform
 ) -> None:
     """An operator may have dropped it meanwhile."""

@@ -16,7 +16,7 @@ MUTANTS = (
         test="test_a_slow_delivery_keeps_its_stream",
     ),
     Mutant(
-        "a lane for each chat, and none for its topics",
+        "a row for each chat, and none for its topics",
         before="place = Place(reply.channel_id, reply.thread_id)",
         after="place = Place(reply.channel_id)",
         test="test_topics_of_a_chat_are_served_beside_each_other",
@@ -141,12 +141,6 @@ MUTANTS = (
         before="except PlatformRefused:\n    return None",
         after="except PlatformRefused:\n    raise",
         test="test_a_preview_that_is_refused_costs_no_answer",
-    ),
-    Mutant(
-        "replies that come again and wait twice",
-        before="elif _order(reply.id) > _order(waiting[-1]):",
-        after="else:",
-        test="test_replies_that_come_again_after_a_lost_claim_are_sent_once",
     ),
     Mutant(
         "typing for a turn that is put off",
