@@ -82,7 +82,10 @@ class FileSource(Protocol):
 
 
 class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
-    """One account on one chat platform, both sides. Its calls raise what `ChannelAdapter` says."""
+    """One account on one chat platform, both sides. Its calls raise what `ChannelAdapter` says.
+
+    It may be a `LiveAdapter` and an `OperatingAdapter` as well.
+    """
 
     async def connect(self) -> Identity:
         """Check the credentials."""

@@ -1,12 +1,16 @@
 """Accounts as their process runs them, and as operators see them."""
 
+import re
+import tomllib
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import orjson
 import pytest
 
+from tests.support.agents import ROOT
 from tests.support.channel import TestChannel
-from tests.support.command import run_command
+from tests.support.command import REMOTECLAW, run_command, start_program
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -85,3 +89,33 @@ async def test_a_stranger_is_let_in_and_removed_at_the_command_line(
     assert "bo on test/default may not write any more." in said(stack, "pairing", "remove", "bo")
     assert "Nobody with the id 'bo'" in said(stack, "pairing", "remove", "bo")
     assert "There is no such code" in said(stack, "pairing", "approve", "ABCDEFGH")
+
+
+async def test_the_channel_of_the_guide_runs_as_a_package_of_its_own(
+    stack: Stack, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "guides" / "adding-a-channel.md").read_text()
+    code, entry_point = re.findall(r"```(?:python|toml)\n(.*?)```", page, re.DOTALL)
+    package = directory / "package"
+    about = package / "folder_channel-1.dist-info"
+    about.mkdir(parents=True)
+    (package / "folder_channel.py").write_text(code)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: folder-channel\nVersion: 1\n")
+    named = tomllib.loads(entry_point)["project"]["entry-points"]["remoteclaw.channels"]["folder"]
+    (about / "entry_points.txt").write_text(f"[remoteclaw.channels]\nfolder = {named}\n")
+    monkeypatch.setenv("PYTHONPATH", str(package))
+    chats = directory / "chats"
+    (chats / "ada").mkdir(parents=True)
+    stack.configure(channels={"folder": {"directory": str(chats), "owners": ["ada"]}})
+    await stack.start_worker()
+
+    log = stack.home.logs / "channel.log"
+    process = start_program([REMOTECLAW, "channel", "run"], env=stack.env(), log=log)
+    (chats / "ada" / "1-ada.in").write_text("hello")
+
+    def answers() -> str:
+        return "".join(file.read_text() for file in (chats / "ada").glob("*.txt"))
+
+    await eventually(lambda: "RemoteClaw's demo agent" in answers())
+    process.terminate()
+    assert process.wait() == 0

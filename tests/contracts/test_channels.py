@@ -55,10 +55,11 @@ def example() -> dict[str, Any]:
     return names
 
 
-def folder(fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
+def folder(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
     chat = directory / CHAT
     chat.mkdir()
     names = example()
+    adapter = names["Folder"](names["FolderConfig"](directory=str(directory)))
 
     def texts() -> list[str]:
         return [file.read_text() for file in sorted(chat.glob("*.txt"))]
@@ -66,7 +67,7 @@ def folder(fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Do
     def files() -> dict[str, bytes]:
         return {file.name[5:]: file.read_bytes() for file in chat.glob("*-*")}
 
-    return Double("folder", names["PROFILE"], names["Folder"](fleet, directory), texts, files)
+    return Double("folder", names["PROFILE"], adapter, texts, files)
 
 
 def platform(_fleet: Fleet, directory: Path, _request: pytest.FixtureRequest) -> Double:
