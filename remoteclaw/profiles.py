@@ -36,7 +36,7 @@ class Channel:
     """The extra of RemoteClaw that installs the platform's library; its versions and their hashes
     are in `requirements.txt` beside the adapter."""
     sign_up: str = ""
-    """How a person gets an account there, in a sentence."""
+    """How a person gets an account there, in a sentence; without it, `channel add` adds none."""
 
 
 #: The channels by name, as messages and the configuration call them.

@@ -57,8 +57,8 @@ class Onboarding:
         """Add it; whatever goes wrong before the last step leaves nothing behind."""
         known = channel_of(self._channel)
         model = ChannelConfig.named(self._channel)
-        if known is None or not issubclass(model, TokenConfig):
-            there = [name for name, each in CHANNELS.items() if each.adapter]
+        if known is None or not known.sign_up or not issubclass(model, TokenConfig):
+            there = [name for name, each in CHANNELS.items() if each.sign_up]
             raise ConfigError(
                 f"No account of {self._channel!r} can be added: there is {', '.join(there)}."
             )
@@ -100,8 +100,7 @@ class Onboarding:
             return table
         if not self._may_ask:
             raise ConfigError("Say where the token is: --token-file FILE, or --token-env NAME.")
-        if sign_up:
-            echo(sign_up)
+        echo(sign_up)
         token = click.prompt("Token (it is not shown)", hide_input=True).strip()
         return {"token_file": str(self._keep(token)), **table}
 
