@@ -7,8 +7,10 @@ sent: a part that was begun and may have arrived is sent again once, as "(perhap
 
 import asyncio
 import logging
+import uuid
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import orjson
 
@@ -93,10 +95,12 @@ class Delivery:
         self._budget = budget
         self._reply = reply
         self._preview = preview
+        self._name = uuid.uuid4().hex
+        """Tells its marks from those of earlier attempts, also in this process."""
         self._mark = Mark()
         """How far it is."""
         self._stored = b""
-        """The mark of another adapter that has begun before."""
+        """The mark of another delivery that has begun before."""
         self._kept: list[Attachment] = []
         self._has_effect = False
 
@@ -124,7 +128,7 @@ class Delivery:
         return Done(ids, kept, GivenUp(category, why), failure(why))
 
     async def _send_all(self) -> None:
-        parts = self._adapter.parts(self._reply)
+        parts = self._parts(self._reply)
         for part in parts:
             await self._send(self._reply, part)
         if self._mark.kept and not self._reply.call:
@@ -133,8 +137,16 @@ class Delivery:
                 f"(The file {names[i]} could not be sent: {w})" for i, w in self._mark.kept.items()
             ]
             notice = replace(self._reply, text="\n".join(lines), attachments=(), effect=None)
-            for part in self._adapter.parts(notice):
+            for part in self._parts(notice):
                 await self._send(notice, replace(part, index=len(parts) + part.index))
+
+    def _parts(self, reply: Reply) -> Sequence[Part]:
+        try:
+            return self._adapter.parts(reply)
+        except Exception as error:  # noqa: BLE001 - one message must not end the relay
+            log.error("the adapter failed: %s", frames_of(error))
+            why = f"The channel's adapter can't show it ({type(error).__name__})."
+            raise PlatformRefused(why) from None
 
     async def _send(self, reply: Reply, part: Part) -> None:
         """Send one part that may have been sent; a file that can't be is kept."""
@@ -221,7 +233,7 @@ class Delivery:
             if part.index < len(self._mark.ids):
                 return False
             self._mark = replace(self._mark, is_begun=True)
-            told = await self._reader.mark(self._reply, self._mark, instead_of=self._stored)
+            told = await self._note(self._mark)
             if told is None:
                 raise _Gone
             if told is True:
@@ -246,7 +258,17 @@ class Delivery:
             return
         self._mark = replace(self._mark, is_begun=False)
         is_untouched = self._mark == Mark()
-        await self._reader.mark(self._reply, None if is_untouched else self._mark)
+        await self._note(None if is_untouched else self._mark)
+
+    async def _note(self, mark: Mark | None) -> bytes | Literal[True] | None:
+        of = self._preview.message_id if self._preview else ""
+        return await self._reader.mark(
+            self._reply,
+            mark,
+            by=self._name,
+            instead_of=self._stored,
+            preview=of if of in self._mark.ids else "",
+        )
 
 
 def _told(

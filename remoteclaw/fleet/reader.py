@@ -102,8 +102,7 @@ class ReplyReader:
         self._marks = keys.sending(provider, account)
         self._previews = keys.previews(provider, account)
         self._name = f"{provider}\0{account}"
-        self._own_name = uuid.uuid4().hex
-        self.token = token or self._own_name
+        self.token = token or uuid.uuid4().hex
         """What fences its writes: scripts obey while it is the value of the key of the claim."""
         self._blobs = Blobs(scripts)
         self._claim_ms = claim_ms
@@ -243,24 +242,37 @@ class ReplyReader:
     # -- delivery ------------------------------------------------------------------------------
 
     async def mark(
-        self, reply: Reply, mark: Mark | None, *, instead_of: bytes = b""
+        self,
+        reply: Reply,
+        mark: Mark | None,
+        *,
+        by: str,
+        instead_of: bytes = b"",
+        preview: str = "",
     ) -> bytes | Literal[True] | None:
         """Note how far a reply has been sent, or that nothing was begun; the claim is renewed so.
 
-        Return True if that is noted; None if the reply is not on the stream any more; and if
-        another adapter has noted something else than what this replaces, that. Raises `LeaseLost`.
+        `by` names the delivery; a `preview` has become a part. Return True if that is noted; None
+        if the reply is not on the stream any more; and if another delivery has noted something else
+        than what this replaces, that. Raises `LeaseLost`.
         """
         sent_at = boottime()
         told = await self._scripts.run(
             "sending",
-            keys={"reader": self._reader, "replies": self._stream, "marks": self._marks},
+            keys={
+                "reader": self._reader,
+                "replies": self._stream,
+                "marks": self._marks,
+                "previews": self._previews,
+            },
             args={
                 "token": self.token,
                 "claim_ms": self._claim_ms,
                 "reply": reply.id,
-                "by": self._own_name,
+                "by": by,
                 "instead_of": instead_of or None,
-                "mark": mark.encode(self._own_name) if mark else None,
+                "mark": mark.encode(by) if mark else None,
+                "preview": f"{reply.sid} {preview}" if preview else None,
             },
             deadline=math.inf,
         )

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
 from remoteclaw.errors import LeaseLost, PlatformAway, PlatformUnknown
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.reader import Mark
+from remoteclaw.fleet.reader import Mark, ReplyReader
 from remoteclaw.fleet.reply import reply_payload
 from remoteclaw.messages import SessionKey
 from remoteclaw.protocols import Part, Reply, Sent
 from tests.support.cli import run
 from tests.support.leases import answered
-from tests.support.platform import Platform, Recipient
+from tests.support.platform import Platform, PlatformAdapter, Recipient
 from tests.support.stack import REPLIES, SID, Stack, kill, message
 from tests.support.waiting import eventually
 
@@ -128,8 +128,11 @@ async def test_what_is_dropped_while_it_waits_is_not_sent(stack: Stack, platform
 
 
 @contextlib.asynccontextmanager
-async def relayed(stack: Stack, adapter: Recipient) -> AsyncIterator["asyncio.Task[None]"]:
-    task = asyncio.create_task(relay(stack.fleet.replies.reader("test", "default"), adapter))
+async def relayed(
+    stack: Stack, adapter: Recipient, reader: ReplyReader | None = None
+) -> AsyncIterator["asyncio.Task[None]"]:
+    reader = reader or stack.fleet.replies.reader("test", "default")
+    task = asyncio.create_task(relay(reader, adapter))
     yield task
     task.cancel()
     await asyncio.wait((task,))
@@ -325,6 +328,47 @@ async def test_an_adapter_that_is_killed_in_a_call_leaves_it_to_the_next_one(
     assert [e["text"] for e in platform.delivered] == (
         again if held == "is_held" else ["one", *again]
     )
+
+
+async def test_a_relay_that_is_ended_in_a_call_leaves_it_to_its_next_run(
+    stack: Stack, platform: Platform, directory: Path
+) -> None:
+    """As when the polls of its account are refused: the process and its reader are the same."""
+    reader = stack.fleet.replies.reader("test", "default")
+    adapter = PlatformAdapter(directory / "platform")
+    platform.tell(holds_answers=True)
+    await say(stack, "one")
+    async with relayed(stack, adapter, reader):
+        await eventually(lambda: platform.did("held"))
+    platform.tell()
+    async with relayed(stack, adapter, reader):
+        await empty(stack)
+
+    assert [event["text"] for event in platform.delivered] == ["one", f"{AGAIN}one"]
+
+
+async def test_an_answer_that_the_adapter_can_not_show_holds_nothing_up(stack: Stack) -> None:
+    class Odd(Recipient):
+        def parts(self, reply: Reply) -> Sequence[Part]:
+            if reply.text == "odd":
+                raise ValueError("odd")
+            return super().parts(reply)
+
+        async def take(self, reply: Reply, *_: object) -> None:
+            said.append(reply.text)
+
+    said: list[str] = []
+    for index, text in enumerate(("odd", "even")):
+        await say(stack, text, index=index)
+    async with relayed(stack, Odd()) as task:
+        await eventually(lambda: said == ["even"] or task.done())
+        assert not task.done(), task
+        await empty(stack)
+
+    assert said == ["even"]
+    (letter,) = await stack.fleet.dead_letters.list()
+    assert (letter.text, letter.category) == ("odd", "refused")
+    assert "ValueError" in letter.detail
 
 
 async def test_parts_that_the_platform_has_are_not_sent_again(
@@ -597,8 +641,8 @@ async def test_a_mark_is_obeyed_from_the_reader_alone(stack: Stack) -> None:
     assert await next_.claim()
 
     with pytest.raises(LeaseLost):
-        await late.mark(reply, Mark(is_begun=True))
-    assert await next_.mark(reply, Mark(is_begun=True)) is True
+        await late.mark(reply, Mark(is_begun=True), by="late")
+    assert await next_.mark(reply, Mark(is_begun=True), by="next") is True
 
 
 # -- what was sent --------------------------------------------------------------------------------

@@ -269,6 +269,29 @@ async def test_an_adapter_that_is_killed_around_the_receipt_of_a_preview(
     assert shown(platform) == ["Done."]
 
 
+async def test_a_preview_that_is_part_of_an_answer_stays_though_the_adapter_is_killed(
+    stack: Stack, platform: Platform
+) -> None:
+    """The preview has become the first part; the second one is being sent."""
+    first = platform.start_process(stack.redis.url)
+    await heard(stack.fleet)
+    turn = await Talk.begin(stack.fleet)
+    await turn.show("Let")
+    await noted(stack)
+    platform.tell(holds_files=True)
+    file = await stack.fleet.blobs.put(turn.lease.sid, "plan.txt", b"1, 2")
+    await turn.end("Here.", attachments=(file,))
+    await eventually(lambda: platform.did("held"))
+    first.kill()
+    first.wait()
+    platform.tell()
+    platform.start_process(stack.redis.url)
+    await settled(stack)
+
+    (post,) = platform.chat("chat-1")
+    assert (post.text, post.files) == ("Here.", {"plan.txt": "1, 2"})
+
+
 async def test_replies_go_before_live_text(stack: Stack, platform: Platform) -> None:
     """While a reply waits for a chat, nothing else is asked there."""
     platform.tell(holds="chat-1")

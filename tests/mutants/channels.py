@@ -52,6 +52,30 @@ MUTANTS = (
         test="test_parts_that_the_platform_has_are_not_sent_again",
     ),
     Mutant(
+        "a delivery that takes the mark of an earlier one for its own",
+        before="self._name = uuid.uuid4().hex",
+        after='self._name = "one"',
+        test="test_a_relay_that_is_ended_in_a_call_leaves_it_to_its_next_run",
+    ),
+    Mutant(
+        "an answer that ends the relay, and comes again",
+        before="raise PlatformRefused(why) from None",
+        after="raise",
+        test="test_an_answer_that_the_adapter_can_not_show_holds_nothing_up",
+    ),
+    Mutant(
+        "a preview that is one still after it has become a part",
+        before='preview=of if of in self._mark.ids else ""',
+        after='preview=""',
+        test="test_a_preview_that_is_part_of_an_answer_stays_though_the_adapter_is_killed",
+    ),
+    Mutant(
+        "an album that swallows another message",
+        before="albums[album] = len(found)",
+        after="albums[album] = 0",
+        test="test_an_album_stands_before_what_was_written_after_it",
+    ),
+    Mutant(
         "a mark that is withdrawn in Redis alone",
         before="None if is_untouched else self._mark",
         after="self._mark",

@@ -185,6 +185,7 @@ MUTANTS = (
         before="if args.preview then redis.call('HDEL', keys.previews, args.preview) end",
         after="",
         test="test_one_message_shows_a_turn_and_becomes_its_answer",
+        within="receipt",
     ),
     Mutant(
         "live text that no adapter hears",

@@ -47,13 +47,13 @@ class Talk:
         """Say something while the turn goes on."""
         await self.lease.turns.publish(index, self._payload(text, index, is_last=False))
 
-    async def end(self, text: str, index: int = 0) -> None:
+    async def end(self, text: str, index: int = 0, **more: Any) -> None:
         """End the turn with a last message; the session is idle then."""
-        last = self._payload(text, index, is_last=True)
+        last = self._payload(text, index, is_last=True, **more)
         await self.lease.turns.finish("done", reply=[], payloads=[last], first_index=index)
         await self.lease.close()
 
-    def _payload(self, text: str, index: int, *, is_last: bool) -> dict[str, Any]:
+    def _payload(self, text: str, index: int, *, is_last: bool, **more: Any) -> dict[str, Any]:
         return reply_payload(
             sid=self.lease.sid,
             turn=self.entry_id,
@@ -63,6 +63,7 @@ class Talk:
             thread_id=None,
             text=text,
             entries=[self.entry_id] if is_last else [],
+            **more,
         )
 
 

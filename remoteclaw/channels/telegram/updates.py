@@ -29,13 +29,15 @@ _FILES = {
 }
 
 
-def incoming(updates: Iterable[_Raw], *, me: _Raw) -> Iterator[Incoming]:
-    """Yield the messages of some updates, an album as one; `me` is the bot itself.
+def incoming(updates: Iterable[_Raw], *, me: _Raw) -> list[Incoming]:
+    """Return the messages of some updates, an album as one; `me` is the bot itself.
 
     What is no message of a person, such as a service message, is left out; what should be one and
     can't be read has a problem.
     """
-    albums: dict[str, Incoming] = {}
+    found: list[Incoming] = []
+    albums: dict[str, int] = {}
+    """Where they are."""
     for update in updates:
         kind = next((kind for kind in WANTED if kind in update), None)
         if kind is None:
@@ -43,19 +45,20 @@ def incoming(updates: Iterable[_Raw], *, me: _Raw) -> Iterator[Incoming]:
         try:
             message = _message(update[kind], me, edit=update["update_id"] if "edit" in kind else 0)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            yield _unreadable(update, kind, error)
+            found.append(_unreadable(update, kind, error))
             continue
         if message is None:
             continue
         album = None if message.replaces else album_of(update)
-        if album is None:
-            yield message
-        elif first := albums.get(album):
+        if album in albums:
+            first = found[albums[album]]
             text = "\n".join(filter(None, (first.text, message.text)))
-            albums[album] = replace(first, text=text, files=first.files + message.files)
-        else:
-            albums[album] = message
-    yield from albums.values()
+            found[albums[album]] = replace(first, text=text, files=first.files + message.files)
+            continue
+        if album is not None:
+            albums[album] = len(found)
+        found.append(message)
+    return found
 
 
 def album_of(update: _Raw) -> str | None:

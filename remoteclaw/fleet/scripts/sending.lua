@@ -1,8 +1,9 @@
--- Note how far a reply has been sent, or that nothing of it was begun: unless another adapter has noted
--- something else since. A note begins with the name of the adapter that has made it.
--- keys: reader, replies, marks
--- args: token, claim_ms, reply, by, instead_of?, mark?
--- → 1 if it is noted; 0 if the reply is gone; else the other adapter's note
+-- Note how far a reply has been sent, or that nothing of it was begun: unless another delivery has noted
+-- something else since. A note begins with the name of the delivery that has made it. A preview that has
+-- become a part is none any more.
+-- keys: reader, replies, marks, previews
+-- args: token, claim_ms, reply, by, instead_of?, mark?, preview?
+-- → 1 if it is noted; 0 if the reply is gone; else the other delivery's note
 local token = redis.call('GET', keys.reader)
 if token and token ~= args.token then
   return redis.error_reply('FENCED another adapter reads this stream')
@@ -14,6 +15,7 @@ if #redis.call('XRANGE', keys.replies, args.reply, args.reply) == 0 then
 end
 local noted = redis.call('HGET', keys.marks, args.reply)
 if noted and noted ~= args.instead_of and string.sub(noted, 1, #args.by) ~= args.by then return noted end
+if args.preview then redis.call('HDEL', keys.previews, args.preview) end
 if args.mark then
   redis.call('HSET', keys.marks, args.reply, args.mark)
 else

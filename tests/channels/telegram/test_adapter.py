@@ -397,6 +397,22 @@ async def test_an_album_is_one_message_though_it_comes_in_parts(
     assert len(late.files) == 1
 
 
+async def test_an_album_stands_before_what_was_written_after_it(
+    bot: TelegramBot, adapter: TelegramAdapter
+) -> None:
+    bot.say("Hello", chat=CHAT)
+    for name in ("a.png", "b.png"):
+        bot.say("", chat=CHAT, files=[file(name, b"x", kind="photo")], media_group_id="g")
+    bot.say("What is that?", chat=CHAT)
+    found = (await adapter.poll(None)).incoming
+
+    assert [(one.text, len(one.files)) for one in found] == [
+        ("Hello", 0),
+        ("", 2),
+        ("What is that?", 0),
+    ]
+
+
 async def test_an_update_of_an_unknown_shape_holds_nothing_up(
     bot: TelegramBot, adapter: TelegramAdapter
 ) -> None:
