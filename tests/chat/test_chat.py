@@ -253,11 +253,13 @@ def test_a_cron_job_s_reply_says_so_and_shows_that_it_is_written(
         screen.type("hello\r")
         (directory / "1").touch()
         screen.see("main\nAnswer 1.")
+        screen.see_gone(SIGN)
         session = SessionKey("main", "console", home.host_id, "console", login_name())
         when = ("--every", "3600", "--name", "nightly", "--message", "Look.")
         job = succeeds(environment, "cron", "add", "--session", str(session), *when)
         succeeds(environment, "cron", "run", job)
-        screen.see(SIGN)
+        # At once, and not with the first notice that its model is silent.
+        assert "No word from the model" not in screen.see(SIGN)
         (directory / "2").touch()
 
         screen.see("main · cron job nightly\nAnswer 2.")

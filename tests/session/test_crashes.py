@@ -238,8 +238,9 @@ async def test_the_agent(agent: Stack, is_holder: bool) -> None:
 
     outcome = await agent.outcome(accepted)
     assert outcome.status == "failed"
-    assert [pid for pid in processes if not is_killed(pid)] == []
-    await gone(processes)
+    if is_holder:
+        assert [pid for pid in processes if not is_killed(pid)] == []
+    await gone(processes)  # a holder tells of an agent's end first, and asks what is left to end
 
 
 #: An agent that hangs with a tool of its own if it is the first one, and that notes which of those
