@@ -461,6 +461,20 @@ async def test_an_update_of_an_unknown_shape_holds_nothing_up(
             "has blocked the bot",
         ),
         (
+            {
+                "kind": "refused",
+                "code": 403,
+                "description": "Forbidden: bot was kicked from the supergroup chat",
+            },
+            PlatformRefused,
+            "was removed from that group: add it there again",
+        ),
+        (
+            {"kind": "refused", "code": 400, "description": "Bad Request: chat not found"},
+            PlatformRefused,
+            "Telegram knows no such chat",
+        ),
+        (
             {"kind": "refused", "code": 401, "description": "Unauthorized"},
             AccountRefused,
             "@BotFather",
