@@ -234,3 +234,15 @@ async def test_files_come_in_and_one_that_is_too_large_is_refused_in_a_sentence(
 
     await said(channel, "alice", "The file large.txt was not taken: files have 1 MB at most here.")
     assert "plan.txt" in await said(channel, "alice", "demo agent")
+    assert [event["name"] for event in channel.platform.did("fetched")] == ["plan.txt"]
+
+
+async def test_a_file_whose_size_is_not_told_is_refused_when_it_is_there(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.configure(attachment_mb=1)
+    channel.start()
+    files = {"large.txt": "x" * (1024 * 1024 + 1)}
+    channel.platform.say("alice", "alice", "", files=files, has_sizes=False)
+
+    await said(channel, "alice", "The file large.txt was not taken: files have 1 MB at most here.")

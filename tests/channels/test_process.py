@@ -11,6 +11,7 @@ import pytest
 from tests.support.agents import ROOT
 from tests.support.channel import TestChannel
 from tests.support.command import REMOTECLAW, run_command, start_program
+from tests.support.platform import Platform
 from tests.support.stack import Stack
 from tests.support.waiting import eventually
 
@@ -47,6 +48,22 @@ async def test_an_account_that_is_refused_says_so_and_works_again(
     channel.configure(allow=["bo"])  # a changed account begins anew, without the 30 s
     await eventually(channel.pollers)
     await eventually(lambda: "runs as the_bot" in said(stack, "status"))
+
+
+async def test_an_account_whose_settings_change_begins_anew(
+    stack: Stack, channel: TestChannel, directory: Path
+) -> None:
+    other = Platform(directory / "other")
+    channel.start()
+    await eventually(channel.pollers)
+
+    channel.configure(directory=str(directory / "other"))
+
+    await eventually(lambda: other.did("polled"))
+    polls = len(channel.pollers())
+    other.say("alice", "alice", "/whoami")
+    await eventually(lambda: any("an owner" in text for text in other.texts))
+    assert len(channel.pollers()) == polls
 
 
 async def test_an_account_that_nobody_runs_is_named(stack: Stack, channel: TestChannel) -> None:

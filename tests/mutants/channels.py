@@ -380,6 +380,13 @@ MUTANTS = (
         test="test_files_come_in_and_one_that_is_too_large_is_refused_in_a_sentence",
     ),
     Mutant(
+        "files of any size, where nobody tells it",
+        before="if len(content) > most:",
+        after="if False:",
+        test="test_a_file_whose_size_is_not_told_is_refused_when_it_is_there",
+        within="arrival",
+    ),
+    Mutant(
         "a copy that was frozen and takes in what another one has",
         before="await self._reader.check()  # it has waited, and may have been frozen",
         after="",
@@ -389,7 +396,7 @@ MUTANTS = (
         "an account that keeps the settings it had",
         before="if wanted.get(key) != settings:",
         after="if key not in wanted:",
-        test="test_an_account_that_is_refused_says_so_and_works_again",
+        test="test_an_account_whose_settings_change_begins_anew",
     ),
     Mutant(
         "a request that is not signed for its body",

@@ -73,6 +73,7 @@ class Account(PlatformAdapter):
 
     async def fetch(self, file: IncomingFile) -> bytes:
         await self._behaviour("fetch", file.name)
+        self._journal.add("fetched", name=file.name)
         message, _, name = file.id.partition("/")
         (event,) = [event for event in self._journal.read() if event["id"] == message]
         return str(event["files"][name]).encode()
@@ -85,7 +86,7 @@ class Account(PlatformAdapter):
 
 
 def _incoming(event: dict[str, Any]) -> Incoming:
-    known = {"event", "id", "chat", "by", "text", "files", "at_ms"}
+    known = {"event", "id", "chat", "by", "text", "files", "at_ms", "has_sizes"}
     files = event.get("files", {})
     return Incoming(
         id=event["id"],
@@ -95,7 +96,12 @@ def _incoming(event: dict[str, Any]) -> Incoming:
         at_ms=event.get("at_ms", 1_795_000_000_000),
         text=event["text"],
         files=tuple(
-            IncomingFile(f"{event['id']}/{name}", name, "text/plain", len(content))
+            IncomingFile(
+                f"{event['id']}/{name}",
+                name,
+                "text/plain",
+                len(content) if event.get("has_sizes", True) else None,
+            )
             for name, content in files.items()
         ),
         **{name: value for name, value in event.items() if name not in known},
