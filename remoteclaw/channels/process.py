@@ -22,7 +22,13 @@ from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import AccountConfig
 from remoteclaw.config.reload import CurrentConfig
-from remoteclaw.errors import ConfigError, RedisRefused, RedisUnavailable, RemoteClawError
+from remoteclaw.errors import (
+    AccountRefused,
+    ConfigError,
+    RedisRefused,
+    RedisUnavailable,
+    RemoteClawError,
+)
 from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
@@ -33,10 +39,10 @@ __all__ = ["Channels", "LibraryMissing", "create_adapter", "install_command"]
 
 #: How often the configuration is looked at, in seconds.
 LOOK_S = 1.0
-#: How long an account that is refused, or fails, is left alone, in seconds.
+#: How long an account that is refused is left alone, in seconds, and the longest pause of another.
 AGAIN_S = 30.0
-#: The same after a failure of its own, which may be over.
-AGAIN_SOON_S = 2.0
+#: The first pause after an outage or a failure, which may be over, in seconds; they double.
+AGAIN_SOON_S = 1.0
 #: How long an account works until a failure counts as the first, in seconds.
 STABLE_S = 60.0
 
@@ -109,17 +115,19 @@ class _Account:
     async def run(self) -> None:
         """Run it until cancelled, whatever happens to it."""
         reader = self._fleet.replies.reader(self._provider, self._account)
-        problem = ""
+        problem, failures = "", 0
         try:
             while True:
                 since = boottime()
                 error = await self._work(reader)
-                pause = AGAIN_S
+                failures = 0 if boottime() - since > STABLE_S else failures + 1
+                pause = min(AGAIN_SOON_S * 2 ** min(failures, 5), AGAIN_S)
                 if isinstance(error, RemoteClawError):
                     told = str(error)
                 else:
                     told = f"It failed ({type(error).__name__}); its log says where."
-                    pause = AGAIN_SOON_S if boottime() - since > STABLE_S else AGAIN_S
+                if isinstance(error, AccountRefused | ConfigError):  # a person has to do something
+                    pause = AGAIN_S
                 await self._leave(reader)
                 if told != problem:  # said once, not every 30 s
                     log.error("%s: %s", self._name, told)

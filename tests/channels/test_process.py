@@ -136,3 +136,17 @@ async def test_the_channel_of_the_guide_runs_as_a_package_of_its_own(
     await eventually(lambda: "RemoteClaw's demo agent" in answers())
     process.terminate()
     assert process.wait() == 0
+
+
+async def test_a_platform_that_is_away_at_the_start_is_waited_for(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.platform.tell(breaks=True)
+    channel.start()
+    await eventually(lambda: "The platform is away." in channel.log_file.read_text())
+
+    channel.platform.tell()
+    channel.platform.say("alice", "alice", "/whoami")
+
+    await eventually(lambda: any("an owner" in text for text in channel.texts("alice")))
+    assert channel.log_file.read_text().count("The platform is away.") == 1
