@@ -169,7 +169,7 @@ class LiveChats:
                     await settled(asyncio.create_task(self._edit(sid, turn)))
             elif is_free and boottime() >= turn.typed_at + TYPING_S:
                 await self._type(sid, turn)
-            wait_s = TYPING_S
+            wait_s = turn.typed_at + TYPING_S - boottime()
             if self._has_news(turn):
                 wait_s = self._due_s(turn) if is_free else LATER_S
             elif not is_free:

@@ -11,6 +11,7 @@ import pytest
 from remoteclaw.channels import delivery, live
 from remoteclaw.errors import LeaseLost
 from remoteclaw.fleet import keys
+from tests.support.bridges import script
 from tests.support.leases import postpone
 from tests.support.platform import Platform
 from tests.support.stack import REPLIES, Stack
@@ -185,22 +186,24 @@ async def test_a_turn_that_is_put_off_shows_no_typing_and_leaves_no_preview(
 async def test_late_news_of_a_turn_that_has_ended_shows_nothing(
     stack: Stack, platform: Platform
 ) -> None:
+    client: Any = stack.fleet.scripts.client
     async with served(stack, platform):
         turn = await Talk.begin(stack.fleet)
-        client: Any = stack.fleet.scripts.client
         await turn.show("Done")
         await eventually(lambda: shown(platform) == ["Done"])
         late = await client.get(keys.live(turn.lease.sid))
         await turn.end("Done.")
         await settled(stack)
         await client.publish(keys.live_of("test", "default"), late)
-        other = await Talk.begin(stack.fleet, "more")
-        await other.show("And")
-        await eventually(lambda: shown(platform)[1:] == ["And"])
-        await other.end("And more.")
+        other = await Talk.begin(stack.fleet, chat="chat-2")
+        for text in ("And", "And so"):
+            await other.show(text)
+            await eventually(partial(is_shown, platform, text, chat="chat-2"))
+        await other.end("And so on.")
         await settled(stack)
 
-    assert shown(platform) == ["Done.", "And more."]
+    assert shown(platform) == ["Done."]
+    assert len(platform.did("preview")) == 2
 
 
 async def test_a_preview_is_taken_over_by_the_next_process(
@@ -348,3 +351,38 @@ async def test_a_preview_that_is_refused_costs_no_answer(stack: Stack, platform:
         await settled(stack)
 
     assert shown(platform) == ["Done."]
+
+
+#: An agent that uses a tool and says something, and goes on when it is told to.
+AT_WORK = """
+def until(name):
+    while not os.path.exists(f'DIRECTORY/{name}'): time.sleep(0.01)
+while True:
+    turn()
+    say(type='tool_use', id='1', name='Bash', input={'command': 'make'})
+    until('one')
+    say(type='tool_result', id='1', output='done')
+    say(type='text', text='It is made. ')
+    until('two')
+    say(type='text', text='All is well.')
+    say(type='done')
+"""
+
+
+async def test_a_turn_of_a_real_worker_is_shown(
+    stack: Stack, platform: Platform, directory: Path
+) -> None:
+    command = list(script(directory, AT_WORK.replace("DIRECTORY", str(directory))))
+    stack.configure({"runtime": "demo", "command": command})
+    await stack.start_worker()
+    async with served(stack, platform):
+        await stack.append("go")
+        await eventually(lambda: shown(platform) == ["Bash"])
+        await eventually(lambda: platform.did("typing"))
+        (directory / "one").touch()
+        await eventually(lambda: shown(platform) == ["It is made."])
+        (directory / "two").touch()
+        await settled(stack)
+
+    assert shown(platform) == ["It is made. All is well."]
+    assert len(platform.did("preview")) == 1
