@@ -102,7 +102,7 @@ class Budget:
             log.warning("%s: it works again", self._name)
             self.problem = ""
 
-    def failed(self, chat: str, error: Exception) -> None:
+    def failed(self, chat: str, error: BaseException) -> None:
         """Take it that the platform has not done what a chat asked for."""
         pause = self._chats.setdefault(chat, _Pause())
         match error:

@@ -112,7 +112,7 @@ class Delivery:
         except _Gone:
             return None
         except PlatformRefused as refusal:
-            return self._given_up("refused", str(refusal))
+            return self._given_up("refused", _plain(str(refusal)))
         except PlatformUnknown:
             return self._given_up("unknown", PERHAPS)
         ids = tuple(id_ for id_ in self._mark.ids if id_ is not None)
@@ -161,7 +161,7 @@ class Delivery:
             if file is None:
                 raise
             log.warning("a file of reply %s is kept: %s", reply.id, refusal)
-            sent, kept = Sent(), {**self._mark.kept, str(part.index): str(refusal)}
+            sent, kept = Sent(), {**self._mark.kept, str(part.index): _plain(str(refusal))}
             self._mark = replace(self._mark, kept=kept)
         if str(part.index) in self._mark.kept and file:
             self._kept.append(file)
@@ -209,13 +209,20 @@ class Delivery:
                 is_again = self._mark.doubts > 0
                 try:
                     sent = await self._adapter.send(reply, part, content, is_again=is_again)
+                    name = sent.message_id
+                    # Neither Redis nor JSON holds what some platforms call a message.
+                    sent = replace(sent, message_id=None if name is None else _plain(str(name)))
                 except (PlatformAway, PlatformBusy, AccountRefused) as problem:
                     self._budget.failed(chat, problem)
                     await self._withdraw()
                 except PlatformRefused:
                     self._budget.worked(chat)
                     raise
-                except Exception as error:  # noqa: BLE001 - one message must not end the relay
+                except (Exception, asyncio.CancelledError) as error:
+                    task = asyncio.current_task()
+                    is_own = isinstance(error, Exception) or not (task and task.cancelling())
+                    if not is_own:
+                        raise
                     if not isinstance(error, PlatformUnknown):
                         log.error("the adapter failed: %s", frames_of(error))
                     self._budget.failed(chat, error)

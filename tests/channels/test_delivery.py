@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from remoteclaw.channels import budget
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
-from remoteclaw.errors import LeaseLost, PlatformAway, PlatformUnknown
+from remoteclaw.errors import LeaseLost, PlatformAway, PlatformRefused, PlatformUnknown
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.reader import Mark, ReplyReader
 from remoteclaw.fleet.reply import reply_payload
@@ -369,6 +370,45 @@ async def test_an_answer_that_the_adapter_can_not_show_holds_nothing_up(stack: S
     (letter,) = await stack.fleet.dead_letters.list()
     assert (letter.text, letter.category) == ("odd", "refused")
     assert "ValueError" in letter.detail
+
+
+async def _is_over(stack: Stack, task: "asyncio.Task[None]") -> bool:
+    client: Any = stack.fleet.scripts.client
+    return task.done() or not await client.xlen(REPLIES)
+
+
+async def test_an_adapter_with_odd_answers_holds_nothing_up(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Odd(Recipient):
+        async def send(self, reply: Reply, *_: object, **__: object) -> Sent:
+            answer: Any = answers[reply.text]
+            if isinstance(answer, BaseException):
+                raise answer
+            sent: Sent = answer
+            return sent
+
+    monkeypatch.setattr(budget, "FIRST_S", 0.01)
+    answers: dict[str, Any] = {
+        "cancelled": asyncio.CancelledError(),
+        "nothing": None,
+        "a number": Sent(5),  # type: ignore[arg-type]
+        "an odd id": Sent("\ud800"),
+        "an odd refusal": PlatformRefused("Not \ud800."),
+        "well": Sent("m1"),
+    }
+    for index, text in enumerate(answers):
+        await say(stack, text, index=index)
+    async with relayed(stack, Odd()) as task:
+        await eventually(partial(_is_over, stack, task))
+        assert not task.done(), task
+
+    letters = await stack.fleet.dead_letters.list()
+    assert [(letter.text, letter.category) for letter in letters] == [
+        ("cancelled", "unknown"),
+        ("nothing", "unknown"),
+        ("an odd refusal", "refused"),
+    ]
 
 
 async def test_parts_that_the_platform_has_are_not_sent_again(

@@ -76,6 +76,12 @@ MUTANTS = (
         test="test_an_album_stands_before_what_was_written_after_it",
     ),
     Mutant(
+        "a chat that nobody serves once its adapter has cancelled a call",
+        before="isinstance(error, Exception) or not (task and task.cancelling())",
+        after="isinstance(error, Exception)",
+        test="test_an_adapter_with_odd_answers_holds_nothing_up",
+    ),
+    Mutant(
         "a mark that is withdrawn in Redis alone",
         before="None if is_untouched else self._mark",
         after="self._mark",
