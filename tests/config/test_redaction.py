@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import orjson
+import pytest
 from pydantic import BaseModel, SecretStr
 
-from remoteclaw.config.model import Config
-from remoteclaw.config.rights import BY_PEOPLE
+from remoteclaw.config.model import ChannelConfig, Config
+from remoteclaw.config.rights import BY_PEOPLE, declared, fields
 from remoteclaw.config.secrets import HIDDEN, part, redacted
+from remoteclaw.profiles import CHANNELS
 
 #: The texts that are no secrets; what is not here must not be shown. Whoever adds a field to the
 #: configuration decides: is it one for this list?
@@ -94,6 +96,18 @@ def test_no_text_that_may_be_a_secret_is_shown() -> None:
     assert {field for field, canary in canaries.shown.items() if canary not in text} == set()
     assert set(canaries.shown) == SHOWN
     assert set(canaries.hidden) == SECRET
+
+
+@pytest.mark.parametrize("name", [name for name, each in CHANNELS.items() if each.settings])
+def test_what_a_channel_brings_is_declared_and_its_token_is_hidden(name: str) -> None:
+    model, canaries = ChannelConfig.named(name), Canaries()
+
+    shown = orjson.dumps(redacted(canaries.model(model))).decode()
+
+    assert [path for path, field in fields(model) if declared(field) is None] == []
+    tokens = {canary for field, canary in canaries.hidden.items() if field.endswith(".token")}
+    assert tokens
+    assert not any(canary in shown for canary in tokens)
 
 
 def test_what_is_not_declared_is_hidden() -> None:
