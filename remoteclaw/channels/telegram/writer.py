@@ -5,7 +5,7 @@ The places of entities are counted in units of UTF-16, as the Bot API does.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Literal
 
@@ -122,8 +122,7 @@ class _Page:
             case Paragraph(spans):
                 self.spans(spans, indent)
             case Heading(_, spans):
-                self.spans(spans, indent)
-                self.mark("bold", start)
+                self.spans(_bold(spans), indent)
             case CodeBlock(language, text):
                 self.say(text or " ")
                 known = _LANGUAGE.fullmatch(language)
@@ -177,10 +176,7 @@ class _Page:
                     self.say(f"\n{indent}   ")
                     self.spans(head, indent)
                     self.say(": ")
-                start = self.length
-                self.spans(cell, indent)
-                if not number:
-                    self.mark("bold", start)
+                self.spans(cell if number else _bold(cell), indent)
 
     # -- spans ---------------------------------------------------------------------------------
 
@@ -213,6 +209,11 @@ class _Page:
                 self.entities.remove(each)
                 start = each.offset
         self.mark("text_link", start, url=url)
+
+
+def _bold(spans: Sequence[Span]) -> list[Span]:
+    """Return spans in bold; code among them stays code, which can have no other look."""
+    return [replace(span, is_bold=True) for span in spans]
 
 
 def _words(spans: Sequence[Span]) -> str:

@@ -131,6 +131,7 @@ async def test_of_two_processes_one_polls_and_the_other_takes_over(
     channel.start()
     bot.say("one", chat=ANN)
     await eventually(lambda: "message 1 of our" in "".join(bot.texts(ANN)))
+    await settled(stack)
     first.kill()
     first.wait()
     bot.say("two", chat=ANN)

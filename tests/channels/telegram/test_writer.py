@@ -1,7 +1,7 @@
 """Markdown as texts with entities, within the limits of Telegram's messages."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remoteclaw.channels.telegram.writer import MOST_ENTITIES, MOST_UNITS, Text, write
@@ -33,7 +33,8 @@ def test_an_answer_looks_like_one() -> None:
     )
     assert sorted(looks(text)) == sorted(
         [
-            ("bold", "A title"),
+            ("bold", "A "),
+            ("bold", "title"),
             ("italic", "title"),
             ("bold", "bold"),
             ("strikethrough", "gone"),
@@ -121,6 +122,8 @@ MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=120).map("".join)
 
 
 @given(MARKDOWN | st.text(max_size=300))
+@example("# `code` in a heading")
+@example("| a | b |\n|---|---|\n| `x` | " + "long " * 20 + "|")
 def test_the_limits_of_telegram_hold(markdown: str) -> None:
     for text in write(markdown):
         assert 0 < units(text.text) <= MOST_UNITS
