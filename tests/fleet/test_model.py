@@ -203,6 +203,8 @@ class FleetMachine(RuleBasedStateMachine):
         wanted = session.waiting[:count]
         if owner is None or not wanted or session.begun_by == session.epoch == owner.epoch:
             return  # a drain begins the next turn when it has finished one
+        if owner.epoch == session.epoch and session.state != "running":
+            return  # it has given the lease back
         stale, batch = self.is_fenced(session, owner, owner.lease.turns.begin(wanted))
         if stale:
             return
