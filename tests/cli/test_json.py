@@ -10,6 +10,7 @@ import click
 from remoteclaw.cli import main
 from remoteclaw.fleet import keys
 from remoteclaw.fleet.approvals import Approval
+from remoteclaw.fleet.pairings import Request
 from tests.support.cli import give_up, run
 from tests.support.stack import Stack
 
@@ -47,17 +48,20 @@ FACTS = {
     "cron runs JOB": RUN,
     "config approvals": "id session_key senders host patch asked_ms expires_ms",
     "policy explain": "subject is_owner tools",
+    "channel list": "account state name problem waiting accepted aside",
+    "pairing list": "code id name by at_ms account state",
 }
 
 #: The commands without `--json`, by the reason.
 WITHOUT = {
-    "they run until they are ended": "up, chat, worker, gateway, sweep, dashboard, mcp",
+    "they run until they are ended": "up, chat, worker, gateway, sweep, dashboard, mcp, "
+    "channel run",
     "what they print is JSON, or made for programs": "sessions export, config schema, config get",
     "they do something and print at most its name or one sentence": "stop, token create, "
     "token revoke, token rotate, sessions reset, sessions forget, sessions fork, sessions label, "
     "sessions files, replies drop, deadletters retry, deadletters drop, cron add, cron edit, "
     "cron pause, cron resume, cron run, cron remove, config set, config unset, config approve, "
-    "config reject",
+    "config reject, channel add, pairing approve, pairing remove",
     "its exit status is the answer": "config validate",
 }
 
@@ -94,6 +98,11 @@ async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Pa
     await stack.ask("hello")
     await stack.fleet.tokens.create("grafana", "read", None)
     (letter,) = await stack.fleet.dead_letters.list()
+    stack.configure(channels={"test": {"owners": ["alice"]}, "webhook": {"token": "secret"}})
+    stranger = Request(
+        provider="webhook", account="default", id="bo", name="Bo", chat="bo", message="1"
+    )
+    assert await stack.fleet.pairings.ask(stranger)
     waits = Approval(
         id="1",
         host="here",

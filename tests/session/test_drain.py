@@ -201,7 +201,10 @@ async def test_a_conversation_that_is_lost_starts_anew_and_says_so(stack: Stack)
 
     outcome = await stack.outcome(second)
     assert outcome.status == "done"
-    assert [part["text"] for part in outcome.reply] == [CONTEXT_LOST, "You said before:\n\n-"]
+    assert [part["text"] for part in outcome.reply] == [
+        CONTEXT_LOST,
+        "You said before:\n\n- hello",  # from the notes
+    ]
 
 
 async def forget_everything(stack: Stack, accepted: Accepted) -> None:
