@@ -120,8 +120,10 @@ class Budget:
                 # Attempts that were on their way together count once.
                 if len(self._failed) >= FEW and self._account.until <= boottime():
                     self._account.grow()
-        if not self.problem:
-            why = str(error) if isinstance(error, RemoteClawError) else type(error).__name__
+        why = str(error) if isinstance(error, RemoteClawError) else type(error).__name__
+        # A person can mend a refused account; an outage before it ends by itself.
+        is_worse = isinstance(error, AccountRefused) and why != self.problem
+        if not self.problem or is_worse:
             log.warning("%s: replies wait: %s", self._name, why)
             self.problem = why
 

@@ -35,7 +35,7 @@ TYPING_S = 4.0
 ENDED_S = 5.0
 #: How often a chat is looked at again where something can't be shown now, in seconds.
 LATER_S = 0.5
-#: The longest pause between two edits in a chat that is asked too often, in seconds.
+#: The longest pause between two edits of a turn whose chat is asked too often, in seconds.
 SLOWEST_S = 30.0
 #: How many turns are remembered that have ended, so that late news of them is not shown.
 MOST_ENDED = 10_000
@@ -49,6 +49,8 @@ class _Turn:
 
     place: Place
     heard_at: float
+    pace_s: float
+    """The shortest time between two edits; each refusal of the platform doubles it."""
     words: Live | None = None
     shown: Live | None = None
     preview: Preview | None = None
@@ -59,6 +61,11 @@ class _Turn:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     asking: asyncio.Lock = field(default_factory=asyncio.Lock)
     showing: asyncio.Task[None] | None = None
+
+    @property
+    def due_s(self) -> float:
+        """In how many seconds its preview may be edited."""
+        return self.edited_at + self.pace_s - boottime()
 
 
 class LiveChats:
@@ -78,8 +85,6 @@ class LiveChats:
         self._budget = budget
         self._tasks = tasks
         self._every_s = every_s
-        self._pace_s: dict[str, float] = {}
-        """The chats that take live text less often: each refusal halves their pace."""
         self._turns: dict[str, _Turn] = {}
         """By session."""
         self._ended: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -115,7 +120,7 @@ class LiveChats:
     def _follow(self, sid: str, place: Place) -> _Turn:
         turn = self._turns.get(sid)
         if turn is None:
-            turn = self._turns[sid] = _Turn(place, boottime())
+            turn = self._turns[sid] = _Turn(place, boottime(), self._every_s)
             turn.showing = self._tasks.create_task(self._show(sid, turn))
         return turn
 
@@ -164,14 +169,14 @@ class LiveChats:
         """Show one turn until it has ended, or nothing was heard of it for long."""
         while boottime() < turn.heard_at + LIVE_MS / 1000:
             is_free = self._budget.is_free(turn.place.chat)
-            if is_free and self._has_news(turn) and self._due_s(turn) <= 0:
+            if is_free and self._has_news(turn) and turn.due_s <= 0:
                 async with turn.asking:  # what is shown is noted, though the relay is ended
                     await settled(asyncio.create_task(self._edit(sid, turn)))
             elif is_free and boottime() >= turn.typed_at + TYPING_S:
                 await self._type(sid, turn)
             wait_s = turn.typed_at + TYPING_S - boottime()
             if self._has_news(turn):
-                wait_s = self._due_s(turn) if is_free else LATER_S
+                wait_s = turn.due_s if is_free else LATER_S
             elif not is_free:
                 wait_s = LATER_S
             turn.changed.clear()
@@ -187,10 +192,6 @@ class LiveChats:
         is_something = words and (words.text.strip() or words.activity or words.plan)
         return bool(is_something) and words != turn.shown and not turn.is_hidden
 
-    def _due_s(self, turn: _Turn) -> float:
-        pace_s = self._pace_s.get(turn.place.chat, self._every_s)
-        return turn.edited_at + pace_s - boottime()
-
     async def _edit(self, sid: str, turn: _Turn) -> None:
         """Show what is new: by a message the first time, which is noted at once."""
         words, before, place = turn.words, turn.preview, turn.place
@@ -204,6 +205,8 @@ class LiveChats:
             )
         except (PlatformAway, PlatformBusy, AccountRefused) as problem:
             self._failed(place, problem)
+            if isinstance(problem, PlatformBusy):
+                turn.pace_s = min(SLOWEST_S, turn.pace_s * 2)
             return
         except Exception as error:  # noqa: BLE001 - a preview must not end the relay
             self._failed(place, error)
@@ -233,8 +236,6 @@ class LiveChats:
     def _failed(self, place: Place, error: Exception) -> None:
         """Take it that something could not be shown: only what the platform demands has effects."""
         if isinstance(error, PlatformBusy | AccountRefused):
-            pace_s = self._pace_s.get(place.chat, self._every_s)
-            self._pace_s[place.chat] = min(SLOWEST_S, pace_s * 2)
             self._budget.failed(place.chat, error)
         elif not isinstance(error, PlatformAway | PlatformRefused):
             log.warning("something is not shown in a chat: %s", frames_of(error))

@@ -16,6 +16,7 @@ from typing import cast
 
 from remoteclaw import commands
 from remoteclaw.channels.arrival import Door
+from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.intake import Intake
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
@@ -37,7 +38,7 @@ from remoteclaw.protocols import PlatformAdapter
 
 __all__ = ["Channels", "LibraryMissing", "create_adapter", "install_command"]
 
-#: How often the configuration is looked at, in seconds.
+#: How often the configuration, and what keeps replies waiting, is looked at, in seconds.
 LOOK_S = 1.0
 #: How long an account that is refused is left alone, in seconds, and the longest pause of another.
 AGAIN_S = 30.0
@@ -150,9 +151,11 @@ class _Account:
                 await adapter.set_commands(
                     [(spec.name, spec.help) for spec in commands.COMMANDS.values()]
                 )
+                budget = Budget(self._name)
                 async with asyncio.TaskGroup() as tasks:
-                    tasks.create_task(relay(reader, adapter))
+                    tasks.create_task(relay(reader, adapter, budget))
                     tasks.create_task(Intake(self._door, reader, adapter).run())
+                    tasks.create_task(self._tell_of(budget, otherwise=identity.problem))
             finally:
                 await adapter.aclose()
         except* RemoteClawError as errors:
@@ -162,6 +165,15 @@ class _Account:
             log.error("%s: %s", self._name, frames_of(ended))
         assert ended is not None, "neither side ends by itself"
         return ended
+
+    async def _tell_of(self, budget: Budget, *, otherwise: str) -> None:
+        """Note why replies wait, for as long as they do."""
+        told = otherwise
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if (problem := budget.problem or otherwise) != told:
+                await self._tell(problem=problem)
+                told = problem
 
     async def _tell(self, *, name: str = "", problem: str = "") -> None:
         try:

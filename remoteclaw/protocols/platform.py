@@ -13,7 +13,6 @@ __all__ = ["Batch", "FileSource", "Identity", "Incoming", "IncomingFile", "Platf
 class Identity:
     """What an account is called on its platform."""
 
-    id: str
     name: str
     """Its name there, as people find it."""
     problem: str = ""
@@ -30,8 +29,6 @@ class IncomingFile:
     mime_type: str
     size: int | None = None
     """In bytes, where the platform says it."""
-    is_voice: bool = False
-    """Whether it was spoken into the chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,8 @@ class AccountState:
     def line(self) -> str:
         """The account on a line."""
         told = f"runs as {self.name}" if self.state == "runs" else self.state
-        waiting = f", {self.waiting} replies wait" if self.waiting else ""
+        replies = "1 reply waits" if self.waiting == 1 else f"{self.waiting} replies wait"
+        waiting = f", {replies}" if self.waiting else ""
         problem = f": {self.problem}" if self.problem else ""
         return f"{self.account} {told}{waiting}{problem}"
 

@@ -1,6 +1,7 @@
 """Previews of turns that run, and typing, on a platform that can edit messages."""
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from pathlib import Path
@@ -339,6 +340,24 @@ async def test_a_chat_that_takes_no_live_text_gets_its_answer(
         await settled(stack)
 
     assert shown(platform) == ["Done."]
+
+
+async def test_a_chat_that_is_asked_too_often_is_asked_less_often(
+    stack: Stack, platform: Platform
+) -> None:
+    platform.tell(busy_s={"chat-1": 0.01})
+    async with served(stack, platform):
+        turn = await Talk.begin(stack.fleet)
+        await turn.show("Let")
+        await eventually(lambda: len(platform.did("busy")) > 2)  # typing, then after 0.25 s and 0.5
+        since = time.monotonic()
+        platform.tell()
+        await eventually(lambda: shown(platform) == ["Let"])
+        await turn.show("Let me")
+        await eventually(lambda: shown(platform) == ["Let me"])
+        assert time.monotonic() - since > 0.9  # a second after the first one, which came later
+        await turn.end("Done.")
+        await settled(stack)
 
 
 async def test_a_preview_that_is_refused_costs_no_answer(stack: Stack, platform: Platform) -> None:

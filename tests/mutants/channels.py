@@ -102,7 +102,7 @@ MUTANTS = (
     ),
     Mutant(
         "an outage that is told each time",
-        before="if not self.problem:",
+        before="if not self.problem or is_worse:",
         after="if True:",
         test="test_an_outage_gives_nothing_up_and_is_told_once",
     ),
@@ -415,6 +415,18 @@ MUTANTS = (
         before="if abs(now_s - int(at)) > WINDOW_S:",
         after="if False:",
         test="test_a_signature_is_of_one_body_one_token_and_its_time",
+    ),
+    Mutant(
+        "an account that says nothing of why replies wait",
+        before="if (problem := budget.problem or otherwise) != told:",
+        after="if (problem := otherwise) != told:",
+        test="test_why_answers_wait_is_shown",
+    ),
+    Mutant(
+        "a chat that is asked as often though it is too often",
+        before="turn.pace_s = min(SLOWEST_S, turn.pace_s * 2)",
+        after="pass",
+        test="test_a_chat_that_is_asked_too_often_is_asked_less_often",
     ),
     Mutant(
         "a post with another key each time",

@@ -56,7 +56,7 @@ class Account(PlatformAdapter):
 
     async def connect(self) -> Identity:
         await self._behaviour("connect", str(os.getpid()))
-        return Identity("1", "the_bot")
+        return Identity("the_bot")
 
     async def poll(self, position: str | None) -> Batch:
         self._journal.add("polled", by=os.getpid(), position=position)

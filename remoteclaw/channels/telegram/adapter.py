@@ -85,7 +85,7 @@ class TelegramAdapter:
                 "has set it and call the Bot API's deleteWebhook, or make a bot of its own for "
                 "RemoteClaw."
             )
-        return Identity(id=str(self._me["id"]), name=name)
+        return Identity(name)
 
     async def poll(self, position: str | None) -> Batch:
         """Wait for updates; the position is the next one's id.

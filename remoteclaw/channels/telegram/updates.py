@@ -209,14 +209,13 @@ def _files(raw: _Raw) -> Iterator[IncomingFile]:
     for kind, (mime_type, ending) in _FILES.items():
         if kind in raw and not (kind == "document" and "animation" in raw):  # the same file twice
             named = f"{kind}-{raw['message_id']}{ending}"
-            yield _file(raw[kind], named, mime_type, is_voice=kind == "voice")
+            yield _file(raw[kind], named, mime_type)
 
 
-def _file(raw: _Raw, name: str, mime_type: str, *, is_voice: bool = False) -> IncomingFile:
+def _file(raw: _Raw, name: str, mime_type: str) -> IncomingFile:
     return IncomingFile(
         id=raw["file_id"],
         name=raw.get("file_name") or name,
         mime_type=raw.get("mime_type") or mime_type,
         size=raw.get("file_size"),
-        is_voice=is_voice,
     )

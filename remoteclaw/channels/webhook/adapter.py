@@ -56,7 +56,7 @@ class WebhookAdapter:
     async def connect(self) -> Identity:
         """Say where replies go; nothing is asked of the program."""
         problem = "" if self._url else "It has no url, so answers wait for one."
-        return Identity(id=self._url, name=self._url or "webhook", problem=problem)
+        return Identity(name=self._url or "webhook", problem=problem)
 
     async def poll(self, position: str | None) -> Batch:
         """Wait: the program sends messages to the gateway, and keeps its own position."""

@@ -185,12 +185,12 @@ async def test_files_come_with_their_names_and_types(
 
     def about(found: Incoming) -> tuple[Any, ...]:
         (one,) = found.files
-        return one.name, one.mime_type, one.size, one.is_voice
+        return one.name, one.mime_type, one.size
 
     assert document.text == "a plan"
-    assert about(document) == ("a.pdf", "application/pdf", 4, False)
-    assert about(photo) == ("photo-2.jpg", "image/jpeg", 13, False)
-    assert about(voice) == ("voice-3.ogg", "audio/ogg", 5, True)
+    assert about(document) == ("a.pdf", "application/pdf", 4)
+    assert about(photo) == ("photo-2.jpg", "image/jpeg", 13)
+    assert about(voice) == ("voice-3.ogg", "audio/ogg", 5)
 
 
 async def test_what_no_person_says_is_left_out(bot: TelegramBot, adapter: TelegramAdapter) -> None:

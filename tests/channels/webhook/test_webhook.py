@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from remoteclaw.channels.webhook.signing import signed_headers
-from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.command import REMOTECLAW, Process, run_command, start_program
 from tests.support.doors import Door, gateway_process
 from tests.support.receiver import Receiver
 from tests.support.stack import Stack
@@ -100,6 +100,19 @@ async def test_who_has_no_token_learns_nothing(
     assert len(told) == 1
     assert "not signed with its token" in told.pop()
     assert await stack.fleet.sessions.list(limit=1) == []
+
+
+async def test_why_answers_wait_is_shown(stack: Stack, receiver: Receiver, door: Door) -> None:
+    receiver.token = "another one"
+    with channel(stack):
+        await post(door, message("1", "/whoami"))
+        await eventually(lambda: receiver.keys)
+
+        def is_said() -> bool:
+            said = run_command("status", env=stack.env()).stdout
+            return ", 1 reply waits: " in said and "refuses the signature" in said
+
+        await eventually(is_said)
 
 
 @pytest.mark.parametrize(
