@@ -31,10 +31,12 @@ from remoteclaw.protocols import (
 from tests.support.bridges import demo_bridge, script
 from tests.support.stack import message
 
-#: An agent that fails as its message says.
+#: An agent that fails as its message says. It reads that first: what it says before a turn belongs
+#: to no turn.
 AGENT = """
+told = turn()['prompt'].split('\\n\\n')[-1]
 say(type='text', text='I try')
-say(type='done', error=turn()['prompt'].split('\\n\\n')[-1])
+say(type='done', error=told)
 """
 
 
