@@ -13,7 +13,6 @@ from remoteclaw.cli.channel import channel
 from remoteclaw.cli.chat import chat
 from remoteclaw.cli.config import config
 from remoteclaw.cli.cron import cron
-from remoteclaw.cli.dashboard import dashboard
 from remoteclaw.cli.deadletters import deadletters
 from remoteclaw.cli.doctor import doctor
 from remoteclaw.cli.edge import Edge
@@ -45,7 +44,7 @@ SECTIONS = {
     "Everyday Commands": (up, chat, send, stop, sessions, cron, usage),
     "Settings and Rights": (config, agents, channel, pairing, policy, token),
     "When Something Is Wrong": (status, doctor, deadletters, replies),
-    "Parts of a Fleet": (worker, gateway, sweep, dashboard, mcp),
+    "Parts of a Fleet": (worker, gateway, sweep, mcp),
 }
 for title, commands in SECTIONS.items():
     main.add_section(title, commands)

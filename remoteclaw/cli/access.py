@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from remoteclaw.config.model import Config
     from remoteclaw.fleet import Fleet
 
-__all__ = ["check_redis", "load", "on_fleet", "require_running"]
+__all__ = ["load", "on_fleet", "require_running"]
 
 
 def load() -> "tuple[Home, Config]":
@@ -43,15 +43,6 @@ def on_fleet(run: "Callable[[Fleet], Coroutine[Any, Any, Any]]") -> Any:
             await fleet.aclose()
 
     return asyncio.run(go())
-
-
-def check_redis() -> None:
-    """Find what a program that a command becomes would find, so that we say it."""
-
-    async def look(_: "Fleet") -> None:
-        pass
-
-    on_fleet(look)
 
 
 def require_running(home: "Home", config: "Config") -> None:

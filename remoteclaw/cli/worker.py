@@ -2,12 +2,16 @@
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from remoteclaw.cli.access import check_redis, load
+from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.output import echo
 from remoteclaw.errors import ConfigError
+
+if TYPE_CHECKING:
+    from remoteclaw.fleet import Fleet
 
 __all__ = ["worker"]
 
@@ -27,9 +31,13 @@ def worker(people_only: bool) -> None:
     home, config = load()
     if problem := hooks_problem(config.hooks):
         raise ConfigError(problem)
-    check_redis()
+    on_fleet(_look)  # what the worker would find, so that we say it
     command = worker_command()
     echo("+ " + " ".join(["rq", *command[1:]]))
     sys.stdout.flush()
     env = {**os.environ, "REMOTECLAW_HOME": str(home.path)}
     become(command, {**env, PEOPLE_ONLY: "1"} if people_only else env)
+
+
+async def _look(_: "Fleet") -> None:
+    """Do nothing: the fleet is there and fit."""
