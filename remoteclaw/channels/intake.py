@@ -4,12 +4,15 @@ The position is what the platform is acknowledged with. It moves when each messa
 appended, answered, refused in a sentence, or put aside; while Redis is away or full, nothing moves
 and the platform keeps what comes. So a message may be taken twice, and the second time nothing
 comes of it.
+
+What is slow to take in, such as a file, holds up its own conversation alone: the account is polled
+again meanwhile from where it was, so what has come since is taken in, too.
 """
 
 import asyncio
 import logging
-from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from remoteclaw.channels.arrival import Arrival, Door
 from remoteclaw.errors import (
@@ -23,12 +26,14 @@ from remoteclaw.errors import (
 )
 from remoteclaw.fleet.reader import ReplyReader
 from remoteclaw.host.logs import frames_of
-from remoteclaw.protocols import Batch, Incoming, PlatformAdapter
+from remoteclaw.protocols import Batch, Incoming, Place, PlatformAdapter
 
 __all__ = ["Intake"]
 
 #: Pauses while a platform or Redis is away, in seconds.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+#: How long a poll's messages are waited for before the next poll, in seconds.
+PATIENCE_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -43,25 +48,36 @@ class Intake:
         self._name = f"{reader.provider}/{reader.account}"
 
     async def run(self) -> None:
-        """Take messages in until cancelled; raises `AccountRefused`."""
+        """Take messages in until cancelled; raises `AccountRefused`, in a group."""
         while True:
             await self._reader.claimed()
             try:
-                await self._read()
-            except LeaseLost as lost:
-                log.warning("nothing more is read here: %s", lost)
+                async with asyncio.TaskGroup() as tasks:
+                    await self._read(tasks)
+            except* LeaseLost as lost:
+                log.warning("nothing more is read here: %s", lost.exceptions[0])
 
-    async def _read(self) -> None:
+    async def _read(self, tasks: asyncio.TaskGroup) -> None:
         accounts = self._door.fleet.accounts
         position = await accounts.position(self._reader)
+        taken: dict[tuple[str, str], _Taking] = {}
+        """The messages since the position, by chat and id."""
         while True:
             batch = await self._poll(position)
             await self._reader.check()  # it has waited, and may have been frozen
-            aside = await self._take_all(batch.incoming)
-            accepted = len(batch.incoming) - aside
+            for one in batch.incoming:
+                if (one.chat, one.id) not in taken:
+                    task = tasks.create_task(self._take_behind([*taken.values()], one))
+                    taken[one.chat, one.id] = _Taking(one, task)
+            waiting = [taking.task for taking in taken.values() if not taking.task.done()]
+            if waiting and (await asyncio.wait(waiting, timeout=PATIENCE_S))[1]:
+                continue
+            accepted = sum(taking.task.result() for taking in taken.values())
+            aside = len(taken) - accepted
             if batch.position != position:
                 await accounts.advance(self._reader, batch.position, accepted=accepted, aside=aside)
             position = batch.position
+            taken.clear()
 
     async def _poll(self, position: str | None) -> Batch:
         """Ask the platform until it answers."""
@@ -84,18 +100,13 @@ class Intake:
             await _pause(failures)
             failures += 1
 
-    async def _take_all(self, incoming: Sequence[Incoming]) -> int:
-        """Take messages in, of each chat in order; return how many were put aside."""
-        chats: dict[str, list[Incoming]] = defaultdict(list)
-        for one in incoming:
-            chats[one.chat].append(one)
-
-        async def take_chat(several: Sequence[Incoming]) -> int:
-            return sum([not await self._take(one) for one in several])
-
-        async with asyncio.TaskGroup() as tasks:
-            taking = [tasks.create_task(take_chat(several)) for several in chats.values()]
-        return sum(task.result() for task in taking)
+    async def _take_behind(self, others: Sequence["_Taking"], incoming: Incoming) -> bool:
+        """Take a message in behind those of its conversation, and behind a chat's change of id."""
+        place = _place(incoming)
+        for other in others:
+            if _place(other.incoming) == place or other.incoming.moved_to is not None:
+                await asyncio.wait((other.task,))
+        return await self._take(incoming)
 
     async def _take(self, incoming: Incoming) -> bool:
         """Take a message in, however long Redis is away; return whether it could be read."""
@@ -116,6 +127,19 @@ class Intake:
                 return False
             else:
                 return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Taking:
+    """A message on its way in."""
+
+    incoming: Incoming
+    task: "asyncio.Task[bool]"
+    """Whether it could be read."""
+
+
+def _place(incoming: Incoming) -> Place:
+    return Place(incoming.chat, incoming.thread)
 
 
 async def _pause(failures: int) -> None:

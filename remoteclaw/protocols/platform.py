@@ -88,7 +88,11 @@ class PlatformAdapter(ChannelAdapter, FileSource, Protocol):
         """Check the credentials."""
 
     async def poll(self, position: str | None) -> Batch:
-        """Wait for what people write, for 30 s at most; without a position, from the oldest."""
+        """Wait for what people write, for 30 s at most; without a position, from the oldest.
+
+        A position is not asked for before all up to it is accepted. Asked for again, it gives at
+        once what it gave, and what has come since.
+        """
 
     async def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """Show commands, each with its description, in the platform's own menu."""

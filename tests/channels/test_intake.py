@@ -252,3 +252,47 @@ async def test_a_file_whose_size_is_not_told_is_refused_when_it_is_there(
     channel.platform.say("alice", "alice", "", files=files, has_sizes=False)
 
     await said(channel, "alice", "The file large.txt was not taken: files have 1 MB at most here.")
+
+
+async def test_a_slow_file_holds_up_its_own_conversation_alone(
+    stack: Stack, channel: TestChannel
+) -> None:
+    client: Any = stack.fleet.scripts.client
+    channel.configure(allow=["carol"])
+    channel.start()
+    channel.platform.tell(holds_files=True)
+    channel.platform.say("alice", "alice", "look", files={"plan.txt": "the plan"})
+    await eventually(lambda: channel.platform.did("held"))
+    channel.platform.say("alice", "alice", "/status")
+    channel.platform.say("carol", "carol", "/whoami")
+    await said(channel, "carol", "carol")
+    channel.platform.say("carol", "carol", "/status")  # it comes with another poll
+    await said(channel, "carol", "Idle.")
+
+    assert channel.texts("alice") == []
+    assert await client.get(POSITION) is None
+
+    channel.platform.tell()
+    await said(channel, "alice", "Waiting for a worker; one more waits.")
+
+    async def is_accepted() -> bool:
+        return (await stack.fleet.accounts.view("test", "default")).accepted == 4
+
+    await eventually(is_accepted)
+    assert len(channel.platform.did("fetched")) == 1
+    assert len(channel.texts("carol")) == 2
+
+
+async def test_what_is_written_in_a_group_under_its_new_id_is_heard_behind_the_change(
+    stack: Stack, channel: TestChannel
+) -> None:
+    await stack.fleet.pairings.add("test", "default", "g1", name="a group", by="alice")
+    channel.platform.tell(holds_files=True)
+    channel.platform.say("g1", "alice", "look", files={"plan.txt": "the plan"})
+    channel.platform.say("g1", "alice", "", moved_to="g2")
+    channel.platform.say("g2", "bo", "/whoami")
+    channel.start()
+    await eventually(lambda: channel.platform.did("held"))
+    channel.platform.tell()
+
+    await said(channel, "g2", "bo")

@@ -393,6 +393,36 @@ MUTANTS = (
         within="arrival",
     ),
     Mutant(
+        "a slow file that holds up everybody who writes to the account",
+        before="(await asyncio.wait(waiting, timeout=PATIENCE_S))[1]",
+        after="(await asyncio.wait(waiting))[1]",
+        test="test_a_slow_file_holds_up_its_own_conversation_alone",
+    ),
+    Mutant(
+        "a position that moves past a slow file",
+        before="if waiting and (await",
+        after="if False and (await",
+        test="test_a_slow_file_holds_up_its_own_conversation_alone",
+    ),
+    Mutant(
+        "a message that overtakes the one before it",
+        before="_place(other.incoming) == place or",
+        after="",
+        test="test_a_slow_file_holds_up_its_own_conversation_alone",
+    ),
+    Mutant(
+        "a file that is fetched at each poll while it is slow",
+        before="if (one.chat, one.id) not in taken:",
+        after="if True:",
+        test="test_a_slow_file_holds_up_its_own_conversation_alone",
+    ),
+    Mutant(
+        "a group's first words under its new id that nobody hears",
+        before="or other.incoming.moved_to is not None",
+        after="",
+        test="test_what_is_written_in_a_group_under_its_new_id_is_heard_behind_the_change",
+    ),
+    Mutant(
         "a copy that was frozen and takes in what another one has",
         before="await self._reader.check()  # it has waited, and may have been frozen",
         after="",

@@ -73,6 +73,7 @@ class Account(PlatformAdapter):
 
     async def fetch(self, file: IncomingFile) -> bytes:
         await self._behaviour("fetch", file.name)
+        await self._hold_file(file.name)
         self._journal.add("fetched", name=file.name)
         message, _, name = file.id.partition("/")
         (event,) = [event for event in self._journal.read() if event["id"] == message]

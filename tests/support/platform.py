@@ -241,9 +241,8 @@ class PlatformAdapter(Recipient):
             raise PlatformRefused("There is no such chat.")
         behaviour = await self._behaviour("send", part.content, reply.channel_id)
         file = part.attachment
-        if file and behaviour.holds_files:
-            self._journal.add("held", what="file", about=file.name)
-            await eventually(lambda: not self._told().holds_files)
+        if file:
+            await self._hold_file(file.name)
         if file and not behaviour.keeps_files:
             raise PlatformRefused("Files can't be sent here.")
         files = {file.name: (content or b"").decode("latin-1")} if file else {}
@@ -326,6 +325,11 @@ class PlatformAdapter(Recipient):
         if not self._told().answers:
             raise PlatformUnknown("The connection was lost.")
         return sent
+
+    async def _hold_file(self, name: str) -> None:
+        if self._told().holds_files:
+            self._journal.add("held", what="file", about=name)
+            await eventually(lambda: not self._told().holds_files)
 
     async def _behaviour(self, what: str, about: str, chat: str = "") -> Behaviour:
         """Return how to behave, once it may be done; raises what it was told to."""
