@@ -21,6 +21,7 @@ from remoteclaw.fleet import keys
 from remoteclaw.fleet.blobs import Blobs
 from remoteclaw.fleet.connection import Scripts, announcements
 from remoteclaw.fleet.reply import NewerReply, decode_reply
+from remoteclaw.host.process import identity, is_alive
 from remoteclaw.messages import Attachment
 from remoteclaw.protocols import Operation, Reply
 
@@ -102,8 +103,11 @@ class ReplyReader:
         self._marks = keys.sending(provider, account)
         self._previews = keys.previews(provider, account)
         self._name = f"{provider}\0{account}"
-        self.token = token or uuid.uuid4().hex
-        """What fences its writes: scripts obey while it is the value of the key of the claim."""
+        self.token = token or f"{identity()}#{uuid.uuid4().hex}"
+        """What fences its writes: scripts obey while it is the value of the key of the claim.
+
+        It names the process, so that nobody waits for the claim of one that was killed.
+        """
         self._blobs = Blobs(scripts)
         self._claim_ms = claim_ms
         self._block_ms = min(BLOCK_MS, claim_ms // 5)
@@ -114,7 +118,15 @@ class ReplyReader:
     async def claim(self) -> bool:
         """Become, or stay, the stream's reader; False if another adapter is."""
         sent_at = boottime()
-        mine = await self._scripts.run(
+        other = await self._claim()
+        if other and _has_ended(other.decode()):
+            other = await self._claim(ended=other)
+        self._claimed_at = -math.inf if other else sent_at
+        return not other
+
+    async def _claim(self, *, ended: bytes | None = None) -> bytes | None:
+        """Claim the stream, perhaps in place of a reader that has ended; return who else has it."""
+        other: bytes | None = await self._scripts.run(
             "read",
             keys={"reader": self._reader, "readers": keys.READERS, "replies": self._stream},
             args={
@@ -122,11 +134,11 @@ class ReplyReader:
                 "claim_ms": self._claim_ms,
                 "account": self._name,
                 "known_ms": KNOWN_MS,
+                "ended": ended,
             },
             deadline=math.inf,
         )
-        self._claimed_at = sent_at if mine else -math.inf
-        return bool(mine)
+        return other
 
     async def claimed(self) -> None:
         """Wait until it is the stream's reader."""
@@ -334,6 +346,12 @@ class ReplyReader:
             },
             deadline=math.inf,
         )
+
+
+def _has_ended(token: str) -> bool:
+    """Whether a reader's process is known to be gone: one that ran on this host."""
+    process, _, _ = token.rpartition("#")
+    return bool(process) and not is_alive(process)
 
 
 def _object(text: bytes | None) -> dict[str, Any] | None:

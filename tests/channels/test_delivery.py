@@ -670,6 +670,22 @@ async def test_a_refused_file_is_told_and_kept_and_the_text_goes_on(
     assert await stack.fleet.blobs.get(SID, file) == b"x"
 
 
+async def test_the_claim_of_a_process_that_was_killed_is_not_waited_for(
+    stack: Stack, platform: Platform
+) -> None:
+    process = platform.start_process(stack.redis.url, token="", claim_ms=3_600_000)
+    await eventually(partial(platform.is_read, stack.fleet))
+    reader = stack.fleet.replies.reader("test", "default")
+    assert not await reader.claim()
+    process.send_signal(signal.SIGSTOP)  # it may go on
+    assert not await reader.claim()
+
+    process.kill()
+    process.wait()
+
+    assert await reader.claim()
+
+
 async def test_a_mark_is_obeyed_from_the_reader_alone(stack: Stack) -> None:
     late, next_ = (stack.fleet.replies.reader("test", "default") for _ in range(2))
     assert await late.claim()

@@ -40,6 +40,18 @@ MUTANTS = (
         test="test_no_call_begins_late_in_a_claim",
     ),
     Mutant(
+        "a claim that outlives its process",
+        before="if other and _has_ended(other.decode()):",
+        after="if False:",
+        test="test_the_claim_of_a_process_that_was_killed_is_not_waited_for",
+    ),
+    Mutant(
+        "a claim that is taken from a process that runs",
+        before="return bool(process) and not is_alive(process)",
+        after="return bool(process)",
+        test="test_the_claim_of_a_process_that_was_killed_is_not_waited_for",
+    ),
+    Mutant(
         "a frozen claim that is believed",
         before="while not self.is_mine:",
         after="while False:",

@@ -146,7 +146,7 @@ class Platform:
     ) -> Process:
         """Start an adapter in a process of its own; `is_read()` says when it is at work.
 
-        Those of one `token` don't wait for each other's claims to end.
+        Those of one `token` don't wait for each other's claims to end; without, it has its own.
         """
         whose = [str(self._directory), self._provider, self._account, token, str(claim_ms)]
         argv = [__name__, redis_url, *whose]
@@ -438,7 +438,7 @@ async def main(
 ) -> None:
     """Deliver until killed."""
     fleet = Fleet.open(url, lease_s=30)
-    reader = fleet.replies.reader(provider, account, token=token, claim_ms=int(claim_ms))
+    reader = fleet.replies.reader(provider, account, token=token or None, claim_ms=int(claim_ms))
     await relay(reader, PlatformAdapter(Path(directory)))
 
 

@@ -2,10 +2,11 @@
 -- no adapter has read for too long.
 -- uses: replies
 -- keys: reader, readers, replies
--- args: token, claim_ms, account, known_ms
--- → 1 if it is ours
+-- args: token, claim_ms, account, known_ms, ended?
+--   ended: the token of a reader that has ended without a word, and need not be waited for
+-- → nothing if it is ours, else the token of the one that has it
 local token = redis.call('GET', keys.reader)
-if token and token ~= args.token then return 0 end
+if token and token ~= args.token and token ~= args.ended then return token end
 redis.call('SET', keys.reader, args.token, 'PX', args.claim_ms)
 if is_unread(args.account) then
   give_up_unread(keys.replies, math.huge)
@@ -13,4 +14,3 @@ end
 local now = now_ms()
 redis.call('ZADD', keys.readers, now + args.claim_ms, args.account)
 redis.call('ZREMRANGEBYSCORE', keys.readers, '-inf', now - args.known_ms)
-return 1
