@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from remoteclaw import commands
 from remoteclaw.channels.access import Access, Verdict
+from remoteclaw.channels.rate import MOST, Rate
 from remoteclaw.config.home import Home
 from remoteclaw.config.model import Config
 from remoteclaw.errors import (
@@ -36,6 +37,10 @@ STRANGER = (
     "`remoteclaw pairing approve {code}`."
 )
 NEW_GROUP = "This group was not let in: `/pair` here has everybody in it write to me."
+TOO_MANY = (
+    f"You have written more than {MOST} messages in a minute: this one was not read, nor is what "
+    "else you write in this minute. Send it again after that."
+)
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +54,7 @@ class Door:
     config: Callable[[], Config]
     provider: str
     account: str
+    rate: Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,9 @@ class Arrival:
         incoming, config = self.incoming, access.config
         assert access.settings is not None, "it was admitted"
         if not incoming.text.strip() and not incoming.files:
+            return
+        if (minute := self.door.rate.exceeded(incoming)) is not None:
+            await self._say(TOO_MANY, call=(incoming.sender, f"{incoming.thread} {minute}"))
             return
         agent, _ = config.agent(access.settings.agent)
         by_kind = "chat" if incoming.is_group else "person"
@@ -155,7 +164,7 @@ class Arrival:
             except MessageRefused as refusal:
                 problems.append(str(refusal))
         if problems:
-            await self._say("\n".join(problems), "problems")
+            await self._say("\n".join(problems), call=(self.incoming.id, "problems"))
 
     def _message(self, text: str, files: Sequence[Attachment] = ()) -> ChannelMessage:
         incoming = self.incoming
@@ -211,10 +220,10 @@ class Arrival:
             await asyncio.sleep(1)
         raise PlatformRefused("it could not be fetched; send it again.")
 
-    async def _say(self, text: str, about: str = "") -> None:
+    async def _say(self, text: str, *, call: tuple[str, str] | None = None) -> None:
         """Have the chat told something, once: by its name, which is that of the message."""
         door, incoming = self.door, self.incoming
-        call = "\0".join((door.provider, door.account, incoming.chat, incoming.id, about))
+        name = "\0".join((door.provider, door.account, incoming.chat, *(call or (incoming.id, ""))))
         payload = reply_payload(
             sid=OPERATOR,
             turn="",
@@ -223,9 +232,9 @@ class Arrival:
             channel_id=incoming.chat,
             thread_id=incoming.thread,
             text=text,
-            reply_to_id=incoming.id if incoming.is_group else None,
-            call=call_name(None, call),
+            reply_to_id=incoming.id if incoming.is_group or call else None,
+            call=call_name(None, name),
         )
         await door.fleet.calls.messages(
-            None, call, [(door.provider, door.account, payload)], note=None
+            None, name, [(door.provider, door.account, payload)], note=None
         )

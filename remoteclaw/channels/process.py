@@ -18,6 +18,7 @@ from remoteclaw import commands
 from remoteclaw.channels.arrival import Door
 from remoteclaw.channels.budget import Budget
 from remoteclaw.channels.intake import Intake
+from remoteclaw.channels.rate import Rate
 from remoteclaw.channels.relay import relay
 from remoteclaw.clock import boottime
 from remoteclaw.config.home import Home
@@ -111,6 +112,7 @@ class _Account:
             config=config,
             provider=self._provider,
             account=self._account,
+            rate=Rate(),
         )
 
     async def run(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.channels.rate import MOST
 from remoteclaw.fleet import keys
 from tests.support.channel import TestChannel
 from tests.support.stack import Stack
@@ -296,3 +297,22 @@ async def test_what_is_written_in_a_group_under_its_new_id_is_heard_behind_the_c
     channel.platform.tell()
 
     await said(channel, "g2", "bo")
+
+
+async def test_who_writes_without_end_is_told_once_and_heard_again_in_the_next_minute(
+    stack: Stack, channel: TestChannel
+) -> None:
+    channel.start()
+    for number in range(MOST + 3):
+        channel.platform.say("alice", "alice", f"number {number}", at_ms=60_000 + number)
+    channel.platform.say("bo", "alice", "/whoami", at_ms=60_000)  # in another chat she is heard
+    channel.platform.say("alice", "alice", "/whoami", at_ms=120_000)
+    await said(channel, "alice", "an owner")
+
+    (told,) = [post for post in channel.platform.chat("alice") if "more than" in post.text]
+    assert told.text.startswith(f"You have written more than {MOST} messages in a minute")
+    quoted = {post.id: post.text for post in channel.platform.chat("alice")}[str(told.quotes)]
+    assert quoted == f"number {MOST}"
+    (session,) = await stack.fleet.sessions.list(limit=9)
+    client: Any = stack.fleet.scripts.client
+    assert await client.xlen(keys.inbound(session.key.sid)) == MOST

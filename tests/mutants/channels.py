@@ -362,6 +362,54 @@ MUTANTS = (
         test="test_a_group_is_let_in_as_a_whole_and_its_people_are_told_apart",
     ),
     Mutant(
+        "an owner who speaks for all",
+        before="is_owner=access.is_owner(self.incoming)",
+        after="is_owner=True",
+        test="test_a_command_has_the_rights_of_who_gives_it",
+    ),
+    Mutant(
+        "names that people choose as their ids",
+        before='sender=str(sender["id"]),',
+        after='sender=str(sender["first_name"]),',
+        test="test_who_is_let_in_goes_by_ids_and_not_by_names",
+    ),
+    Mutant(
+        "a person who is read without end",
+        before="if len(taken) >= MOST:",
+        after="if False:",
+        test="test_who_writes_without_end_is_told_once_and_heard_again_in_the_next_minute",
+    ),
+    Mutant(
+        "a person who is read no more, and never told",
+        before='await self._say(TOO_MANY, call=(incoming.sender, f"{incoming.thread} {minute}"))',
+        after="pass",
+        test="test_who_writes_without_end_is_told_once_and_heard_again_in_the_next_minute",
+    ),
+    Mutant(
+        "a limit that each message is told of",
+        before='call=(incoming.sender, f"{incoming.thread} {minute}")',
+        after='call=(incoming.id, "")',
+        test="test_who_writes_without_end_is_told_once_and_heard_again_in_the_next_minute",
+    ),
+    Mutant(
+        "a minute that never ends",
+        before="if counted < minute:",
+        after="if False:",
+        test="test_what_has_waited_for_the_process_is_no_burst",
+    ),
+    Mutant(
+        "a message that counts each time that it is taken",
+        before="if incoming.id in taken:",
+        after="if False:",
+        test="test_a_message_that_is_taken_again_counts_once",
+    ),
+    Mutant(
+        "people who are remembered for ever",
+        before="if len(self._windows) > MOST_KNOWN:",
+        after="if False:",
+        test="test_only_so_many_people_are_remembered",
+    ),
+    Mutant(
         "ids that nobody looks at",
         before='self._message("-")',
         after="",
@@ -375,7 +423,7 @@ MUTANTS = (
     ),
     Mutant(
         "an answer that is said each time that its command comes",
-        before='"\\0".join((door.provider, door.account, incoming.chat, incoming.id, about))',
+        before='*(call or (incoming.id, ""))',
         after="str(id(self))",
         test="test_a_command_that_is_taken_in_twice_is_answered_once",
     ),

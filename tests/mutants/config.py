@@ -88,6 +88,12 @@ MUTANTS = (
         test="test_what_is_offered_in_a_group_is_what_anybody_may_use_there",
     ),
     Mutant(
+        "a turn that has the rights of the first who is answered",
+        before="senders = sorted({sender for sender in subject.senders if sender is not None})",
+        after="senders = [sender for sender in subject.senders if sender is not None][:1]",
+        test="test_a_turn_for_several_people_of_a_group_has_the_rights_of_the_least",
+    ),
+    Mutant(
         "another session's message with its reader's rights",
         before='entry.message.from_ if entry.origin == "chat" else None',
         after="entry.message.from_",

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from remoteclaw.channels.arrival import Arrival, Door
+from remoteclaw.channels.rate import Rate
 from remoteclaw.channels.webhook.incoming import PostedMessage
 from remoteclaw.channels.webhook.settings import WebhookAccount
 from remoteclaw.channels.webhook.signing import WINDOW_S, is_signed
@@ -35,6 +36,7 @@ class WebhookDoor:
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
+        self._rates: dict[str, Rate] = {}
 
     async def take(self, request: Request) -> Response:
         """Take a message in; it is stored when this has answered."""
@@ -63,6 +65,7 @@ class WebhookDoor:
             config=gateway.config,
             provider=CHANNEL,
             account=account,
+            rate=self._rates.setdefault(account, Rate()),
         )
         try:
             await Arrival(door, posted, posted.incoming()).take()

@@ -9,42 +9,10 @@ import pytest
 from remoteclaw.fleet import keys
 from tests.support.agents import AgentCli
 from tests.support.cli import run
-from tests.support.command import REMOTECLAW, Process, start_program
 from tests.support.stack import Stack
 from tests.support.telegram import TelegramBot, file
+from tests.support.telegram.channel import ANN, GROUP, Channel
 from tests.support.waiting import eventually
-
-ANN, GROUP = 7, -100_500
-
-
-class Channel:
-    """The processes that run the bot."""
-
-    def __init__(self, stack: Stack, bot: TelegramBot) -> None:
-        self.log = stack.home.logs / "channel.log"
-        self._stack = stack
-        self._processes: list[Process] = []
-        token_file = stack.home.path / "telegram-token"
-        token_file.write_text(f"{bot.token}\n")
-        token_file.chmod(0o600)
-        about = {
-            "token_file": str(token_file),
-            "api_url": bot.api_url,
-            "owners": [str(ANN)],
-            "groups": {str(GROUP): {}},
-        }
-        stack.configure(channels={"telegram": about})
-
-    def start(self) -> Process:
-        argv = [REMOTECLAW, "channel", "run"]
-        process = start_program(argv, env=self._stack.env(), log=self.log)
-        self._processes.append(process)
-        return process
-
-    def end(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture

@@ -1,0 +1,52 @@
+"""`remoteclaw channel run` for a bot on the tests' Telegram."""
+
+from typing import Any
+
+from tests.support.command import REMOTECLAW, Process, start_program
+from tests.support.stack import Stack
+from tests.support.telegram import TelegramBot
+
+__all__ = ["ANN", "GROUP", "Channel"]
+
+#: The bot's owner, and a group that was let in.
+ANN, GROUP = 7, -100_500
+
+
+class Channel:
+    """The processes that run a bot."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        bot: TelegramBot,
+        *,
+        settings: dict[str, Any] | None = None,
+        **configuration: Any,
+    ) -> None:
+        self.log = stack.home.logs / "channel.log"
+        self._stack = stack
+        self._processes: list[Process] = []
+        token_file = stack.home.path / "telegram-token"
+        token_file.write_text(f"{bot.token}\n")
+        token_file.chmod(0o600)
+        about = {
+            "token_file": str(token_file),
+            "api_url": bot.api_url,
+            "owners": [str(ANN)],
+            "groups": {str(GROUP): {}},
+            **(settings or {}),
+        }
+        stack.configure(**configuration, channels={"telegram": about})
+
+    def start(self) -> Process:
+        """Start a process."""
+        argv = [REMOTECLAW, "channel", "run"]
+        process = start_program(argv, env=self._stack.env(), log=self.log)
+        self._processes.append(process)
+        return process
+
+    def end(self) -> None:
+        """End all that were started."""
+        for process in self._processes:
+            process.kill()
+            process.wait()
