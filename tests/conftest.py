@@ -18,6 +18,7 @@ from remoteclaw.fleet import Fleet
 from remoteclaw.fleet.connection import Scripts, open_redis
 from remoteclaw.up.embedded import ServerProgram
 from tests.support.agents import AgentCli, ModelServerProcess, find_cli
+from tests.support.doors import gateway_process
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import Stack
 from tests.support.telegram import Telegram, TelegramBot
@@ -141,6 +142,13 @@ async def stack(home: Home, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[St
     await stack.start()
     yield stack
     await stack.stop()
+
+
+@pytest.fixture
+async def gateway(stack: Stack) -> AsyncIterator[None]:
+    """A gateway of the stack, which commands ask."""
+    async with gateway_process(stack):
+        yield
 
 
 @pytest.fixture(scope="session")

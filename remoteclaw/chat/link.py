@@ -189,7 +189,7 @@ class Link:
             if give_up_at is not None and loop.time() >= give_up_at:
                 raise GatewayMissing(
                     f"No gateway answers at {self._address} ({why}): start one with "
-                    "`remoteclaw up`, or name another with --url."
+                    "`remoteclaw up`."
                 )
             if why == SILENT:
                 where = f" at {self._address}" if self._address.url else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, warn_without_workers
+from remoteclaw.cli.outcome import EXIT_ERROR, EXIT_NO_OUTCOME, EXIT_REPLY, complain_of_no_workers
 from remoteclaw.cli.output import clock, complain, echo, echo_text, json_option, listing
 from remoteclaw.cli.sessions import session_argument, sessions
 from remoteclaw.errors import NotFound
@@ -30,7 +30,8 @@ def reset_session(session: str) -> None:
     async def run(fleet: "Fleet") -> int:
         key = await fleet.sessions.key_of(session)
         entry_id = await fleet.inbound.end_conversation(key, "reset", call=uuid.uuid4().hex)
-        await warn_without_workers(fleet, "so the conversation ends later", "")
+        if not any(view.is_ours for view in await fleet.workers.list()):
+            complain_of_no_workers("so the conversation ends later", "")
         outcome = await fleet.outcomes.wait(key.sid, entry_id, timeout_s=RESET_S)
         if outcome is None:
             complain(

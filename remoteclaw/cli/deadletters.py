@@ -1,12 +1,10 @@
 """Commands for dead letters: `deadletters`."""
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from remoteclaw.cli.access import on_fleet
-from remoteclaw.cli.outcome import print_reply, reference_of, wait_option
 from remoteclaw.cli.output import clock, echo, echo_json, echo_text, facts, json_option, listing
 
 if TYPE_CHECKING:
@@ -109,26 +107,23 @@ def show_letter(letter: str, as_json: bool) -> None:
 
 @deadletters.command("retry")
 @click.argument("letter")
-@wait_option
-def retry_letter(letter: str, wait_s: float) -> None:
+def retry_letter(letter: str) -> None:
     """Retry a message in its session, or a reply in its chat.
 
-    The reply to a message goes to its chat. The reply to a `send`, which no longer waits for it,
-    is printed here, with the same exit status.
+    The reply to a message goes to its chat. That to a `send`, which no longer waits for it, is in
+    what `sessions export` prints.
     """
 
-    async def run(fleet: "Fleet") -> int:
+    async def run(fleet: "Fleet") -> None:
         found = await fleet.dead_letters.read(letter)
         if found.stream:
             await fleet.dead_letters.send_again(found)
             echo(f"It is sent again by {found.account}.")
-            return 0
+            return
         accepted = await fleet.dead_letters.retry(letter)
-        is_ours = found.entry is not None and found.entry.deliver == "caller" and wait_s > 0
-        echo(f"It is tried again as {reference_of(accepted)}.", err=is_ours)
-        return await print_reply(fleet, accepted, wait_s) if is_ours else 0
+        echo(f"It is tried again as {accepted.session.sid[:8]}-{accepted.entry_id}.")
 
-    sys.exit(on_fleet(run))
+    on_fleet(run)
 
 
 @deadletters.command("drop")

@@ -1,4 +1,4 @@
-"""Waits for the outcome of a message, and prints its reply."""
+"""The outcome of a message: the wait for it, and its reply as it is printed."""
 
 import contextlib
 import math
@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remoteclaw.cli.output import complain, echo, echo_json, echo_text
-from remoteclaw.errors import RemoteClawError
 
 if TYPE_CHECKING:
     from remoteclaw.cli.stream import AnswerStream
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.inbound import Accepted
-    from remoteclaw.fleet.outcomes import Outcome
 
 __all__ = [
     "EXIT_ERROR",
@@ -24,10 +20,7 @@ __all__ = [
     "Told",
     "Wait",
     "complain_of_no_workers",
-    "print_reply",
-    "reference_of",
     "wait_option",
-    "warn_without_workers",
 ]
 
 #: How long `send` waits for the reply unless told otherwise, in seconds.
@@ -64,17 +57,6 @@ class Told:
     files: Sequence[Mapping[str, Any]] = ()
     error: Mapping[str, Any] | None = None
     usage: Mapping[str, Any] | None = None
-
-    @classmethod
-    def of(cls, outcome: "Outcome") -> "Told":
-        """Return what Redis keeps of it."""
-        return cls(
-            status=outcome.status,
-            reply=outcome.reply,
-            files=[file for part in outcome.reply for file in part.get("attachments", ())],
-            error=outcome.error,
-            usage=outcome.usage.plain() if outcome.usage else None,
-        )
 
     def print(self, reference: str, stream: "AnswerStream | None" = None) -> int:
         """Print its reply, of which a stream has printed a part; return the exit status."""
@@ -156,61 +138,8 @@ class Wait:
         return EXIT_NO_OUTCOME
 
 
-async def print_reply(
-    fleet: "Fleet",
-    accepted: "Accepted",
-    wait_s: float,
-    *,
-    as_json: bool = False,
-    stream: "AnswerStream | None" = None,
-) -> int:
-    """Wait for a message's outcome and print its reply; return the exit status."""
-    wait = Wait(reference_of(accepted), wait_s)
-    outcome = await _outcome(fleet, accepted, wait)
-    if outcome is None:
-        return wait.give_up()
-    told = Told.of(outcome)
-    if as_json:
-        return told.print_json(wait.reference, is_duplicate=accepted.is_duplicate)
-    return told.print(wait.reference, stream)
-
-
-async def _outcome(fleet: "Fleet", accepted: "Accepted", wait: Wait) -> "Outcome | None":
-    """Wait for the outcome; None if it takes too long."""
-    import asyncio
-
-    sid, entry = accepted.session.sid, accepted.entry_id
-    with wait.unless_interrupted():
-        outcome = await fleet.outcomes.read(sid, entry)
-        if outcome and outcome.is_final:
-            return outcome
-        await warn_without_workers(fleet)
-        following = fleet.outcomes.follow(sid, entry)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait.seconds), contextlib.aclosing(following):
-                async for outcome in following:
-                    if outcome.is_final:
-                        return outcome
-                    wait.pause(outcome.pause)
-    return None
-
-
-async def warn_without_workers(
-    fleet: "Fleet", so: str = "so there is no answer", then: str = " The message waits."
-) -> None:
-    """Say that there is no worker, if there is none; `so` and `then` tell what follows from it."""
-    with contextlib.suppress(RemoteClawError):  # what was stored is safe, which matters more
-        if not any(view.is_ours for view in await fleet.workers.list()):
-            complain_of_no_workers(so, then)
-
-
 def complain_of_no_workers(
     so: str = "so there is no answer", then: str = " The message waits."
 ) -> None:
     """Say that there is no worker."""
     complain(f"no rq worker is running yet, {so}: start some with `remoteclaw worker`.{then}")
-
-
-def reference_of(accepted: "Accepted") -> str:
-    """Return the id of a message that people see and that `sessions trace` takes."""
-    return f"{accepted.session.sid[:8]}-{accepted.entry_id}"

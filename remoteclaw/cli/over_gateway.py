@@ -1,4 +1,4 @@
-"""`send` by way of the gateway of this state directory, which has loaded everything already.
+"""Commands that are clients of the gateway of this state directory, which has loaded everything.
 
 A process that talks to Redis itself has to load pydantic, redis and rq: three times the processor
 time.
@@ -6,7 +6,6 @@ time.
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +43,10 @@ async def linked(
     """
     owners = token_files(home.path)[0]
     if not owners.path.exists():
-        raise GatewayMissing(f"No gateway runs in {home.path}.")
+        raise GatewayMissing(
+            f"RemoteClaw isn't running in {home.path}: start it with `remoteclaw up`, or "
+            "`remoteclaw gateway` beside workers of your own."
+        )
     opened: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     def take(answer: dict[str, Any]) -> None:
@@ -74,12 +76,21 @@ async def send_over_gateway(
         if name == "session.live" and stream:
             stream.live(payload)
 
+    is_told = False
+
+    def problem(words: str) -> None:
+        nonlocal is_told
+        if words and not is_told:
+            is_told = True
+            complain(f"{words.rstrip('.')}; I keep trying. If you end this: {order.repeated}")
+
     opening = {**order.target, "follow": "session" if stream else "nothing"}
     files = await read_files(order.attach)
-    async with linked(home, ("chat.open", opening), event=event) as (link, here):
-        _warn_of_variables(here)
+    asked = linked(home, ("chat.open", opening), event=event, problem=problem)
+    async with asked as (link, here):
         stored = await _stored(home, files, str(here["sessionKey"])) if files else []
         sent = await _sent(link, here, order, stored)
+        is_told = True  # from here on it is not lost
         if sent.get("entry") is None:
             return order.print_answer(str(sent.get("answer") or ""), as_json=as_json)
         reference = f"{here['sid'][:8]}-{sent['entry']}"
@@ -97,23 +108,6 @@ async def send_over_gateway(
         if as_json:
             return told.print_json(reference, is_duplicate=is_duplicate)
         return told.print(reference, stream)
-
-
-def _warn_of_variables(here: Mapping[str, Any]) -> None:
-    """Say which variables would change this turn if they were set where the gateway runs."""
-    told = {"model": here["model"], "runtime": here["runtime"], "permissions": here["permissions"]}
-    variables = {f"REMOTECLAW__AGENTS__{here['agent']}__{key}".upper(): key for key in told}
-    idle = [
-        name
-        for name, value in os.environ.items()
-        if (key := variables.get(name.upper())) and value != told[key]
-    ]
-    if idle:
-        complain(
-            f"{' and '.join(sorted(idle))} {'have' if len(idle) > 1 else 'has'} no effect here: "
-            "what runs keeps its own settings. Change them with `remoteclaw config set`, or the "
-            "model of one session with /model."
-        )
 
 
 async def _stored(

@@ -1,40 +1,18 @@
 """The command `send`."""
 
-import contextlib
 import os
 import stat
 import sys
 import uuid
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import click
 
-from remoteclaw.cli.access import load, on_fleet
 from remoteclaw.cli.completion import complete_agents, complete_sessions
-from remoteclaw.cli.files import read_files
-from remoteclaw.cli.outcome import (
-    EXIT_REPLY,
-    Told,
-    print_reply,
-    reference_of,
-    wait_option,
-    warn_without_workers,
-)
+from remoteclaw.cli.outcome import EXIT_REPLY, Told, wait_option
 from remoteclaw.cli.output import complain, echo, echo_text, json_option
-from remoteclaw.clock import boottime, now_ms
-from remoteclaw.errors import PerhapsSent
 from remoteclaw.host.terminal import login_name
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from remoteclaw.cli.stream import AnswerStream
-    from remoteclaw.commands import Answer
-    from remoteclaw.fleet import Fleet
-    from remoteclaw.fleet.inbound import Accepted
-    from remoteclaw.fleet.keys import Lane
-    from remoteclaw.messages import Attachment, ChannelMessage, SessionKey
 
 __all__ = ["Order", "send"]
 
@@ -82,25 +60,10 @@ class Order:
         }
         return {"agentId": self.agent, "sender": sender}
 
-    async def key(self, fleet: "Fleet") -> "SessionKey":
-        """Return the session's key."""
-        from remoteclaw.messages import SessionKey
-
-        if self.session is not None:
-            return await fleet.sessions.key_of(self.session)
-        return SessionKey(
-            agent=load()[1].agent(self.agent)[0],
-            provider=self.channel or CHANNEL,
-            account=self.account or ACCOUNT,
-            channel_id=self.user if self.to is None else self.to,
-            user=self.user,
-            thread=self.thread,
-        )
-
     @property
     def repeated(self) -> str:
         """What becomes of it when it is sent again."""
-        return repeated(self.message_id)
+        return f"With `--message-id {self.message_id}` it counts once."
 
     def warn_of_duplicate(self, *, is_duplicate: bool) -> bool:
         """Say that it was sent before, unless this command has; return whether it was."""
@@ -202,14 +165,13 @@ def send(
         from remoteclaw.cli.stream import AnswerStream
 
         stream = AnswerStream()
-    code = _over_gateway(order, stream, as_json=as_json)
-    if code is not None:
-        sys.exit(code)
+    import asyncio
 
-    async def run(fleet: "Fleet") -> int:
-        return await _send(fleet, order, stream, as_json=as_json)
+    from remoteclaw.cli.over_gateway import send_over_gateway
+    from remoteclaw.config.home import Home
 
-    sys.exit(on_fleet(run))
+    home = Home.default().check()
+    sys.exit(asyncio.run(send_over_gateway(home, order, as_json=as_json, stream=stream)))
 
 
 def _text(words: tuple[str, ...]) -> str:
@@ -226,123 +188,3 @@ def _text(words: tuple[str, ...]) -> str:
         return text
     piped = sys.stdin.buffer.read().decode("utf-8", "replace")
     return f"{text}\n\n{piped}" if piped.strip() else text
-
-
-def _over_gateway(order: Order, stream: "AnswerStream | None", *, as_json: bool) -> int | None:
-    """Send by way of the gateway that runs here; return the exit status, None without one."""
-    from remoteclaw.config.home import Home
-
-    home = Home.default()
-    if not home.gateways.is_dir() or not any(home.gateways.iterdir()):
-        return None
-    import asyncio
-
-    from remoteclaw.cli.over_gateway import GatewayMissing, send_over_gateway
-
-    code = None
-    try:
-        code = asyncio.run(send_over_gateway(home, order, as_json=as_json, stream=stream))
-    except* GatewayMissing:  # it was killed
-        pass
-    return code
-
-
-async def _send(
-    fleet: "Fleet", order: Order, stream: "AnswerStream | None", *, as_json: bool
-) -> int:
-    session = await order.key(fleet)
-    if not order.attach and (answer := await _answer(fleet, session, order)) is not None:
-        if not answer.forward:
-            return order.print_answer(answer.text, as_json=as_json)
-        order = replace(order, text=answer.forward)
-    found = await read_files(order.attach)
-    files = [await fleet.blobs.put(session.sid, name, content) for name, content in found]
-    message = _message(session, order, files)
-    lane: Lane = "background" if order.is_background else "agents"
-    accepted = await _accepted(fleet, message, session.agent, lane, order.wait_s)
-    is_duplicate = order.warn_of_duplicate(is_duplicate=accepted.is_duplicate)
-    accepted = replace(accepted, is_duplicate=is_duplicate)
-    if order.wait_s == 0:
-        await warn_without_workers(fleet)
-        reference = reference_of(accepted)
-        return order.print_reference(reference, is_duplicate=is_duplicate, as_json=as_json)
-    if stream:
-        stream.turn = accepted.entry_id
-    async with _followed(fleet, session.sid, stream):
-        return await print_reply(fleet, accepted, order.wait_s, as_json=as_json, stream=stream)
-
-
-async def _answer(fleet: "Fleet", session: "SessionKey", order: Order) -> "Answer | None":
-    """Return the answer to a command of chats; None for what the agent is to answer."""
-    from remoteclaw import commands
-
-    command = commands.parse(order.text)
-    if command is None:
-        return None
-    home, config = load()
-    asked = commands.Asked(
-        id=order.message_id,
-        rest=command.rest,
-        session=session,
-        sender=session.user,
-        is_owner=True,  # who may use this state directory
-        fleet=fleet,
-        config=config,
-        home=home,
-    )
-    return await commands.answer(command, asked)
-
-
-@contextlib.asynccontextmanager
-async def _followed(
-    fleet: "Fleet", sid: str, stream: "AnswerStream | None"
-) -> "AsyncIterator[None]":
-    """Have the live text of a session printed."""
-    if stream is None:
-        yield
-        return
-
-    async def follow() -> None:
-        async for told in fleet.replies.live(sid):
-            stream.live(told)
-
-    import asyncio
-
-    following = asyncio.create_task(follow())
-    try:
-        yield
-    finally:
-        following.cancel()
-
-
-def _message(session: "SessionKey", order: Order, files: "list[Attachment]") -> "ChannelMessage":
-    from remoteclaw.commands import unescaped
-
-    return session.message(
-        id=order.message_id,
-        text=unescaped(order.text),
-        timestamp=now_ms(),
-        attachments=tuple(files),
-    )
-
-
-async def _accepted(
-    fleet: "Fleet", message: "ChannelMessage", agent: str, lane: "Lane", wait_s: float
-) -> "Accepted":
-    """Send a message, as long as its reply is waited for if Redis may have it already."""
-    until, has_told = boottime() + wait_s, False
-    while True:
-        try:
-            return await fleet.inbound.append(message, agent=agent, deliver="caller", lane=lane)
-        except PerhapsSent as error:
-            again = repeated(message.id)
-            if boottime() > until:
-                raise PerhapsSent(f"{error} {again}") from None
-            if not has_told:
-                complain(f"Redis does not answer; I keep trying. If you end this: {again}")
-            has_told = True
-
-
-def repeated(message_id: str) -> str:
-    """Return what becomes of a message that is sent again."""
-    return f"With `--message-id {message_id}` it counts once."

@@ -1,18 +1,8 @@
 """Commands of chats: `/status`, `/new` and their like, answered before the queue."""
 
 from remoteclaw.commands.asked import Answer, Asked
-from remoteclaw.commands.parse import Command, parse, unescaped
-from remoteclaw.commands.table import COMMANDS, answer
+from remoteclaw.commands.parse import parse
+from remoteclaw.commands.table import COMMANDS
 from remoteclaw.commands.taking import Taken, take
 
-__all__ = [
-    "COMMANDS",
-    "Answer",
-    "Asked",
-    "Command",
-    "Taken",
-    "answer",
-    "parse",
-    "take",
-    "unescaped",
-]
+__all__ = ["COMMANDS", "Answer", "Asked", "Taken", "parse", "take"]

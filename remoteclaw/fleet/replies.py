@@ -1,6 +1,5 @@
 """Reply streams: who reads them, and what of them is not delivered yet."""
 
-import contextlib
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 import orjson
 
 from remoteclaw.fleet import keys
-from remoteclaw.fleet.connection import Scripts, announcements
+from remoteclaw.fleet.connection import Scripts
 from remoteclaw.fleet.reader import CLAIM_MS, ReplyReader
 
 __all__ = [
@@ -191,15 +190,8 @@ class Replies:
         told = orjson.loads(found)
         return Said(told["sid"], told["turn"], tuple(told["entries"]), told["call"])
 
-    async def live(self, sid: str) -> AsyncGenerator[dict[str, Any], None]:
-        """Yield a session's answers as far as they have come, for ever; some may be missed."""
-        async with contextlib.aclosing(announcements(self._scripts.client, keys.live(sid))) as news:
-            async for text in news:
-                if text is not None:
-                    yield orjson.loads(text)
-
     async def shown(self, sid: str) -> dict[str, Any] | None:
-        """Return what was yielded last of a turn that runs."""
+        """Return what was shown last of a turn that runs."""
         text = await self._scripts.call(self._scripts.client.get, keys.live(sid))
         return orjson.loads(text) if text else None
 

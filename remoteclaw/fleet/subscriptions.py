@@ -1,7 +1,7 @@
 """Pub/sub for sessions over one connection.
 
-`Outcomes.wait()` and `Replies.live()` take a connection each, which is right for a command and for
-an adapter, and too much for a gateway whose clients follow hundreds of sessions.
+`Outcomes.wait()` and an adapter's `live()` take a connection each, which is right for a command and
+for an adapter, and too much for a gateway whose clients follow hundreds of sessions.
 """
 
 import asyncio

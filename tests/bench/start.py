@@ -60,7 +60,7 @@ def cpu_s(*command: str, env: Mapping[str, str] | None = None) -> float:
 
 
 def _send_rows(rounds: int) -> Iterator[tuple[str, str, list[float], list[float], str]]:
-    """Yield the processor time of `send`: through the gateway, with a file, and without one."""
+    """Yield the processor time of `send`: alone, and with a file."""
     with _home() as home, running(home):
 
         def row(name: str, *more: str) -> tuple[str, str, list[float], list[float], str]:
@@ -73,9 +73,6 @@ def _send_rows(rounds: int) -> Iterator[tuple[str, str, list[float], list[float]
 
         yield row("")
         yield row(" --attach", "--attach", __file__)
-        for socket in home.gateways.iterdir():
-            socket.rename(home.path / socket.name)  # as if there were none
-        yield row(" without a gateway")
 
 
 def _ready() -> float:

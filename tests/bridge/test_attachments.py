@@ -131,6 +131,7 @@ def sender(stack: Stack, directory: Path) -> Stack:
 # -- as people use it -----------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("gateway")
 async def test_a_file_is_sent_to_an_agent_and_one_comes_back(stack: Stack, tmp_path: Path) -> None:
     await stack.start_worker()
     (tmp_path / "notes.txt").write_text("remember the milk")
@@ -170,6 +171,7 @@ def test_a_file_without_a_name_is_wrong_usage(stack: Stack) -> None:
     assert "--attach needs the name of a file" in result.stderr
 
 
+@pytest.mark.usefixtures("gateway")
 async def test_too_much_at_once_is_refused_before_anything_is_stored(
     stack: Stack, tmp_path: Path
 ) -> None:
@@ -196,6 +198,7 @@ async def test_too_much_at_once_is_refused_before_anything_is_stored(
         ("ftp://example.com/x", "does not begin with http:// or https://"),
     ],
 )
+@pytest.mark.usefixtures("gateway")
 async def test_what_can_t_be_attached_is_said_and_nothing_is_sent(
     stack: Stack, place: str, why: str
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import pytest
 
 from remoteclaw.cli import main
 from remoteclaw.fleet import keys
@@ -88,6 +89,7 @@ def test_every_command_that_prints_facts_has_json() -> None:
     assert has_json == listed
 
 
+@pytest.mark.usefixtures("gateway")
 async def test_json_has_the_names_that_programs_know(stack: Stack, directory: Path) -> None:
     claude = directory / "claude"
     claude.write_text("#!/bin/sh\necho 2.0.0\n")

@@ -81,6 +81,7 @@ LISTS = (
 TEXTS = ("send again", "deadletters show LETTER", "config get", "config get agents.main", "usage")
 
 
+@pytest.mark.usefixtures("gateway")
 async def test_no_command_passes_on_what_a_terminal_obeys(stack: Stack, directory: Path) -> None:
     agent = directory / "agent.py"
     agent.write_text(AGENT)

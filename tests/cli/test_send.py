@@ -1,5 +1,6 @@
-"""`send`: a message from a shell, with or without a gateway beside it."""
+"""`send`: a message from a shell, by the gateway."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -10,15 +11,19 @@ from typing import Any
 
 import pytest
 
+from remoteclaw.cli.over_gateway import send_over_gateway
+from remoteclaw.cli.send import Order
 from remoteclaw.cli.stream import AnswerStream
 from remoteclaw.fleet import keys
+from remoteclaw.gateway.call import Call
+from remoteclaw.gateway.methods import HANDLERS
 from tests.support.bridges import script
 from tests.support.cli import loaded_by, refused, run
 from tests.support.command import REMOTECLAW
-from tests.support.doors import gateway_process
+from tests.support.doors import gateway_process, opened
 from tests.support.stack import Stack, said
 from tests.support.terminal import Terminal
-from tests.support.waiting import HANG_S
+from tests.support.waiting import HANG_S, eventually
 
 #: Says the end of its answer when it is told to.
 SLOW = """
@@ -33,13 +38,28 @@ while True:
 """
 
 
+HELLO = Order(
+    text="hello",
+    session=None,
+    channel=None,
+    from_=None,
+    to=None,
+    thread=None,
+    account=None,
+    agent=None,
+    message_id="m1",
+    has_new_id=False,
+    is_background=False,
+    wait_s=HANG_S,
+    attach=(),
+)
+
+
 @contextlib.asynccontextmanager
-async def answering(stack: Stack, *, has_gateway: bool = True) -> AsyncIterator[None]:
-    """Have a worker, and a gateway if it is wanted."""
+async def answering(stack: Stack) -> AsyncIterator[None]:
+    """Have a worker and a gateway."""
     await stack.start_worker()
-    async with contextlib.AsyncExitStack() as running:
-        if has_gateway:
-            await running.enter_async_context(gateway_process(stack))
+    async with gateway_process(stack):
         yield
 
 
@@ -78,12 +98,9 @@ async def test_a_file_goes_by_the_gateway_that_is_there(stack: Stack, directory:
     refused(unfit, "none can't be attached, because it is no regular file")
 
 
-@pytest.mark.parametrize("has_gateway", [True, False], ids=["gateway", "alone"])
-async def test_an_answer_is_printed_while_it_is_written(
-    stack: Stack, directory: Path, has_gateway: bool
-) -> None:
+async def test_an_answer_is_printed_while_it_is_written(stack: Stack, directory: Path) -> None:
     slow(stack, directory)
-    async with answering(stack, has_gateway=has_gateway):
+    async with answering(stack):
         with subprocess.Popen(
             [REMOTECLAW, "send", "go", "--stream"],
             env=stack.env(),
@@ -150,14 +167,11 @@ async def test_on_a_terminal_the_markdown_is_painted(stack: Stack, directory: Pa
     assert b"\x1b[1mlook\x1b[0m" in terminal.raw
 
 
-@pytest.mark.parametrize("has_gateway", [True, False], ids=["gateway", "alone"])
-async def test_commands_of_chats_are_answered_at_once(stack: Stack, has_gateway: bool) -> None:
+@pytest.mark.usefixtures("gateway")
+async def test_commands_of_chats_are_answered_at_once(stack: Stack) -> None:
     """No worker is needed, and no turn is paid."""
-    async with contextlib.AsyncExitStack() as running:
-        if has_gateway:
-            await running.enter_async_context(gateway_process(stack))
-        status = run(stack, "send", "/status")
-        as_json = json.loads(run(stack, "send", "/help", "--json").stdout)
+    status = run(stack, "send", "/status")
+    as_json = json.loads(run(stack, "send", "/help", "--json").stdout)
 
     assert (status.returncode, status.stderr) == (0, "")
     assert status.stdout.startswith("Idle.\n\n- agent: main (demo)\n")
@@ -165,26 +179,46 @@ async def test_commands_of_chats_are_answered_at_once(stack: Stack, has_gateway:
     assert "`/whoami`" in as_json["reply"][0]["text"]
 
 
-async def test_a_variable_that_the_gateway_does_not_have_is_said_to_have_no_effect(
-    stack: Stack,
-) -> None:
-    async with answering(stack):
-        idle = run(stack, "send", "hello", REMOTECLAW__AGENTS__MAIN__MODEL="opus")
-        same = run(stack, "send", "hello", REMOTECLAW__AGENTS__MAIN__RUNTIME="demo")
-
-    assert "RemoteClaw's demo agent" in idle.stdout
-    assert idle.stderr.startswith(
-        "remoteclaw: REMOTECLAW__AGENTS__MAIN__MODEL has no effect here: what runs keeps"
-    )
-    assert same.stderr == ""
-
-
+@pytest.mark.usefixtures("gateway")
 async def test_two_slashes_send_a_command_to_the_agent(stack: Stack) -> None:
     assert run(stack, "send", "//status", "--wait", "0").returncode == 0
     (view,) = await stack.fleet.sessions.list(limit=2)
     entries: Any = await stack.fleet.scripts.client.xrange(keys.inbound(view.sid))
     ((_, fields),) = entries
     assert b'"text":"/status"' in fields[b"entry"]
+
+
+async def test_send_repeats_what_redis_does_not_answer(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("remoteclaw.fleet.connection.COMMAND_S", 0.1)
+    monkeypatch.setattr("remoteclaw.fleet.inbound.APPEND_S", 0.2)
+    stderr = ""
+
+    def keeps_trying() -> bool:
+        nonlocal stderr
+        stderr += capsys.readouterr().err
+        return "I keep trying. If you end this: With `--message-id m1` it counts once." in stderr
+
+    with contextlib.ExitStack() as frozen:
+
+        async def opened_and_frozen(call: Call, params: Any) -> Any:
+            answer = await HANDLERS["chat.open"](call, params)
+            frozen.enter_context(stack.redis.frozen())
+            return answer
+
+        async with opened(stack, {**HANDLERS, "chat.open": opened_and_frozen}, is_private=True):
+            sending = asyncio.create_task(
+                send_over_gateway(stack.home, HELLO, as_json=False, stream=None)
+            )
+            await eventually(keeps_trying)
+            assert not sending.done()
+            frozen.close()
+            (view,) = await eventually(lambda: stack.fleet.sessions.list(limit=2))
+            sending.cancel()
+            await asyncio.wait((sending,))
+    assert view.waiting == 1
+    assert stderr.count("I keep trying") == 1
 
 
 async def test_what_is_piped_in_stands_behind_the_words(stack: Stack) -> None:
@@ -194,11 +228,10 @@ async def test_what_is_piped_in_stands_behind_the_words(stack: Stack) -> None:
     assert "You wrote 1014 characters" in result.stdout
 
 
-@pytest.mark.parametrize("has_gateway", [True, False], ids=["gateway", "alone"])
-async def test_a_session_is_named_by_its_label(stack: Stack, has_gateway: bool) -> None:
+async def test_a_session_is_named_by_its_label(stack: Stack) -> None:
     alice = (await stack.append("hello", from_="alice")).session
     assert run(stack, "sessions", "label", alice.sid[:8], "the plan").returncode == 0
-    async with answering(stack, has_gateway=has_gateway):
+    async with answering(stack):
         result = run(stack, "send", "--session", "the plan", "go on")
         unknown = run(stack, "send", "--session", "no such plan", "go on")
         both = run(stack, "send", "--session", "the plan", "--agent", "main", "go on")
@@ -236,12 +269,10 @@ async def test_a_title_that_two_sessions_have_names_neither(stack: Stack) -> Non
 
 
 async def test_a_conversation_is_exported_as_a_text(stack: Stack) -> None:
-    async with answering(stack, has_gateway=False):
-        accepted = await stack.append("hello **you**")
-        await stack.outcome(accepted)
-        exported = run(
-            stack, "sessions", "export", accepted.session.sid, "--format", "markdown"
-        ).stdout
+    await stack.start_worker()
+    accepted = await stack.append("hello **you**")
+    await stack.outcome(accepted)
+    exported = run(stack, "sessions", "export", accepted.session.sid, "--format", "markdown").stdout
 
     head, said_first, *_, last = exported.split("\n\n")
     assert head.startswith("## alice, 20")

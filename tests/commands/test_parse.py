@@ -2,7 +2,7 @@
 
 import pytest
 
-from remoteclaw.commands import Command, parse, unescaped
+from remoteclaw.commands.parse import Command, parse, unescaped
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,14 @@
 """Redis takes a message and does not answer: it counts once, and is not called "not sent"."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from remoteclaw.cli.send import _accepted
 from remoteclaw.errors import PerhapsSent, RedisUnavailable
 from remoteclaw.fleet import Fleet, keys
 from tests.support.servers import Server, installed_servers, running_server
 from tests.support.stack import message
-from tests.support.waiting import HANG_S
-
-#: Much longer than `append()` takes to give up here, in seconds.
-LONG_S = 1.0
 
 
 @pytest.fixture
@@ -59,23 +53,3 @@ async def test_a_message_that_found_no_server_is_not_sent(server: Server, fleet:
         await fleet.inbound.append(message("hello"), agent="main")
 
     assert not isinstance(error.value, PerhapsSent)
-
-
-async def test_the_command_to_send_repeats_while_it_waits_for_the_reply(
-    server: Server, fleet: Fleet, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with server.frozen():
-        sending = asyncio.create_task(
-            _accepted(fleet, message("hello", id="m1"), "main", "agents", HANG_S)
-        )
-        await asyncio.wait((sending,), timeout=LONG_S)
-        assert not sending.done()
-
-    await sending
-    assert await accepted(fleet) == 1
-    assert capsys.readouterr().err.count("With `--message-id m1` it counts once.") == 1
-
-
-async def test_without_waiting_it_says_how_to_repeat_it(server: Server, fleet: Fleet) -> None:
-    with server.frozen(), pytest.raises(PerhapsSent, match="With `--message-id m1` it counts"):
-        await _accepted(fleet, message("hello", id="m1"), "main", "agents", 0)

@@ -16,16 +16,10 @@ MUTANTS = (
         test="test_a_token_that_is_refused_leaves_nothing_behind",
     ),
     Mutant(
-        "a send that loads Redis' libraries beside a gateway",
-        before="code = _over_gateway(order, stream, as_json=as_json)",
-        after="code = None",
-        test="test_send_asks_the_gateway_that_is_there",
-    ),
-    Mutant(
-        "a command of chats that is sent to the agent",
-        before="if command is None:",
-        after="if command:",
-        test="test_commands_of_chats_are_answered_at_once",
+        "a send that gives up what Redis has perhaps taken",
+        before='"chat.send", params, persists=order.wait_s > 0',
+        after='"chat.send", params',
+        test="test_send_repeats_what_redis_does_not_answer",
     ),
     Mutant(
         "a banner that is broken within words",
@@ -136,12 +130,6 @@ MUTANTS = (
         before='"given_up_ms": _given_up_ms(letter)',
         after='"given_up": _given_up_ms(letter)',
         test="test_json_has_the_names_that_programs_know",
-    ),
-    Mutant(
-        "a variable that is ignored without a word",
-        before="        _warn_of_variables(here)\n",
-        after="",
-        test="test_a_variable_that_the_gateway_does_not_have_is_said_to_have_no_effect",
     ),
     Mutant(
         "a table that breaks at the terminal's edge",

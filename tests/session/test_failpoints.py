@@ -29,6 +29,7 @@ from remoteclaw.protocols import Reply
 from remoteclaw.session.notices import RESET, SECOND_TRY
 from tests.support.bridges import script
 from tests.support.command import REMOTECLAW, run_command, start_program
+from tests.support.doors import gateway_process
 from tests.support.failpoints import Failpoint, Proxy, Side
 from tests.support.platform import Platform
 from tests.support.processes import is_alive
@@ -513,18 +514,22 @@ async def test_an_adapter_at_its_receipt(
     ("step", "side"),
     [("append", "before"), ("append", "after"), ("hint", "before")],
 )
-async def test_an_adapter_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
-    """It dies, or loses its connection; the platform sends the message again."""
+async def test_a_gateway_at(lab: Lab, step: str, side: Side, what_happens: object) -> None:
+    """It dies, or loses its connection; `send` sends the message again."""
     word = uuid.uuid4().hex
     argv = ["send", f"first{word}", "--from", word, "--message-id", word, "--wait", "30"]
-    failpoint = lab.proxy.arm(step, side)
     log = lab.stack.home.logs / "send.log"
-    sending = start_program([REMOTECLAW, *argv], env=lab.stack.env(), log=log)
-    await failpoint.wait()
+    async with contextlib.AsyncExitStack() as running:
+        await running.enter_async_context(gateway_process(lab.stack))
+        failpoint = lab.proxy.arm(step, side)
+        sending = start_program([REMOTECLAW, *argv], env=lab.stack.env(), log=log)
+        await failpoint.wait()
 
-    await what_happens(lab, failpoint)  # type: ignore[operator]
+        await what_happens(lab, failpoint)  # type: ignore[operator]
 
-    again = await asyncio.to_thread(run_command, *argv, env=lab.stack.env())
-    assert f"first{word} ends" in again.stdout
-    assert lab.asked(f"first{word}") == 1
-    await eventually(lambda: sending.poll() is not None)
+        if what_happens is kill:
+            await running.enter_async_context(gateway_process(lab.stack))
+        again = await asyncio.to_thread(run_command, *argv, env=lab.stack.env())
+        assert f"first{word} ends" in again.stdout
+        assert lab.asked(f"first{word}") == 1
+        await eventually(lambda: sending.poll() is not None)

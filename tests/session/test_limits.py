@@ -253,6 +253,7 @@ async def test_operators_see_until_when_a_session_waits(chat: Chat) -> None:
     assert re.search(r"postponed +attempt 1 +until \S+: usage_limit", told)
 
 
+@pytest.mark.usefixtures("gateway")
 async def test_whoever_waits_for_the_reply_is_told_why_it_does_not_come(chat: Chat) -> None:
     chat.fail(limit(in_an_hour()))
     arguments = ["send", "hello", "--channel", "test", "--from", "alice", "--wait", "20"]

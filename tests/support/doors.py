@@ -16,7 +16,7 @@ from remoteclaw.config.load import load_config
 from remoteclaw.config.reload import CurrentConfig
 from remoteclaw.fleet.inbound import Accepted
 from remoteclaw.fleet.lease import Lease
-from remoteclaw.gateway.address import listen, url_of
+from remoteclaw.gateway.address import listen, listen_privately, url_of
 from remoteclaw.gateway.call import Handler
 from remoteclaw.gateway.gateway import Gateway
 from remoteclaw.gateway.methods import HANDLERS
@@ -236,8 +236,12 @@ async def opened(
     handlers: Mapping[str, Handler] = HANDLERS,
     *,
     methods: Mapping[str, Method] | None = None,
+    is_private: bool = False,
 ) -> AsyncIterator[Door]:
-    """Have a gateway answer in this process, with the methods that have a handler."""
+    """Have a gateway answer in this process, with the methods that have a handler.
+
+    If it `is_private`, commands find it, too.
+    """
     config = load_config(stack.home.config_file)
     offered = methods or {name: one for name, one in METHODS.items() if name in handlers}
     now = CurrentConfig(stack.home, config)
@@ -245,8 +249,10 @@ async def opened(
     for file in gateway.authenticator.files:
         file.create()
     async with aiohttp.ClientSession() as http:
-        with listen(config.gateway) as listening:
-            async with served(gateway, listening):
+        with contextlib.ExitStack() as sockets:
+            listening = sockets.enter_context(listen(config.gateway))
+            private = [sockets.enter_context(listen_privately(stack.home))] if is_private else []
+            async with served(gateway, listening, *private):
                 yield Door(url_of(listening), http, gateway)
 
 
