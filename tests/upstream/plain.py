@@ -102,11 +102,19 @@ class PlainRq:
     # -- workers -------------------------------------------------------------------------------
 
     async def start_worker(self, *flags: str, **env: str) -> Worker:
-        """Start a worker of queue `q`, or as the flags say, and wait until it waits for jobs."""
+        """Start a worker of queue `q`, or as the flags say, and wait until it waits for jobs.
+
+        Until Redis makes it wait, for one that calls itself idle has yet to ask for a job. A
+        SIGTERM in just that moment can end it by SIGSEGV: RQ's handler raises, and hiredis'
+        `pack_command` runs handlers while it packs a number, but expects no exception there.
+        """
+        waited = self._waiting_clients()
         process, log = self.spawn(*(flags or self.flags()), **env)
 
         def name() -> str | None:
             assert process.poll() is None, f"the worker ended: {log.read_text()}"
+            if self._waiting_clients() == waited:
+                return None
             return next((name for name in self.names() if self.is_waiting(name, process.pid)), None)
 
         return Worker(process, await eventually(name), log)
@@ -140,6 +148,10 @@ class PlainRq:
         self._workers.append(process)
         return process, log
 
+    def _waiting_clients(self) -> int:
+        info: Any = self.redis.info("clients")
+        return int(info["blocked_clients"])
+
     def flags(self, *more: str, queues: tuple[str, ...] = ("q",)) -> tuple[str, ...]:
         """Return the flags of a worker of our queue."""
         return ("-u", self.server.url, "-S", "json", *more, *queues)
@@ -150,7 +162,7 @@ class PlainRq:
         return [key.decode().removeprefix("rq:worker:") for key in keys]
 
     def is_waiting(self, name: str, pid: int) -> bool:
-        """Whether that process listens to commands and waits for jobs."""
+        """Whether that process listens to commands and calls itself idle."""
         registered: Any = self.redis.hmget(f"rq:worker:{name}", "pid", "state")
         listeners: Any = self.redis.pubsub_numsub(f"rq:pubsub:{name}")
         return bool(registered == [str(pid).encode(), b"idle"] and listeners[0][1] == 1)
